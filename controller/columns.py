@@ -14,6 +14,9 @@ BoolArray = NDArray[np.bool_]
 ShortArray = NDArray[np.int16]
 """Counts of intervals, which stop at MOST_COUNTED: what is looked at is whether there were some tens of them."""
 
+KiloArray = NDArray[np.uint32]
+"""Rates in whole kb/s or bursts in whole kb (1000 bits), as a meter's band carries them (OpenFlow 1.3.5, 7.3.4.4)."""
+
 MOST_COUNTED = 2**15 - 1
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)

@@ -302,7 +302,7 @@ def _watch_meters(peers: Peers, reports: MeterReports) -> None:
     if len(watched) < len(reports.dpids):
         reports = reports.of_switches(watched)
     rows, enforcement = fabric.listing.find(switches, reports).entry, fabric.state.enforcement
-    settings = enforcement.rate_bps, enforcement.burst_bits
+    settings = enforcement.rate_kbps, enforcement.burst_kbits
     read_all(list(watched.values()), reports.whole, reports.ends, rows, settings)
 
 

@@ -34,7 +34,7 @@ from controller.capability.meter_watch import MeterWatch
 from controller.capability.queue_watch import QueueWatch
 from controller.central import enforceable
 from controller.central.controller import CentralController
-from controller.columns import FloatArray, IntArray
+from controller.columns import IntArray, KiloArray
 from controller.errors import ProtocolError
 from controller.events import EventKind
 from controller.fabric.description import Config
@@ -217,7 +217,7 @@ class Shell:
         dpid = connection.dpid
         ports = self.central.switches[dpid].switch.ports
 
-        def settings(meter_id: IntArray) -> tuple[FloatArray, FloatArray]:
+        def settings(meter_id: IntArray) -> tuple[KiloArray, KiloArray]:
             return self.central.fabric.meter_settings(dpid, meter_id)
 
         meters = MeterWatch(np.array(list(ports), dtype=np.int64), settings)

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.capability.capabilities import UNKNOWN, Ability, Finding
-from controller.columns import FloatArray, IntArray
+from controller.columns import FloatArray, IntArray, KiloArray
 from controller.metering import measure_kernel
+from controller.metering.enforcement import exact
 from controller.openflow.constants import COUNTER_UNAVAILABLE
 from controller.units import BITS_PER_BYTE
 
@@ -27,13 +28,16 @@ EXCESS_WINDOWS = 2
 IDLE = Ability(Finding.FAILS, "meters count nothing while its ports receive")
 LET_THROUGH = Ability(Finding.FAILS, "meters count, and let through more than their rates")
 
-Settings = Callable[[IntArray], tuple[FloatArray, FloatArray]]
-"""Meter ids to what those meters are set to, in new arrays: rates in bit/s (infinite: not known) and bursts in bits."""
+NOT_KNOWN = 2**32 - 1
+"""A rate or burst of which nothing is known, or that is more than can be told."""
+Settings = Callable[[IntArray], tuple[KiloArray, KiloArray]]
+"""Meter ids to what those meters are set to, in new arrays: rates in kb/s and bursts in kb, NOT_KNOWN of others."""
 
 
-# The columns of a window, (6, meters): counts at the last reading; what was counted since the window began, and what is
-# allowed since then, the highest rate and the bucket of every modify.
-_IN_BYTES, _DROPPED_BYTES, _IN_SUM, _DROPPED_SUM, _RATE_BPS, _BURST_BITS = range(6)
+# What a window counts, (3, meters): bytes at the last reading, and bytes in since the window began, NaN of a meter that
+# has dropped some. What is allowed since then, (2, meters): the highest rate, and the bucket of every modify.
+_IN_BYTES, _DROPPED_BYTES, _IN_SUM = range(3)
+_RATE_KBPS, _BURST_KBITS = range(2)
 
 
 class MeterWatch:
@@ -43,7 +47,8 @@ class MeterWatch:
         self._edge_ports = edge_ports
         self.settings = settings
         self._meter_id: NDArray[np.uint32] = np.empty(0, np.uint32)
-        self._columns: FloatArray = np.empty((6, 0))
+        self._counts: FloatArray = np.empty((3, 0))
+        self._most: KiloArray = np.empty((2, 0), np.uint32)
         self._began: tuple[float, int] | None = None  # when the window did, and what the ports had received by then
         self._counted = False
         self._idle = False
@@ -66,15 +71,15 @@ class MeterWatch:
         if not np.array_equal(self._meter_id, meters["meter_id"]):
             self._begin(meters)
             return
-        columns = self._columns
-        modified = (in_bytes < columns[_IN_BYTES]) | (dropped_bytes < columns[_DROPPED_BYTES])
-        columns[_IN_SUM] += in_bytes - np.where(modified, 0.0, columns[_IN_BYTES])
-        columns[_DROPPED_SUM] += dropped_bytes - np.where(modified, 0.0, columns[_DROPPED_BYTES])
-        columns[_IN_BYTES], columns[_DROPPED_BYTES] = in_bytes, dropped_bytes
+        counts, most = self._counts, self._most
+        modified = (in_bytes < counts[_IN_BYTES]) | (dropped_bytes < counts[_DROPPED_BYTES])
+        counts[_IN_SUM] += in_bytes - np.where(modified, 0.0, counts[_IN_BYTES])
+        counts[_IN_SUM, dropped_bytes > np.where(modified, 0.0, counts[_DROPPED_BYTES])] = np.nan
+        counts[_IN_BYTES], counts[_DROPPED_BYTES] = in_bytes, dropped_bytes
         if modified.any():  # they may pass what they are set to now as well
-            rate_bps, burst_bits = self.settings(self._meter_id[modified].astype(np.int64))
-            columns[_RATE_BPS, modified] = np.maximum(columns[_RATE_BPS, modified], rate_bps)
-            columns[_BURST_BITS, modified] += burst_bits
+            rate_kbps, burst_kbits = self.settings(self._meter_id[modified].astype(np.int64))
+            most[_RATE_KBPS, modified] = np.maximum(most[_RATE_KBPS, modified], rate_kbps)
+            most[_BURST_KBITS, modified] += np.minimum(burst_kbits, NOT_KNOWN - most[_BURST_KBITS, modified])
 
     def look(self, ports: NDArray[np.void], now_s: float) -> None:
         """Note PORT_STATS rows that were read at the same time as the meters last: they end a window."""
@@ -89,26 +94,26 @@ class MeterWatch:
             self._look_for_excess(now_s - self._began[0], settings[0])
         self._began = now_s, received_bytes
         self._counted = False
-        self._columns[_IN_SUM:_RATE_BPS] = 0.0
-        self._columns[_RATE_BPS:] = settings
+        self._counts[_IN_SUM] = 0.0
+        self._most[:] = settings
 
     def _begin(self, meters: NDArray[np.void]) -> None:
         """Meters came or went: the window no longer shows what they count."""
         self._meter_id = meters["meter_id"].copy()
-        self._columns = np.zeros((6, len(meters)))
-        self._columns[_IN_BYTES] = _known(meters["byte_in_count"])
-        self._columns[_DROPPED_BYTES] = _known(meters["band_byte_count"])
-        self._columns[_RATE_BPS:] = self.settings(self._meter_id.astype(np.int64))
+        self._counts = np.zeros((3, len(meters)))
+        self._counts[_IN_BYTES] = _known(meters["byte_in_count"])
+        self._counts[_DROPPED_BYTES] = _known(meters["band_byte_count"])
+        self._most = np.array(self.settings(self._meter_id.astype(np.int64)), np.uint32)
 
-    def _look_for_excess(self, elapsed_s: float, rate_bps: FloatArray) -> None:
-        """``rate_bps`` is what meters are set to now, maybe by a modify so soon that its count went on."""
-        in_bytes, dropped_bytes, most_bps, most_bits = self._columns[_IN_SUM:]
-        drops = dropped_bytes > 0.0
-        allowed_bits = EXCESS * (np.maximum(most_bps, rate_bps) * elapsed_s + most_bits)
-        plenty = in_bytes >= PLENTY_BYTES
-        if (~drops & plenty & (in_bytes * BITS_PER_BYTE > allowed_bits)).any():
+    def _look_for_excess(self, elapsed_s: float, rate_kbps: KiloArray) -> None:
+        """``rate_kbps`` is what meters are set to now, maybe by a modify so soon that its count went on."""
+        in_bytes = self._counts[_IN_SUM]
+        plenty = np.flatnonzero(in_bytes >= PLENTY_BYTES)  # none that has dropped
+        most_bps = _exact(np.maximum(self._most[_RATE_KBPS, plenty], rate_kbps[plenty]))
+        allowed_bits = EXCESS * (most_bps * elapsed_s + _exact(self._most[_BURST_KBITS, plenty]))
+        if (in_bytes[plenty] * BITS_PER_BYTE > allowed_bits).any():
             self._excesses += 1
-        elif drops.any():
+        elif np.isnan(in_bytes).any():
             self._drops = True
             self._excesses = 0
 
@@ -118,21 +123,25 @@ def read_all(
     stats: NDArray[np.void],
     ends: IntArray,
     rows: NDArray[np.int32],
-    settings: tuple[FloatArray, FloatArray],
+    settings: tuple[KiloArray, KiloArray],
 ) -> None:
     """Let each watch note the METER_STATS of its switch, which end at its ``ends``.
 
-    ``settings`` are the rates (bit/s) and bursts (bits) of entries, of which ``rows`` are the meters' (-1: none).
+    ``settings`` are the rates (kb/s) and bursts (kb) of entries, of which ``rows`` are the meters' (-1: none).
     """
     found = [-1] * len(watches)
     if measure_kernel.library is not None:
-        windows = [(watch._meter_id, watch._columns) for watch in watches]
+        windows = [(watch._meter_id, watch._counts, watch._most) for watch in watches]
         found = measure_kernel.watch(ends, stats, rows, settings, windows)
     for number, (watch, counted) in enumerate(zip(watches, found, strict=True)):
         if counted < 0:
             watch.read(stats[ends[number - 1] if number else 0 : ends[number]])
         elif counted:
             watch._counted = True
+
+
+def _exact(kilos: KiloArray) -> FloatArray:
+    return np.where(kilos == NOT_KNOWN, np.inf, exact(kilos))
 
 
 def _known(count: NDArray[np.uint64]) -> FloatArray:

@@ -14,9 +14,9 @@ from controller.events import EventKind
 from controller.fabric.entries import NO_METER, EntryTable
 from controller.forwarding.pairs import Pair
 from controller.loop import step
-from controller.metering.enforcement import RATE_STEP_BPS, whole_rates
+from controller.metering.enforcement import exact, kilo, whole_rates
 from controller.switch.adoption import StandingPairs
-from controller.switch.meter_settings import MeterSetting, kilo
+from controller.switch.meter_settings import MeterSetting
 from controller.switch.record import SwitchRecord
 
 # Pairs taken over before others in the process get their turn, for each so many entries of the switch's table.
@@ -207,7 +207,7 @@ class PairMeters:
         if not len(found.sender):
             return
         ends = found.sender, found.receiver
-        rate_bps, burst_bits = (kilos.astype(np.float64) * RATE_STEP_BPS for kilos in found[3:])
+        rate_bps, burst_bits = map(exact, found[3:])
         self._add_entries(*ends, found.meter_id, rate_bps, burst_bits, now_s, added_now=False)
         known.know_all(*ends, found.meter_id)
         for some in filter(None, (self._new_pairs, self._unmetered)):

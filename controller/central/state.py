@@ -12,8 +12,9 @@ from typing import Protocol
 import numpy as np
 
 from controller.capability.capabilities import Verdicts
+from controller.capability.meter_watch import NOT_KNOWN
 from controller.central.congestion import Congestion
-from controller.columns import BoolArray, FloatArray, IntArray
+from controller.columns import BoolArray, FloatArray, IntArray, KiloArray
 from controller.events import EventKind, EventLog
 from controller.fabric.description import Config
 from controller.fabric.links import FabricLinks, LinksInUse
@@ -37,7 +38,7 @@ from controller.limits.overrides import VN_FIELDS
 from controller.limits.precedence import LimitsInForce
 from controller.loop import step
 from controller.metering.counters import Readings
-from controller.metering.enforcement import RATE_STEP_BPS, whole_rates
+from controller.metering.enforcement import RATE_STEP_BPS, kilo, whole_rates
 from controller.metering.floods import FloodRates
 from controller.metering.guarantees import Guarantees
 from controller.metering.measurement import Measurement, sums_by
@@ -345,16 +346,16 @@ class FabricState:
         """The counters of these entries come from elsewhere now."""
         self.state = replace(self.state, counters=self.state.counters.forgotten(rows))
 
-    def meter_settings(self, dpid: int, meter_id: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Return the rates (bit/s) and bursts (bits) of meters of a switch that limit entries; infinite for others."""
+    def meter_settings(self, dpid: int, meter_id: IntArray) -> tuple[KiloArray, KiloArray]:
+        """Return the rates (kb/s) and bursts (kb) of meters of a switch that limit entries; NOT_KNOWN for others."""
         rows, enforcement = self.switches[dpid].rows_of(meter_id), self.state.enforcement
         unknown = np.flatnonzero(rows == NO_ENTRY)  # few: most meters limit entries
         if len(unknown) == len(rows):
-            return np.full(len(rows), np.inf), np.full(len(rows), np.inf)
-        rate_bps = enforcement.rate_bps.take(rows, mode="wrap")
-        burst_bits = enforcement.burst_bits.take(rows, mode="wrap")
-        rate_bps[unknown] = burst_bits[unknown] = np.inf
-        return rate_bps, burst_bits
+            return np.full(len(rows), NOT_KNOWN, np.uint32), np.full(len(rows), NOT_KNOWN, np.uint32)
+        rate_kbps = enforcement.rate_kbps.take(rows, mode="wrap")
+        burst_kbits = enforcement.burst_kbits.take(rows, mode="wrap")
+        rate_kbps[unknown] = burst_kbits[unknown] = NOT_KNOWN
+        return rate_kbps, burst_kbits
 
     def wanted_meters(self, record: SwitchRecord) -> MeterColumns:
         """Return what all meters of a switch should be set to; none where its meters are of no use."""
@@ -379,9 +380,9 @@ class FabricState:
         there = vn_meter_id > 0
         mine, enforcement = record.metered_rows(), self.state.enforcement
         mark_id, mark_bps, mark_bits = self.phantoms.settings(record.switch.dpid, self.vns)
-        limits = MeterColumns.of_rates(
+        limits = MeterColumns(
             np.concatenate([vn_meter_id[there], self.state.entries.meter_id[mine], mark_id]),
-            np.concatenate([np.stack(rates_bps)[there], enforcement.rate_bps[mine], mark_bps]),
-            np.concatenate([np.stack(bursts_bits)[there], enforcement.burst_bits[mine], mark_bits]),
+            np.concatenate([kilo(np.stack(rates_bps)[there]), enforcement.rate_kbps[mine], kilo(mark_bps)]),
+            np.concatenate([kilo(np.stack(bursts_bits)[there]), enforcement.burst_kbits[mine], kilo(mark_bits)]),
         )
         return limits.joined(self.measuring.settings(record.switch.dpid, self.vns))

@@ -61,24 +61,44 @@ i64 dets_watch_congestion(PyObject *columns, double above, double calm_below, i6
     return watch(rows_of(columns, 0), above, calm_below, calm_intervals, C(0), C(1), C(2), C(3), C(4), C(5), C(6), C(7));
 }
 
-/* Whose control begins and whose ends, of ``controlled`` entries and others; ``counts`` are how many these are. The columns
- * written to have room for one more row each. */
-i64 dets_first_messages(PyObject *columns)
+/* How many entries' control begins, and how many's ends: ``counts``. */
+i64 dets_count_first(PyObject *columns)
 {
-    if (!side_by_side(columns, 7))
+    if (!side_by_side(columns, 5))
         return NOT_SIDE_BY_SIDE;
     i64 n = rows_of(columns, 0), beginning = 0, ending = 0;
     const i64 *receiver = C(0);
     const uint8_t *controlled = C(1), *congested = C(2), *always = C(3);
-    i64 *begin = C(4), *end = C(5), *counts = C(6);
+    i64 *counts = C(4);
+    for (i64 i = 0; i < n;) {
+        i64 r = receiver[i], wanted = congested[r] | always[r], first = i, is = 0;
+        do
+            is += controlled[i];
+        while (++i < n && receiver[i] == r);
+        beginning += wanted ? i - first - is : 0;
+        ending += wanted ? 0 : is;
+    }
+    counts[0] = beginning;
+    counts[1] = ending;
+    return 0;
+}
+
+/* Whose control begins and whose ends, of ``controlled`` entries and others. The columns written to have room for one more row
+ * each. */
+i64 dets_first_messages(PyObject *columns)
+{
+    if (!side_by_side(columns, 6))
+        return NOT_SIDE_BY_SIDE;
+    i64 n = rows_of(columns, 0), beginning = 0, ending = 0;
+    const i64 *receiver = C(0);
+    const uint8_t *controlled = C(1), *congested = C(2), *always = C(3);
+    i64 *begin = C(4), *end = C(5);
     for (i64 i = 0; i < n; i++) {
         i64 wanted = congested[receiver[i]] | always[receiver[i]], is = controlled[i];
         begin[beginning] = end[ending] = i;
         beginning += wanted & !is;
         ending += is & !wanted;
     }
-    counts[0] = beginning;
-    counts[1] = ending;
     return 0;
 }
 
@@ -113,23 +133,24 @@ i64 dets_reports(PyObject *columns, i64 idle_intervals)
     return 0;
 }
 
-/* Part entries whose grant is another than the limit, with their grants, from the others; return how many they are. The columns
- * written to have room for one more row each. */
+/* Part entries whose grant is another than the limit, with their grants, from the others, which stand behind them; return how
+ * many they are. */
 i64 dets_changed(PyObject *columns, double same)
 {
-    if (!side_by_side(columns, 6))
+    if (!side_by_side(columns, 5))
         return NOT_SIDE_BY_SIDE;
     i64 n = rows_of(columns, 0), count = 0;
     const i64 *entry = C(0);
     const double *grant_bps = C(1), *limit_bps = C(2);
-    i64 *moved = C(3), *stay = C(5);
+    i64 *moved = C(3);
     double *rate_bps = C(4);
-    for (i64 i = 0; i < n; i++) {
+    for (i64 i = 0; i < n; i++) { /* those that stay from the end on */
         double grant = grant_bps[i], limit = limit_bps[i];
-        moved[count] = stay[i - count] = entry[i];
+        moved[count] = moved[n - 1 - (i - count)] = entry[i];
         rate_bps[count] = grant;
         count += fabs(grant - limit) > same * (grant < limit ? grant : limit);
     }
+    reverse(moved + count, n - count);
     return count;
 }
 
@@ -140,8 +161,8 @@ static void least_of(i64 n, const double *restrict a, const double *restrict b, 
         to[i] = least(a[i], b[i]);
 }
 
-/* Set Rate, then Keep Alive, and what is in force: the limit, or the ceiling if that is lower. Return whether a machine is in
- * another state then. */
+/* Set Rate, then Keep Alive, and what is in force: the limit, or the ceiling if that is lower. Where no rate is set, states and
+ * limits are the columns of before. Return whether a machine is in another state then. */
 i64 dets_obey(PyObject *columns)
 {
     if (!side_by_side(columns, 11))
@@ -152,8 +173,10 @@ i64 dets_obey(PyObject *columns)
     int8_t *control = C(7);
     double *limit_bps = C(8);
     int16_t *unheard = C(9);
-    memcpy(control, C(0), (size_t)n);
-    memcpy(limit_bps, C(1), (size_t)n * sizeof *limit_bps);
+    if (rates) {
+        memcpy(control, C(0), (size_t)n);
+        memcpy(limit_bps, C(1), (size_t)n * sizeof *limit_bps);
+    }
     memcpy(unheard, C(2), (size_t)n * sizeof *unheard);
     for (i64 i = 0; i < rates; i++) {
         i64 row = set_row[i];
@@ -172,9 +195,10 @@ i64 dets_obey(PyObject *columns)
 
 PASS(dets_count, WHOLE(1))
 PASS(dets_watch_congestion, REAL(1), REAL(2), WHOLE(3))
+PASS(dets_count_first)
 PASS(dets_first_messages)
 PASS(dets_reports, WHOLE(1))
 PASS(dets_changed, REAL(1))
 PASS(dets_obey)
-MODULE(_machines, OF(dets_count), OF(dets_watch_congestion), OF(dets_first_messages), OF(dets_reports), OF(dets_changed),
-       OF(dets_obey))
+MODULE(_machines, OF(dets_count), OF(dets_watch_congestion), OF(dets_count_first), OF(dets_first_messages), OF(dets_reports),
+       OF(dets_changed), OF(dets_obey))

@@ -17,6 +17,7 @@ library = load(
     "controller.dets._machines",
     "dets_count",
     "dets_watch_congestion",
+    "dets_count_first",
     "dets_first_messages",
     "dets_reports",
     "dets_changed",
@@ -50,10 +51,13 @@ def first_messages(
 
     The first two are columns of entries, the others of VNs.
     """
-    begin, end, counts = (np.empty(size, np.int64) for size in (len(receiver) + 1, len(receiver) + 1, 2))
-    library.dets_first_messages((receiver, controlled, congested, always, begin, end, counts))
+    columns, counts = (receiver, controlled, congested, always), np.empty(2, np.int64)
+    library.dets_count_first((*columns, counts))
     beginning, ending = counts.tolist()
-    return begin[:beginning], end[:ending]
+    begin, end = np.empty(beginning + 1, np.int64), np.empty(ending + 1, np.int64)
+    if beginning or ending:  # most of the time nobody's does
+        library.dets_first_messages((*columns, begin, end))
+    return begin[:-1], end[:-1]
 
 
 def reports(idle_intervals: int, columns: Columns) -> tuple[FloatArray, BoolArray]:
@@ -74,18 +78,26 @@ def changed(same: float, columns: Columns) -> tuple[IntArray, FloatArray, IntArr
     ``columns`` are entries, grants and limits, (reports,) each.
     """
     size = len(columns[0])
-    moved, rate_bps, stay = np.empty(size + 1, np.int64), np.empty(size + 1), np.empty(size + 1, np.int64)
-    count = library.dets_changed((*columns, moved, rate_bps, stay), same)
-    return moved[:count], rate_bps[:count], stay[: size - count]
+    parted, rate_bps = np.empty(size, np.int64), np.empty(size)
+    count = library.dets_changed((*columns, parted, rate_bps), same)
+    return parted[:count], rate_bps[:count], parted[count:]
 
 
-def obey(columns: Columns) -> tuple[NDArray[np.int8], FloatArray, ShortArray, FloatArray, bool]:
+def obey(
+    before: tuple[NDArray[np.int8], FloatArray, ShortArray],
+    set_rate: tuple[IntArray, FloatArray],
+    alive: IntArray,
+    ceiling_bps: FloatArray,
+) -> tuple[NDArray[np.int8], FloatArray, ShortArray, FloatArray, bool]:
     """Return the columns of SendRateControllers, what is in force, and whether a machine is in another state.
 
-    ``columns`` are those of the machines before, entries and rates of Set Rate, entries of Keep Alive, and ceilings.
+    ``before`` are those columns, ``set_rate`` entries and rates of Set Rate, ``alive`` entries of Keep Alive.
+    States and limits stay the columns that they are where no rate is set.
     """
-    size = len(columns[0])
-    control, limit_bps, unheard = np.empty(size, np.int8), np.empty(size), np.empty(size, np.int16)
-    in_force_bps = np.empty(size)
+    control, limit_bps, size = before[0], before[1], len(before[0])
+    if len(set_rate[0]):
+        control, limit_bps = np.empty(size, np.int8), np.empty(size)
+    unheard, in_force_bps = np.empty(size, np.int16), np.empty(size)
+    columns = (*before, *set_rate, alive, ceiling_bps)
     moved = library.dets_obey((*columns, control, limit_bps, unheard, in_force_bps))
     return control, limit_bps, unheard, in_force_bps, moved > 0

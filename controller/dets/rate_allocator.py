@@ -160,7 +160,8 @@ def answer(
 
     ``reports`` must be in ascending order of ``entry``, which keeps the senders of a receiver together.
     """
-    grants_bps = np.empty(len(reports.entry))
+    alone = len(groups) == 1  # its grants are those of all
+    grants_bps = np.empty(0 if alone else len(reports.entry))
     receiver = entries.receiver[reports.entry] if len(groups) > 1 else entries.receiver
     congested, decisions = before.congested, []
     for group, memory in zip(groups, before.memories, strict=True):
@@ -169,7 +170,11 @@ def answer(
         view = _view(before, group, mine, entries, vns, reports, chosen, surroundings)
         links = view.links.names if view.links is not None else None
         decision = group.policy.decide(view, memory.aligned(view.rows, links))
-        grants_bps[chosen] = _heard(group.policy.silence, decision)
+        heard_bps = _heard(group.policy.silence, decision)
+        if alone:
+            grants_bps = np.ascontiguousarray(heard_bps, dtype=np.float64)
+        else:
+            grants_bps[chosen] = heard_bps
         if decision.congested is not None:
             congested = np.where(mine, decision.congested, congested)
         decisions.append(decision)

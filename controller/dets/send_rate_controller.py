@@ -139,8 +139,10 @@ class SendRateControllers:
         """
         if machines_kernel.library is not None:
             before = (self.control, self.limit_bps, self.unheard_intervals)
-            said = (set_rate.entry, set_rate.rate_bps, keep_alive.entry)
-            control, limit_bps, unheard, in_force_bps, moved = machines_kernel.obey((*before, *said, ceiling_bps))
+            rates = (set_rate.entry, set_rate.rate_bps)
+            control, limit_bps, unheard, in_force_bps, moved = machines_kernel.obey(
+                before, rates, keep_alive.entry, ceiling_bps
+            )
             if moved:
                 return SendRateControllers(control, limit_bps, unheard), in_force_bps
             return self._at_the_same(limit_bps, unheard), in_force_bps

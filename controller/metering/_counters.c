@@ -29,6 +29,7 @@ typedef struct { /* MeterRates */
     double *offered, *dropped, *passed;
     uint8_t *implausible;
     double *seen_s;
+    uint8_t *too_soon; /* of Seen; NULL: nobody asks */
 } Rates;
 
 typedef struct { /* Measurement */
@@ -51,8 +52,9 @@ static void find_latest(i64 n, const Listed *from)
             from->latest_s[from->switch_of[i]] = from->modified_s[i];
 }
 
-/* What switches said of the meters of ``n`` rows from ``start`` on. Counters that are unavailable leave the row unread. */
-static void read_listed(i64 start, i64 n, const Listed *from, const Readings *to)
+/* What switches said of the meters of ``n`` rows from ``start`` on, of ``rows`` in all. Counters that are unavailable leave the
+ * row unread. */
+static void read_listed(i64 start, i64 n, i64 rows, const Listed *from, const Readings *to)
 {
     double *restrict byte_in = to->byte_in, *restrict dropped = to->dropped, *restrict duration_s = to->duration_s;
     double *restrict received_s = to->received_s, *restrict confirmed_s = to->confirmed_s;
@@ -60,7 +62,7 @@ static void read_listed(i64 start, i64 n, const Listed *from, const Readings *to
     const int32_t *meter = from->meter + start, *switch_of = from->switch_of + start;
     const double *modified_s = from->modified_s ? from->modified_s + start : NULL;
     for (i64 i = 0; i < n; i++) {
-        const MeterStats *ahead = &from->stats[meter[i + LINES_AHEAD < n ? i + LINES_AHEAD : i]];
+        const MeterStats *ahead = &from->stats[meter[start + i + LINES_AHEAD < rows ? i + LINES_AHEAD : i]];
         AHEAD(&ahead->byte_in_count);
         AHEAD(&ahead->band_byte_count);
         const MeterStats *found = meter[i] < 0 ? NULL : &from->stats[meter[i]];
@@ -90,7 +92,7 @@ static void find_rates(i64 n, const Plausible *plausible, const Counters *before
     double *restrict epoch_to = after->epoch_s, *restrict received_to = after->received_s;
     const double least_elapsed_s = plausible->least_elapsed_s, most_load = plausible->plausible;
     const double bits_per_byte = plausible->bits_per_byte;
-    i64 there[BLOCK];
+    i64 there[BLOCK], soon[BLOCK];
     for (i64 first = 0, end; first < n; first = end) {
         end = block_end(first, n);
         widen(there, now->present + first, end - first);
@@ -122,16 +124,20 @@ static void find_rates(i64 n, const Plausible *plausible, const Counters *before
             offered_to[i] = offered_bps;
             dropped_to[i] = dropped_bps;
             passed_to[i] = passed_bps < 0.0 ? 0.0 : passed_bps;
-            seen_to[i] = offered_bps == offered_bps ? elapsed_s : (double)NAN;
+            i64 known = offered_bps == offered_bps;
+            seen_to[i] = known ? elapsed_s : (double)NAN;
             i64 read = newer | (there[i - first] & (elapsed_s != elapsed_s));
             in_to[i] = read ? now_in : last_in;
             lost_to[i] = read ? now_dropped : last_dropped;
             epoch_to[i] = read ? now_s : epoch_s;
             duration_to[i] = read ? now_s : last_s;
             received_to[i] = read ? came_s : last_came_s;
+            soon[i - first] = there[i - first] & (bad ^ 1) & (known ^ 1);
             there[i - first] = bad;
         }
         narrow(rates->implausible + first, there, end - first);
+        if (rates->too_soon)
+            narrow(rates->too_soon + first, soon, end - first);
     }
 }
 
@@ -223,7 +229,7 @@ i64 dets_read(PyObject *columns, i64 modified)
     const Readings to = readings_at(columns, 7);
     i64 n = rows_of(columns, 0);
     find_latest(n, &from);
-    read_listed(0, n, &from, &to);
+    read_listed(0, n, n, &from, &to);
     return 0;
 }
 
@@ -234,7 +240,7 @@ i64 dets_meter_rates(PyObject *columns, double least_elapsed_s, double plausible
     const Plausible set = {least_elapsed_s, plausible, bits_per_byte};
     const Counters before = {C(0), C(1), C(2), C(3), C(4)}, after = {C(17), C(18), C(19), C(20), C(21)};
     const Readings now = readings_at(columns, 5);
-    const Rates rates = {C(12), C(13), C(14), C(15), C(16)};
+    const Rates rates = {C(12), C(13), C(14), C(15), C(16), NULL};
     find_rates(rows_of(columns, 0), &set, &before, &now, C(11), &rates, &after);
     return 0;
 }
@@ -273,13 +279,13 @@ i64 dets_look(PyObject *columns, double least_elapsed_s, double plausible, doubl
         fetch(columns, 25, 25, end, next_end);
         Readings now = held;
         if (listed)
-            read_listed(f, end - f, &from, &now);
+            read_listed(f, end - f, n, &from, &now);
         else
             now = (Readings){given.byte_in + f,    given.dropped + f, given.duration_s + f,
                              given.received_s + f, given.present + f, given.confirmed_s + f};
         for (i64 i = f; i < end; i++)
             capacity_bps[i - f] = capacity_of[sender[i]];
-        const Rates rates = {column_of[5], column_of[6], column_of[7], implausible + f, seen_s + f};
+        const Rates rates = {column_of[5], column_of[6], column_of[7], implausible + f, seen_s + f, too_soon + f};
         const Counters last = {before.byte_in + f, before.dropped + f, before.duration_s + f, before.epoch_s + f,
                                before.received_s + f};
         const Counters next = {after.byte_in + f, after.dropped + f, after.duration_s + f, after.epoch_s + f,
@@ -288,8 +294,6 @@ i64 dets_look(PyObject *columns, double least_elapsed_s, double plausible, doubl
         const Measured then = {was.offered + f, was.dropped + f, was.passed + f, was.smoothed + f, was.silent + f};
         const Measured here = {is.offered + f, is.dropped + f, is.passed + f, is.smoothed + f, is.silent + f};
         measure(end - f, memory, &then, was_unread + f, &rates, &here, unread + f);
-        for (i64 i = f; i < end; i++)
-            too_soon[i] = now.present[i - f] & !implausible[i] & (seen_s[i] != seen_s[i]);
         add_up(end - f, vns, receiver + f, &here, sums);
     }
     return 0;

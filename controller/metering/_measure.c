@@ -13,71 +13,73 @@ enum { METERS_AHEAD = 16 };
 
 /* Add what the n meters of one switch counted since its last reading to its window; unavailable counts as 0. A meter that counts
  * less than before was modified and began again: it may pass what it is set to now as well, which nobody knows of a meter
- * without a row. Return whether any meter has counted, or -1 if these are other meters: then the window begins again, whatever has
- * been added to it. */
+ * without a row (UINT32_MAX). What one has let in that dropped some is NaN. Return whether any meter has counted, or -1 if these
+ * are other meters: then the window begins again, whatever has been added to it. */
 static i64 watch(i64 n, const MeterStats *stats, const int32_t *rows, const uint32_t *meter_id, double *was_in,
-                 double *was_dropped, double *in_sum, double *dropped_sum, double *most_bps, double *most_bits,
-                 const double *rate_bps, const double *burst_bits)
+                 double *was_dropped, double *in_sum, uint32_t *most_kbps, uint32_t *most_kbits,
+                 const uint32_t *rate_kbps, const uint32_t *burst_kbits)
 {
     int same = 1;
     uint64_t counted = 0;
     for (i64 i = 0; i < n; i++) {
         i64 ahead = i + METERS_AHEAD < n ? i + METERS_AHEAD : i;
         if (rows[ahead] >= 0 && (double)stats[ahead].byte_in_count < was_in[ahead]) {
-            AHEAD(&rate_bps[rows[ahead]]);
-            AHEAD(&burst_bits[rows[ahead]]);
+            AHEAD(&rate_kbps[rows[ahead]]);
+            AHEAD(&burst_kbits[rows[ahead]]);
         }
         same &= stats[i].meter_id == meter_id[i];
         double in = stats[i].byte_in_count == UINT64_MAX ? 0.0 : (double)stats[i].byte_in_count;
         double dropped = stats[i].band_byte_count == UINT64_MAX ? 0.0 : (double)stats[i].band_byte_count;
         int again = (in < was_in[i]) | (dropped < was_dropped[i]);
-        in_sum[i] += in - (again ? 0.0 : was_in[i]);
-        dropped_sum[i] += dropped - (again ? 0.0 : was_dropped[i]);
+        double passed = in_sum[i] + (in - (again ? 0.0 : was_in[i]));
+        in_sum[i] = dropped > (again ? 0.0 : was_dropped[i]) ? (double)NAN : passed;
         was_in[i] = in;
         was_dropped[i] = dropped;
         counted |= stats[i].byte_in_count;
         if (again) {
-            double now_bps = rows[i] < 0 ? (double)INFINITY : rate_bps[rows[i]];
-            most_bps[i] = now_bps > most_bps[i] ? now_bps : most_bps[i];
-            most_bits[i] += rows[i] < 0 ? (double)INFINITY : burst_bits[rows[i]];
+            uint32_t now_kbps = rows[i] < 0 ? UINT32_MAX : rate_kbps[rows[i]];
+            uint32_t now_kbits = rows[i] < 0 ? UINT32_MAX : burst_kbits[rows[i]], room = UINT32_MAX - most_kbits[i];
+            most_kbps[i] = now_kbps > most_kbps[i] ? now_kbps : most_kbps[i];
+            most_kbits[i] += now_kbits < room ? now_kbits : room;
         }
     }
     return same ? counted != 0 : -1;
 }
 
-/* ``watch`` for one switch after the other; the meters of switch s end at ``ends[s]``. Its window is the two columns of meter ids
- * and of six rows of meters, behind the first COLUMNS_OF_WATCH. ``found`` is what ``watch`` returns. */
-enum { COLUMNS_OF_WATCH = 6 };
+/* ``watch`` for one switch after the other; the meters of switch s end at ``ends[s]``. Its window is three columns, of meter
+ * ids, of three and of two rows of meters, behind the first COLUMNS_OF_WATCH. ``found`` is what ``watch`` returns. */
+enum { COLUMNS_OF_WATCH = 6, COLUMNS_OF_WINDOW = 3 };
 i64 dets_watch(PyObject *columns)
 {
     i64 switches = rows_of(columns, 0);
-    if (!side_by_side(columns, COLUMNS_OF_WATCH + 2 * switches))
+    if (!side_by_side(columns, COLUMNS_OF_WATCH + COLUMNS_OF_WINDOW * switches))
         return NOT_SIDE_BY_SIDE;
     const i64 *ends = column(columns, 0);
     const MeterStats *stats = column(columns, 1);
     const int32_t *rows = column(columns, 2);
-    const double *rate_bps = column(columns, 3), *burst_bits = column(columns, 4);
+    const uint32_t *rate_kbps = column(columns, 3), *burst_kbits = column(columns, 4);
     i64 *found = column(columns, 5);
     for (i64 s = 0, start = 0; s < switches; start = ends[s++]) {
         i64 n = ends[s] - start;
-        int window = COLUMNS_OF_WATCH + 2 * (int)s;
-        double *six = column(columns, window + 1);
+        int window = COLUMNS_OF_WATCH + COLUMNS_OF_WINDOW * (int)s;
+        double *counts = column(columns, window + 1);
+        uint32_t *most = column(columns, window + 2);
         found[s] = n != rows_of(columns, window)
                        ? -1
-                       : watch(n, stats + start, rows + start, column(columns, window), six, six + n, six + 2 * n,
-                               six + 3 * n, six + 4 * n, six + 5 * n, rate_bps, burst_bits);
+                       : watch(n, stats + start, rows + start, column(columns, window), counts, counts + n, counts + 2 * n,
+                               most, most + n, rate_kbps, burst_kbits);
     }
     return 0;
 }
 
 /* taken_bits, summed up by receiver into ``sums`` (vns,), which begins at zero. */
-static void taken(i64 n, double now_s, const double *rate_bps, const double *modified_s, const double *updated_s,
+static void taken(i64 n, double now_s, double step_bps, const uint32_t *rate, const double *modified_s, const double *updated_s,
                 const double *passed_bps, const double *dropped_bps, const double *seen_s, const i64 *receiver,
                 double *sums)
 {
     for (i64 i = 0; i < n; i++) {
         double unseen_s = modified_s[i] >= updated_s[i] ? now_s - updated_s[i] - seen_s[i] : 0.0;
-        double unseen_bps = least(passed_bps[i], dropped_bps[i] > 0.0 ? rate_bps[i] : (double)INFINITY);
+        double unseen_bps = least(passed_bps[i], dropped_bps[i] > 0.0 ? rate[i] * step_bps : (double)INFINITY);
         double bits = passed_bps[i] * seen_s[i] + unseen_bps * most(unseen_s, 0.0);
         sums[receiver[i]] += seen_s[i] == seen_s[i] ? bits : 0.0;
     }
@@ -161,11 +163,11 @@ i64 dets_modify(PyObject *columns, double sent_s)
     return 0;
 }
 
-i64 dets_taken(PyObject *columns, double now_s)
+i64 dets_taken(PyObject *columns, double now_s, double step_bps)
 {
     if (!side_by_side(columns, 8))
         return NOT_SIDE_BY_SIDE;
-    taken(rows_of(columns, 0), now_s, C(0), C(1), C(2), C(3), C(4), C(5), C(6), C(7));
+    taken(rows_of(columns, 0), now_s, step_bps, C(0), C(1), C(2), C(3), C(4), C(5), C(6), C(7));
     return 0;
 }
 
@@ -176,7 +178,7 @@ PASS(dets_watch)
 PASS(dets_meter_rates, REAL(1), REAL(2), REAL(3))
 PASS(dets_modify, REAL(1))
 PASS(dets_look, REAL(1), REAL(2), REAL(3), REAL(4), WHOLE(5))
-PASS(dets_taken, REAL(1))
+PASS(dets_taken, REAL(1), REAL(2))
 PASS(dets_enforce, REAL(1), REAL(2), WHOLE(3))
 PASS(dets_receive, REAL(1), REAL(2))
 PASS(dets_fare, REAL(1))

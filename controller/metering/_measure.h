@@ -87,9 +87,32 @@ INLINE void narrow_counts(int16_t *restrict to, const i64 *restrict counts, i64 
         to[i] = (int16_t)counts[i];
 }
 
+/* Whole steps of a rate or a burst. */
+INLINE void widen_steps(double *restrict to, const uint32_t *restrict steps, i64 n)
+{
+    for (i64 i = 0; i < n; i++)
+        to[i] = (double)steps[i];
+}
+
+INLINE void narrow_steps(uint32_t *restrict to, const double *restrict steps, i64 n)
+{
+    for (i64 i = 0; i < n; i++)
+        to[i] = (uint32_t)steps[i];
+}
+
 INLINE i64 one_more(i64 count) /* of columns.py */
 {
     return count < INT16_MAX ? count + 1 : count;
+}
+
+/* Rows that were put from the end on stand in their order then. */
+static inline void reverse(i64 *rows, i64 n)
+{
+    for (i64 i = 0, last = n - 1; i < last; i++, last--) {
+        i64 row = rows[i];
+        rows[i] = rows[last];
+        rows[last] = row;
+    }
 }
 
 /* What is chosen by a truth of 1 or 0. A conditional may be compiled to loads and stores under a mask, which are slow. */

@@ -7,17 +7,21 @@ what an agent can do that is killed, or lies.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from controller.columns import BoolArray, FloatArray
-from controller.metering.enforcement import Enforcement, MeterChanges, burst_for, least_burst, whole_rates
+from controller.metering.enforcement import Enforcement, MeterChanges, burst_for, kilo, least_burst, whole_rates
 
 BACKSTOP = 1.05
 BACKSTOP_BURST_S = 0.030
 # A backstop is moved when the limit has left it by more than this part.
 MOVED = 0.05
-NO_CHANGES = MeterChanges(np.empty(0, dtype=np.int64), np.empty(0), np.empty(0))
+NO_CHANGES = MeterChanges(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.uint32), np.empty(0, dtype=np.uint32))
+
+_Scalar = TypeVar("_Scalar", bound=np.generic)
 
 
 def with_backstops(
@@ -38,26 +42,27 @@ def with_backstops(
         return after, changes, NO_CHANGES
     shaped = np.zeros(len(metered), dtype=np.bool_) if shaped is None else shaped
     others = metered[changes.rows] & ~shaped[changes.rows]
-    changes = MeterChanges(changes.rows[others], changes.rate_bps[others], changes.burst_bits[others])
+    changes = replace(changes, rows=changes.rows[others])
     if not shaped.any():
         return after, changes, NO_CHANGES
     target_bps = whole_rates(BACKSTOP * limit_bps)
-    moved = shaped & metered & (np.abs(before.rate_bps - target_bps) > MOVED * target_bps)
+    was_bps = before.rate_bps
+    moved = shaped & metered & (np.abs(was_bps - target_bps) > MOVED * target_bps)
     rows = np.flatnonzero(moved)
-    rows = rows[np.argsort(target_bps[rows] > before.rate_bps[rows], kind="stable")]
+    rows = rows[np.argsort(target_bps[rows] > was_bps[rows], kind="stable")]
     burst_bits = least_burst(target_bps * BACKSTOP_BURST_S)
 
-    def held(new: FloatArray, old: FloatArray) -> FloatArray:
+    def held(new: NDArray[_Scalar], old: NDArray[_Scalar]) -> NDArray[_Scalar]:
         return np.where(shaped, old, new)
 
     standing_bits = np.where(moved, burst_bits, before.burst_bits)
     enforcement = replace(
         after,
-        rate_bps=held(after.rate_bps, np.where(moved, target_bps, before.rate_bps)),
-        burst_bits=held(after.burst_bits, standing_bits),
+        rate_kbps=held(after.rate_kbps, np.where(moved, kilo(target_bps), before.rate_kbps)),
+        burst_kbits=held(after.burst_kbits, kilo(standing_bits)),
         modified_s=held(after.modified_s, np.where(moved, now_s, before.modified_s)),
         level_bits=held(after.level_bits, standing_bits),
         credit_bits=held(after.credit_bits, burst_for(limit_bps, after.unresponsive)),
         updated_s=held(after.updated_s, np.full(len(shaped), now_s)),
     )
-    return enforcement, changes, MeterChanges(rows, target_bps[rows], burst_bits[rows])
+    return enforcement, changes, MeterChanges(rows, enforcement.rate_kbps, enforcement.burst_kbits)

@@ -8,16 +8,19 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.columns import BoolArray, FloatArray, IntArray, ShortArray
+from controller.columns import BoolArray, FloatArray, IntArray, KiloArray, ShortArray
 from controller.metering import measure_kernel
 
 Columns = tuple[NDArray[np.generic], ...]
 
 
-def taken(now_s: float, columns: Columns, receiver: IntArray, vns: int) -> FloatArray:
-    """Return what passed by receiver (vns,); ``columns`` are rate, modified, updated, passed, dropped and seen."""
+def taken(now_s: float, rate_step_bps: float, columns: Columns, receiver: IntArray, vns: int) -> FloatArray:
+    """Return what passed by receiver (vns,).
+
+    ``columns`` are the rate in steps, modified, updated, passed, dropped and seen.
+    """
     sums = np.zeros(vns)
-    measure_kernel.library.dets_taken((*columns, receiver, sums), now_s)
+    measure_kernel.library.dets_taken((*columns, receiver, sums), now_s, rate_step_bps)
     return sums
 
 
@@ -25,33 +28,34 @@ def enforce(
     settings: FloatArray,
     now_s: float,
     idle: tuple[float, int],
+    least_bps: float,
     limit_bps: FloatArray,
     before: Columns,
     measured: Columns,
     receiver: IntArray,
     rooms: Columns | None,
-) -> tuple[list[FloatArray], BoolArray, ShortArray, tuple[IntArray, FloatArray, FloatArray]]:
-    """Return the columns of Enforcement, and the rows to modify with their rates and bursts, decreases first.
+) -> tuple[list[FloatArray], tuple[KiloArray, KiloArray], tuple[BoolArray, ShortArray], IntArray]:
+    """Return the columns of Enforcement, and the rows to modify, decreases first.
 
-    The columns are the eight of floats, who is unresponsive, and the evidence. What is kept until the next interval is
-    no part of an array that holds more. ``limit_bps`` (entries,) is what is granted, ``before`` the columns of
-    Enforcement, ``measured`` those of Measurement, what was seen, and who was read too soon. ``rooms`` are the columns
-    of Rooms, for receivers of which each has its entries together; None: no meter is bounded. ``idle`` is the reserve
-    of idle senders in seconds, and after how many silent intervals they are idle.
+    The columns are those of floats, rates and bursts, who is unresponsive and the evidence. What is kept until the next
+    interval is no part of an array that holds more. ``limit_bps`` (entries,) is what is granted, taken for at least
+    ``least_bps``; ``before`` are the columns of Enforcement, ``measured`` those of Measurement, what was seen, and who
+    was read too soon. ``rooms`` are the columns of Rooms, for receivers of which each has its entries together; None:
+    no meter is bounded. ``idle`` is the reserve of idle senders in seconds, and after how many silent intervals they
+    are idle.
     """
-    size = len(limit_bps)
-    limits_bps, nothing = np.empty(size), np.empty(0)
-    allowed_bps = limits_bps if rooms is None else np.empty(size)
-    floats = [limits_bps, allowed_bps, *(np.empty(size) for _ in range(6))]
-    unresponsive, evidence = np.empty(size, np.bool_), np.empty(size, np.int16)
-    rows, raised = np.empty(size + 1, np.int64), np.empty(size + 1, np.int64)
-    rate_bps, burst_bits = np.empty(size), np.empty(size)
+    size, nothing = len(limit_bps), np.empty(0)
+    allowed_bps = nothing if rooms is None else np.empty(size)
+    floats = [allowed_bps, *(np.empty(size) for _ in range(4))]
+    kilos = np.empty(size, np.uint32), np.empty(size, np.uint32)
+    judged = np.empty(size, np.bool_), np.empty(size, np.int16)
+    below, rows = np.empty(1, np.int64), np.empty(size, np.int64)
     given = (settings, limit_bps, *before, *measured, receiver, *(rooms or (nothing,) * 4))
-    columns = (*given, *floats, unresponsive, evidence, rows, raised, rate_bps, burst_bits)
-    count = measure_kernel.library.dets_enforce(columns, now_s, *idle)
+    count = measure_kernel.library.dets_enforce((*given, *floats, *kilos, *judged, below, rows), now_s, *idle)
     if count < 0:
         raise MemoryError("no memory for the accounts of one receiver")
-    return floats, unresponsive, evidence, (rows[:count], rate_bps[:count], burst_bits[:count])
+    limits_bps = np.maximum(limit_bps, least_bps) if below[0] else limit_bps  # which mostly needs no column of its own
+    return [limits_bps, limits_bps if rooms is None else allowed_bps, *floats[1:]], kilos, judged, rows[:count]
 
 
 def receive(

@@ -22,10 +22,12 @@ modifies as it takes (docs/enforcement.md; docs/adr/0030 has the alternatives):
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from controller.columns import BoolArray, FloatArray, IntArray, ShortArray, carry, one_more
+from controller.columns import BoolArray, FloatArray, IntArray, KiloArray, ShortArray, carry, one_more
 from controller.metering import enforce_kernel, measure_kernel
 from controller.metering.measurement import IDLE_INTERVALS, Measurement
 from controller.metering.receiver_accounts import RESERVE_S, Rooms
@@ -54,20 +56,24 @@ MOST_OWED = 1.0  # and no more than so many depths: what passed before a switch 
 MOST_UNREAD_S = 0.220  # so long a meter stands whose counters, zeroed by the last modify, say nothing yet
 
 RATE_STEP_BPS = 1_000.0  # a band's rate and burst are whole kb/s and kb (OpenFlow 1.3.5, section 7.3.4.4)
+MOST_KILO = float(2**32 - 1)  # and it carries no more of them, which bounds every limit (units.MAX_RATE_BPS)
 _SETTINGS = np.array(
     [
         *(RESPONSIVE_BURST_S, UNRESPONSIVE_BURST_S, FRAME_BITS, MIN_BURST_BITS, MIN_BURST_S, UNRESPONSIVE_DROP),
         *(UNRESPONSIVE_INTERVALS, RESPONSIVE_DROP, RESPONSIVE_INTERVALS, BUDGET_S, REPAY_S, MOST_REPAID, MOST_OWED),
-        *(MOST_UNREAD_S, RATE_STEP_BPS),
+        *(MOST_UNREAD_S, RATE_STEP_BPS, MOST_KILO),
     ]
 )  # as Settings of _enforce.c
+
+
+_Scalar = TypeVar("_Scalar", bound=np.generic)
 
 
 @dataclass(frozen=True)
 class Enforcement:
     """What the entries' meters are set to, and the accounts of their senders; columns of shape (entries,).
 
-    ``rate_bps`` and ``burst_bits`` stand on the switch since ``modified_s``; ``limit_bps`` is the limit granted last,
+    ``rate_kbps`` and ``burst_kbits`` stand on the switch since ``modified_s``; ``limit_bps`` is the limit granted last,
     ``allowed_bps`` what the receiver's account left of it (``receiver_accounts``).
     ``level_bits`` and ``credit_bits`` are those of ``updated_s``, the last reading; a credit may be negative.
     ``evidence`` counts intervals of unresponsiveness up, and of responsiveness down.
@@ -75,8 +81,8 @@ class Enforcement:
 
     limit_bps: FloatArray
     allowed_bps: FloatArray
-    rate_bps: FloatArray
-    burst_bits: FloatArray
+    rate_kbps: KiloArray
+    burst_kbits: KiloArray
     modified_s: FloatArray
     level_bits: FloatArray
     credit_bits: FloatArray
@@ -87,9 +93,20 @@ class Enforcement:
     @classmethod
     def none(cls) -> Enforcement:
         """Return the state without meters."""
-        nothing = np.empty(0)
-        columns = (nothing,) * 8
-        return cls(*columns, np.empty(0, dtype=np.bool_), np.empty(0, dtype=np.int16))
+        nothing, no_kilo = np.empty(0), np.empty(0, dtype=np.uint32)
+        accounts = (nothing,) * 4
+        judged = np.empty(0, dtype=np.bool_), np.empty(0, dtype=np.int16)
+        return cls(nothing, nothing, no_kilo, no_kilo, *accounts, *judged)
+
+    @property
+    def rate_bps(self) -> FloatArray:
+        """What the meters are set to, in bit/s."""
+        return exact(self.rate_kbps)
+
+    @property
+    def burst_bits(self) -> FloatArray:
+        """What the meters' buckets hold, in bits."""
+        return exact(self.burst_kbits)
 
     def carried(
         self, old_row: IntArray, rate_bps: FloatArray, burst_bits: FloatArray, now_s: float, *, full: bool = True
@@ -103,8 +120,8 @@ class Enforcement:
         return Enforcement(
             carry(self.limit_bps, old_row, rate_bps),
             carry(self.allowed_bps, old_row, rate_bps),
-            carry(self.rate_bps, old_row, rate_bps),
-            carry(self.burst_bits, old_row, burst_bits),
+            carry(self.rate_kbps, old_row, kilo(rate_bps)),
+            carry(self.burst_kbits, old_row, kilo(burst_bits)),
             carry(self.modified_s, old_row, now_s - REPAY_S),  # its counters have not restarted
             carry(self.level_bits, old_row, saved_bits),
             carry(self.credit_bits, old_row, saved_bits),
@@ -120,11 +137,34 @@ class Enforcement:
 
 @dataclass(frozen=True)
 class MeterChanges:
-    """Meters to modify, in the order in which to do it: ``rows`` of the entry table, decreases first."""
+    """Meters to modify, in the order in which to do it: ``rows`` of the entry table, decreases first.
+
+    ``rate_kbps`` and ``burst_kbits`` (entries,) are what those of all entries are set to then.
+    """
 
     rows: IntArray
-    rate_bps: FloatArray
-    burst_bits: FloatArray
+    rate_kbps: KiloArray
+    burst_kbits: KiloArray
+
+    @property
+    def rate_bps(self) -> FloatArray:
+        """The rates of the meters to modify, shape of ``rows``."""
+        return exact(self.rate_kbps[self.rows])
+
+    @property
+    def burst_bits(self) -> FloatArray:
+        """The bursts of the meters to modify, shape of ``rows``."""
+        return exact(self.burst_kbits[self.rows])
+
+
+def kilo(values: FloatArray) -> KiloArray:
+    """Return bit/s as kb/s, or bits as kb: they are whole already, or more than a band carries."""
+    return np.minimum(np.rint(values / RATE_STEP_BPS), MOST_KILO).astype(np.uint32)
+
+
+def exact(kilos: KiloArray | IntArray) -> FloatArray:
+    """Return kb/s as bit/s, or kb as bits."""
+    return kilos.astype(np.float64) * RATE_STEP_BPS
 
 
 def whole_rates(rate_bps: FloatArray) -> FloatArray:
@@ -184,10 +224,11 @@ def account(
     unseen_s = np.where(modified, np.maximum(elapsed_s - seen_s, 0.0), 0.0)
     passed_bps = np.where(known, measured.passed_bps, before.limit_bps)
     passed_bits = passed_bps * seen_s
-    filled_bits = before.rate_bps * (elapsed_s - unseen_s)
+    rate_bps = before.rate_bps
+    filled_bits = rate_bps * (elapsed_s - unseen_s)
     left_bits = np.minimum(before.level_bits + filled_bits - passed_bits, before.burst_bits)
     held_back = dropping | (known & (left_bits < -MIN_BURST_BITS))
-    unseen_bps = np.where(held_back, np.minimum(passed_bps, before.rate_bps), passed_bps)
+    unseen_bps = np.where(held_back, np.minimum(passed_bps, rate_bps), passed_bps)
     since_bits = np.where(unresponsive, 0.0, filled_bits) + FRAME_BITS
     level_bits = np.clip(left_bits, 0.0, np.where(dropping, since_bits, np.inf))
     missing_bits = np.where(unresponsive, 0.0, left_bits - level_bits)
@@ -215,9 +256,9 @@ def taken_by(
 ) -> FloatArray:
     """Return the same summed up by ``receiver`` (entries,), rows of the VN table: shape (vns,)."""
     if measure_kernel.library is not None:
-        times = (before.rate_bps, before.modified_s, before.updated_s)
+        times = (before.rate_kbps, before.modified_s, before.updated_s)
         columns = (*times, measured.passed_bps, measured.dropped_bps, seen_s)
-        return enforce_kernel.taken(now_s, columns, receiver, vns)
+        return enforce_kernel.taken(now_s, RATE_STEP_BPS, columns, receiver, vns)
     bits = taken_bits(before, measured, seen_s, now_s)
     return np.bincount(receiver, weights=bits, minlength=vns).astype(np.float64)
 
@@ -264,22 +305,23 @@ def enforce(
     excess_bits = np.maximum(burst_bits - given_bits - RATE_STEP_BPS, 0.0)
     rate_bps = whole_rates(exact_bps - np.minimum(excess_bits / REPAY_S, MOST_REPAID * exact_bps))
     # 3
-    ahead_bits = level_bits - usable_bits + (before.rate_bps - meter_bps) * elapsed_s
+    was_bps = before.rate_bps
+    ahead_bits = level_bits - usable_bits + (was_bps - meter_bps) * elapsed_s
     budget_bits = np.maximum(BUDGET_S * meter_bps, MIN_BURST_BITS)
     stands_s = np.maximum(now_s - before.modified_s, REPAY_S)
-    saves = (before.rate_bps - rate_bps) * stands_s > burst_bits - level_bits
+    saves = (was_bps - rate_bps) * stands_s > burst_bits - level_bits
     too_deep = unresponsive & (before.burst_bits > 2.0 * depth_bits)  # whoever pauses would have that much at once
     wanted = ((ahead_bits > budget_bits) & saves) | (known & (ahead_bits < -budget_bits)) | too_deep
     if too_soon is not None:
         wanted &= ~(too_soon & (now_s - before.modified_s < MOST_UNREAD_S))
     rows = np.flatnonzero(wanted)
-    rows = rows[np.argsort(rate_bps[rows] > before.rate_bps[rows], kind="stable")]
-    rate_bps, burst_bits = rate_bps[rows], burst_bits[rows]
+    rows = rows[np.argsort(rate_bps[rows] > was_bps[rows], kind="stable")]
+    burst_bits = burst_bits[rows]
     after = Enforcement(
         limit_bps,
         meter_bps,
-        _put(before.rate_bps, rows, rate_bps),
-        _put(before.burst_bits, rows, burst_bits),
+        _put(before.rate_kbps, rows, kilo(rate_bps[rows])),
+        _put(before.burst_kbits, rows, kilo(burst_bits)),
         _put(before.modified_s, rows, now_s),
         _put(np.where(known, level_bits, before.level_bits), rows, burst_bits),
         _put(np.where(known, credit_bits, before.credit_bits), rows, spent_bits[rows]),
@@ -287,7 +329,7 @@ def enforce(
         unresponsive,
         evidence,
     )
-    return after, MeterChanges(rows, rate_bps, burst_bits)
+    return after, MeterChanges(rows, after.rate_kbps, after.burst_kbits)
 
 
 def _enforce_compiled(
@@ -300,27 +342,27 @@ def _enforce_compiled(
     rooms: Rooms | None,
     receiver: IntArray | None,
 ) -> tuple[Enforcement, MeterChanges]:
-    stands = (before.rate_bps, before.burst_bits, before.modified_s, before.level_bits, before.credit_bits)
-    granted, judged = (before.limit_bps, before.allowed_bps), (before.updated_s, before.unresponsive, before.evidence)
+    granted, set_to = (before.limit_bps, before.allowed_bps), (before.rate_kbps, before.burst_kbits)
+    stands = (before.modified_s, before.level_bits, before.credit_bits, before.updated_s)
     sent = (measured.offered_bps, measured.dropped_bps, measured.passed_bps, measured.smoothed_bps)
     too_soon = np.zeros(len(limit_bps), dtype=np.bool_) if too_soon is None else too_soon
     bounds = None
     if rooms is not None and receiver is not None:
         bounds = (rooms.limit_bps, rooms.ahead_s, rooms.free_bits, rooms.saved_bits)
-    floats, unresponsive, evidence, changed = enforce_kernel.enforce(
+    floats, kilos, judged, rows = enforce_kernel.enforce(
         _SETTINGS,
         now_s,
         (RESERVE_S, IDLE_INTERVALS),
+        RATE_STEP_BPS,
         limit_bps,
-        (*granted, *stands, *judged),
+        (*granted, *set_to, *stands, before.unresponsive, before.evidence),
         (*sent, measured.silent_intervals, seen_s, too_soon),
         np.empty(0, dtype=np.int64) if receiver is None else receiver,
         bounds,
     )
-    limit_bps, allowed_bps, *stands_now, updated_s = floats
-    rate_bps, burst_bits, modified_s, level_bits, credit_bits = stands_now
-    meters = (limit_bps, allowed_bps, rate_bps, burst_bits, modified_s)
-    return Enforcement(*meters, level_bits, credit_bits, updated_s, unresponsive, evidence), MeterChanges(*changed)
+    limit_bps, allowed_bps, modified_s, level_bits, credit_bits, updated_s = floats
+    stands_now = (modified_s, level_bits, credit_bits, updated_s)
+    return Enforcement(limit_bps, allowed_bps, *kilos, *stands_now, *judged), MeterChanges(rows, *kilos)
 
 
 def settle(before: Enforcement, now_s: float) -> tuple[Enforcement, MeterChanges]:
@@ -330,15 +372,15 @@ def settle(before: Enforcement, now_s: float) -> tuple[Enforcement, MeterChanges
     rows = np.flatnonzero((before.rate_bps != rate_bps) | (before.burst_bits < burst_bits))
     after = replace(
         before,
-        rate_bps=rate_bps,
-        burst_bits=_put(before.burst_bits, rows, burst_bits[rows]),
+        rate_kbps=kilo(rate_bps),
+        burst_kbits=_put(before.burst_kbits, rows, kilo(burst_bits[rows])),
         modified_s=_put(before.modified_s, rows, now_s),
         level_bits=_put(before.level_bits, rows, burst_bits[rows]),
     )
-    return after, MeterChanges(rows, rate_bps[rows], burst_bits[rows])
+    return after, MeterChanges(rows, after.rate_kbps, after.burst_kbits)
 
 
-def _put(column: FloatArray, rows: IntArray, values: FloatArray | float) -> FloatArray:
+def _put(column: NDArray[_Scalar], rows: IntArray, values: NDArray[_Scalar] | float) -> NDArray[_Scalar]:
     changed = column.copy()
     changed[rows] = values
     return changed

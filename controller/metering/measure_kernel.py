@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.columns import BoolArray, FloatArray, IntArray, ShortArray
+from controller.columns import BoolArray, FloatArray, IntArray, KiloArray, ShortArray
 from controller.compiled import load
 
 
@@ -78,14 +78,15 @@ def watch(
     ends: IntArray,
     stats: NDArray[np.void],
     rows: NDArray[np.int32],
-    settings: tuple[FloatArray, FloatArray],
-    windows: Sequence[tuple[NDArray[np.uint32], FloatArray]],
+    settings: tuple[KiloArray, KiloArray],
+    windows: Sequence[tuple[NDArray[np.uint32], FloatArray, KiloArray]],
 ) -> list[int]:
     """Add what METER_STATS counted since the last reading to a window for each switch, whose meters end at ``ends``.
 
     ``settings`` are the rates and bursts of the entries, of which ``rows`` are the meters' (-1: none). A window is
-    meter ids and six columns (6, meters): bytes in and dropped at the last reading and since the window began, the
-    highest rate and the sum of bursts. Return whether any meter has counted, 1 or 0, or -1 for other meters.
+    meter ids; bytes in and dropped at the last reading and bytes in since the window began, NaN of a meter that has
+    dropped (3, meters); the highest rate and the sum of bursts (2, meters). Return whether any meter has counted, 1 or
+    0, or -1 for other meters.
     """
     found = np.empty(len(windows), dtype=np.int64)
     columns: list[NDArray[np.generic]] = [ends, stats, rows, *settings, found]

@@ -6,14 +6,9 @@
 #include "../_module.h"
 
 #include <arpa/inet.h>
-#include <math.h>
 #include <string.h>
 
 #include "_meter_stats.h"
-
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC optimize("no-math-errno")
-#endif
 
 typedef int64_t i64;
 
@@ -54,17 +49,18 @@ i64 dets_decode_meters(PyObject *columns, i64 parts)
 }
 
 /* Order the meters to modify by switch, as they come within each, into ``mods`` (rows, 4) of command, meter_id, rate_kbps and
- * burst_kbits. ``rows`` are entries, each with its ``sender`` and ``meter_id``; ``switch_of`` is by sender. ``ends`` (switches,)
- * begins at zero, and gets where those of each switch end. Rates and bursts are whole kilobits already. */
+ * burst_kbits. ``rows`` are entries, each with its ``sender`` and what its meter is; ``switch_of`` is by sender. ``ends``
+ * (switches,) begins at zero, and gets where those of each switch end. */
 i64 dets_modify_meters(PyObject *columns, i64 command)
 {
     if (!side_by_side(columns, 8))
         return NOT_SIDE_BY_SIDE;
     i64 n = rows_of(columns, 0), switches = rows_of(columns, 6), first = 0;
     const i64 *rows = column(columns, 0), *sender = column(columns, 3), *meter_id = column(columns, 4);
-    const double *rate_bps = column(columns, 1), *burst_bits = column(columns, 2);
+    const uint32_t *rate_kbps = column(columns, 1), *burst_kbits = column(columns, 2);
     const uint16_t *switch_of = column(columns, 5);
-    i64 *ends = column(columns, 6), (*mods)[4] = column(columns, 7);
+    i64 *ends = column(columns, 6);
+    uint32_t (*mods)[4] = column(columns, 7);
     for (i64 i = 0; i < n; i++)
         ends[switch_of[sender[rows[i]]]]++;
     for (i64 s = 0; s < switches; s++) { /* where each begins: it ends where its last one has been put */
@@ -73,11 +69,12 @@ i64 dets_modify_meters(PyObject *columns, i64 command)
         first += count;
     }
     for (i64 i = 0; i < n; i++) {
-        i64 *mod = mods[ends[switch_of[sender[rows[i]]]]++];
-        mod[0] = command;
-        mod[1] = meter_id[rows[i]];
-        mod[2] = llrint(rate_bps[i] / 1e3);
-        mod[3] = llrint(burst_bits[i] / 1e3);
+        i64 row = rows[i];
+        uint32_t *mod = mods[ends[switch_of[sender[row]]]++];
+        mod[0] = (uint32_t)command;
+        mod[1] = (uint32_t)meter_id[row];
+        mod[2] = rate_kbps[row];
+        mod[3] = burst_kbits[row];
     }
     return 0;
 }
@@ -97,13 +94,11 @@ i64 dets_encode_meters(PyObject *columns, i64 last_command, i64 last_meter, i64 
     const uint8_t *template = column(columns, 1), *tail = column(columns, 2);
     for (i64 s = 0; s < switches; s++) {
         uint8_t *to = column(columns, FIRST_SWITCH + (int)(switches + s));
-        const i64 (*mod)[4] = column(columns, FIRST_SWITCH + (int)s);
+        const uint32_t (*mod)[4] = column(columns, FIRST_SWITCH + (int)s);
         i64 next = xid[s];
         for (i64 i = 0, n = rows_of(columns, FIRST_SWITCH + (int)s); i < n; i++, done++, to += MOD_BYTES) {
             i64 command = mod[i][0], meter_id = mod[i][1], rate_kbps = mod[i][2], burst_kbits = mod[i][3];
-            int odd = (command < 0) | (command > last_command) | (meter_id < 1) | (meter_id > last_meter) | (rate_kbps < 1) |
-                      (rate_kbps > UINT32_MAX) | (burst_kbits < 1) | (burst_kbits > UINT32_MAX);
-            if (odd)
+            if ((command > last_command) | (meter_id < 1) | (meter_id > last_meter) | (rate_kbps < 1) | (burst_kbits < 1))
                 return done;
             memcpy(to, template, MOD_BYTES);
             put_4(to + XID_AT, next++);

@@ -22,6 +22,8 @@ from controller.openflow.buffers import MAX_XID, Buffer, duration_s, equal_runs,
 from controller.openflow.constants import MeterFlags, MeterModCommand
 
 IntColumn: TypeAlias = npt.NDArray[np.integer] | Sequence[int]
+MeterMods: TypeAlias = npt.NDArray[np.uint32]
+"""Meter-mods that add or modify: rows command, meter_id, rate_kbps and burst_kbits, shape (4, meters)."""
 
 OUR_FLAGS = MeterFlags.KBPS | MeterFlags.BURST | MeterFlags.STATS
 
@@ -130,10 +132,12 @@ def encode_meter_mods(
         if len(column) != len(ids):
             raise InvalidValueError(name, len(column), f"rows do not match the {len(ids)} rows of meter_id")
     if wire_kernel.library is not None and 0 <= xid_first <= _U32_MAX:
-        mods = np.stack([column.astype(np.int64, copy=False) for column in (commands, ids, rates, bursts)], axis=1)
-        octets = wire_kernel.encode(_TEMPLATE, b"", _LAST, [mods.T], np.array([xid_first]))
-        if octets is not None:
-            return bytes(octets[0])
+        columns = (commands, ids, rates, bursts)
+        if all(not len(column) or (column.min() >= 0 and column.max() <= _U32_MAX) for column in columns):
+            mods = np.stack([column.astype(np.uint32, copy=False) for column in columns], axis=1)
+            octets = wire_kernel.encode(_TEMPLATE, b"", _LAST, [mods.T], np.array([xid_first]))
+            if octets is not None:
+                return bytes(octets[0])
     deletes = commands == MeterModCommand.DELETE
     _check("command", commands, 0, MeterModCommand.DELETE)
     _check("meter_id", ids, 1, ofp.METER_MAX)
@@ -142,13 +146,11 @@ def encode_meter_mods(
     return _pack_meter_mods(commands, ids, rates, bursts, deletes, xid_first)
 
 
-def encode_meter_mods_of_all(
-    mods: Sequence[npt.NDArray[np.int64]], xid_first: Sequence[int], request: bytes
-) -> Sequence[Buffer]:
+def encode_meter_mods_of_all(mods: Sequence[MeterMods], xid_first: Sequence[int], request: bytes) -> Sequence[Buffer]:
     """Return the meter-mods of each switch with xids from its ``xid_first`` on, and ``request`` with the next one.
 
-    ``mods`` are, for each switch, the rows command, meter_id, rate_kbps and burst_kbits, shape (4, meters), best with
-    the values of a meter next to each other; ``request`` is a message without a body. Errors as ``encode_meter_mods``.
+    ``mods`` are those of each switch, best with the values of a meter next to each other; ``request`` is a message
+    without a body. Errors as ``encode_meter_mods``.
     """
     if wire_kernel.library is not None and mods:
         octets = wire_kernel.encode(_TEMPLATE, request, _LAST, mods, np.array(xid_first, np.int64))

@@ -32,13 +32,13 @@ def decode(parts: Sequence[Buffer], out_type: np.dtype[np.void]) -> tuple[NDArra
 
 def modifications(
     command: int, columns: Sequence[NDArray[np.generic]], switches: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
     """Return the rows command, meter_id, rate_kbps and burst_kbits (4, meters) by switch, and where each switch's end.
 
-    ``columns`` are the entries whose meters are modified with their rates (bit/s) and bursts (bits), each entry's
+    ``columns`` are the entries whose meters are modified, the rates (kb/s) and bursts (kb) of all entries, each entry's
     sender and meter, and the number of each sender's switch.
     """
-    mods, ends = np.empty((len(columns[0]), 4), np.int64), np.zeros(switches, np.int64)
+    mods, ends = np.empty((len(columns[0]), 4), np.uint32), np.zeros(switches, np.int64)
     library.dets_modify_meters((*columns, ends, mods), command)
     return mods.T, ends
 
@@ -47,7 +47,7 @@ def encode(
     template: bytes,
     tail: bytes,
     last: tuple[int, int],
-    mods: Sequence[NDArray[np.int64]],
+    mods: Sequence[NDArray[np.uint32]],
     xid_first: NDArray[np.int64],
 ) -> list[memoryview] | None:
     """Return the meter-mods of each switch, followed by ``tail``: each where it was written, and nothing else with it.

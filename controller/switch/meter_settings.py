@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from controller.columns import BoolArray, FloatArray, IntArray
-from controller.metering.enforcement import RATE_STEP_BPS
+from controller.metering.enforcement import kilo
+from controller.openflow.meters import IntColumn
 
 
 class MeterSetting(NamedTuple):
@@ -22,7 +23,7 @@ class MeterSetting(NamedTuple):
 class MeterColumns(Mapping[int, MeterSetting]):
     """Meters by ascending id; columns of shape (meters,)."""
 
-    def __init__(self, meter_id: IntArray, rate_kbps: IntArray, burst_kbits: IntArray) -> None:
+    def __init__(self, meter_id: IntColumn, rate_kbps: IntColumn, burst_kbits: IntColumn) -> None:
         """Take columns in any order; ids are all different."""
         order = np.argsort(meter_id, kind="stable")
         self.meter_id = np.asarray(meter_id, dtype=np.int64)[order]
@@ -92,8 +93,3 @@ class MeterColumns(Mapping[int, MeterSetting]):
             & (other.burst_kbits[row] == self.burst_kbits)
         )
         return same
-
-
-def kilo(values: Any) -> IntArray:
-    """Return bit/s as kb/s, or bits as kb; they are whole already."""
-    return np.rint(np.asarray(values, dtype=np.float64) / RATE_STEP_BPS).astype(np.int64)

@@ -4,37 +4,33 @@ from __future__ import annotations
 
 import numpy as np
 
-from controller.columns import IntArray
 from controller.fabric.entries import EntryTable
 from controller.fabric.vns import VnTable
 from controller.metering.enforcement import MeterChanges
 from controller.openflow import wire_kernel
 from controller.openflow.constants import MeterModCommand
-from controller.switch.meter_settings import kilo
+from controller.openflow.meters import IntColumn, MeterMods
 
 Part = tuple[int, int, int]
 """A switch (dpid), and where its rows begin and end."""
 
 
-def modifications(meter_id: IntArray, rate_kbps: IntArray, burst_kbits: IntArray) -> IntArray:
-    """Return a MODIFY for each row: command, meter_id, rate_kbps and burst_kbits, shape (4, meters).
-
-    The values of a meter lie next to each other.
-    """
-    mods = np.empty((len(meter_id), 4), dtype=np.int64).T
+def modifications(meter_id: IntColumn, rate_kbps: IntColumn, burst_kbits: IntColumn) -> MeterMods:
+    """Return a MODIFY for each row, all of which a band carries. The values of a meter lie next to each other."""
+    mods = np.empty((len(meter_id), 4), dtype=np.uint32).T
     mods[0] = int(MeterModCommand.MODIFY)
     mods[1], mods[2], mods[3] = meter_id, rate_kbps, burst_kbits
     return mods
 
 
-def modifications_by_switch(vns: VnTable, entries: EntryTable, changes: MeterChanges) -> tuple[IntArray, list[Part]]:
+def modifications_by_switch(vns: VnTable, entries: EntryTable, changes: MeterChanges) -> tuple[MeterMods, list[Part]]:
     """Return the same for changes, by the switches of the entries' senders, in the order of ``changes`` at each."""
     if wire_kernel.library is not None:
-        changed = (changes.rows, changes.rate_bps, changes.burst_bits)
+        changed = (changes.rows, changes.rate_kbps, changes.burst_kbits)
         columns = (*changed, entries.sender, entries.meter_id, vns.switch)
         mods, ends_of = wire_kernel.modifications(int(MeterModCommand.MODIFY), columns, len(vns.dpids))
         ends = ends_of.tolist()
         return mods, list(zip(vns.dpids, [0, *ends], ends, strict=False))
     order, parts = vns.by_switch(entries.sender[changes.rows])
-    meter_id = entries.meter_id[changes.rows[order]]
-    return modifications(meter_id, kilo(changes.rate_bps[order]), kilo(changes.burst_bits[order])), parts
+    rows = changes.rows[order]
+    return modifications(entries.meter_id[rows], changes.rate_kbps[rows], changes.burst_kbits[rows]), parts

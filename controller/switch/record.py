@@ -19,7 +19,12 @@ from controller.openflow.buffers import MAX_XID, Buffer
 from controller.openflow.constants import FlowModCommand, MeterModCommand
 from controller.openflow.flows import Flow, encode_flow_mods
 from controller.openflow.messages import encode_barrier_request
-from controller.openflow.meters import encode_meter_deletes, encode_meter_mods, encode_meter_mods_of_all
+from controller.openflow.meters import (
+    MeterMods,
+    encode_meter_deletes,
+    encode_meter_mods,
+    encode_meter_mods_of_all,
+)
 from controller.switch.adoption import Awaiting
 from controller.switch.meter_ids import MeterIds
 from controller.switch.meter_settings import MeterSetting
@@ -37,7 +42,7 @@ class SwitchUpdate:
     flow_deletes: list[Flow] = field(default_factory=list)
     flow_adds: list[Flow] = field(default_factory=list)
     meter_deletes: list[int] = field(default_factory=list)
-    _meter_mods: list[IntArray] = field(default_factory=list)  # pieces of shape (4, meters): see meter_mods
+    _meter_mods: list[MeterMods] = field(default_factory=list)  # in pieces
 
     def __len__(self) -> int:
         """Return the number of messages."""
@@ -51,11 +56,11 @@ class SwitchUpdate:
         """Whether there is anything in it."""
         return bool(self._meter_mods or self.flow_deletes or self.flow_adds or self.meter_deletes)
 
-    def meter_mods(self) -> IntArray:
-        """Return the meter-mods that add or modify, in order: rows command, meter_id, rate_kbps and burst_kbits."""
+    def meter_mods(self) -> MeterMods:
+        """Return the meter-mods that add or modify, in order."""
         if len(self._meter_mods) > 1:
             self._meter_mods = [np.concatenate(self._meter_mods, axis=1)]
-        return self._meter_mods[0] if self._meter_mods else np.empty((4, 0), dtype=np.int64)
+        return self._meter_mods[0] if self._meter_mods else np.empty((4, 0), dtype=np.uint32)
 
     @property
     def meter_id(self) -> list[int]:
@@ -67,7 +72,7 @@ class SwitchUpdate:
         """Whether there is nothing else in it."""
         return not (self.flow_deletes or self.flow_adds or self.meter_deletes)
 
-    def modify_meters(self, mods: IntArray) -> None:
+    def modify_meters(self, mods: MeterMods) -> None:
         """Append the MODIFY rows of ``controller.switch.modifications``."""
         if mods.shape[1]:
             self._meter_mods.append(mods)
@@ -79,7 +84,7 @@ class SwitchUpdate:
             for meter_id, setting in settings.items()
         ]
         if rows:
-            self._meter_mods.append(np.array(rows, dtype=np.int64).T)
+            self._meter_mods.append(np.array(rows, dtype=np.uint32).T)
 
     def encode(self, xid_first: int) -> bytes:
         """Return all messages as bytes, with xids from ``xid_first`` on."""

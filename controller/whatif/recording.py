@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.columns import BoolArray, FloatArray
+from controller.columns import BoolArray, FloatArray, IntArray, KiloArray
 from controller.dets.rate_allocator import RateAllocators
 from controller.dets.send_rate_controller import SendRateControllers
 from controller.errors import ProtocolError
@@ -28,7 +28,7 @@ from controller.fabric.links import FabricLinks
 from controller.fabric.vns import VnTable
 from controller.loop import step
 from controller.metering.counters import MeterCounters, MeterReadings
-from controller.metering.enforcement import Enforcement, MeterChanges
+from controller.metering.enforcement import Enforcement, MeterChanges, kilo
 from controller.metering.mark_readings import MarkReadings
 from controller.metering.measurement import Measurement
 from controller.metering.observed import Observed
@@ -36,6 +36,7 @@ from controller.metering.port_readings import PortReadings
 from controller.metering.queue_readings import QueueReadings
 from controller.metering.receiver_accounts import ReceiverAccounts
 from controller.policy.groups import Choices, PolicyChoice
+from controller.units import MAX_RATE_BPS
 from controller.whatif.memories import get_memories, memories_of_version_2, put_memories
 
 FORMAT = {"format": "dets-recording", "version": 3}
@@ -60,6 +61,8 @@ _NARROW: dict[str, type[np.signedinteger[Any]]] = {
     "control": np.int8,
     **dict.fromkeys(("unheard_intervals", "silent_intervals", "unread_intervals", "evidence"), np.int16),
 }
+# ... and of those in steps of a meter's band, how a recording calls them: in bit/s and bits.
+_IN_STEPS = {"rate_kbps": "rate_bps", "burst_kbits": "burst_bits"}
 _DTYPES = frozenset({"<f8", "<i8", "<u8", "|b1"})
 
 
@@ -74,6 +77,20 @@ class Start:
 
 
 @dataclass(frozen=True)
+class Modified:
+    """The ``rows`` whose meters were modified, in order, and what they were set to; shape of ``rows`` each."""
+
+    rows: IntArray
+    rate_bps: FloatArray
+    burst_bits: FloatArray
+
+    @classmethod
+    def of(cls, changes: MeterChanges) -> Modified:
+        """Return those of an interval."""
+        return cls(changes.rows, changes.rate_bps, changes.burst_bits)
+
+
+@dataclass(frozen=True)
 class Interval:
     """One control step: what it was given and decided. ``limit_bps`` (entries,) are the limits in force after it.
 
@@ -84,7 +101,7 @@ class Interval:
     now_s: float
     readings: MeterReadings
     observed: Observed | None
-    changes: MeterChanges
+    changes: Modified
     limit_bps: FloatArray
     shaped: BoolArray | None = None
 
@@ -117,7 +134,8 @@ class Recorder:
             return
         if self._known is None or not _same(self._known, before):
             self._add(encode_start(before))
-        self._add(encode_interval(Interval(now_s, readings, observed, result.changes, result.limit_bps, shaped)))
+        changes = Modified.of(result.changes)
+        self._add(encode_interval(Interval(now_s, readings, observed, changes, result.limit_bps, shaped)))
         self._known = dataclasses.replace(before, state=after)
 
     def take(self) -> bytes:
@@ -211,17 +229,25 @@ def _decode(data: bytes, at: int) -> tuple[dict[str, Any], _Columns, int]:
 
 def _put(columns: _Columns, prefix: str, table: Any) -> None:
     for one in dataclasses.fields(table):
-        column = getattr(table, one.name)
+        name = _IN_STEPS.get(one.name, one.name)
+        column = getattr(table, name)
         if one.init and isinstance(column, np.ndarray):
             narrow = column.dtype in _NARROW.values()
-            columns[f"{prefix}.{one.name}"] = column.astype(np.int64) if narrow else column
+            columns[f"{prefix}.{name}"] = column.astype(np.int64) if narrow else column
 
 
 def _get(columns: _Columns, prefix: str, kind: type[_T], **others: Any) -> _T:
     names = [one.name for one in dataclasses.fields(kind) if one.init and one.name not in others]  # type: ignore[arg-type]
-    found = {name: columns[f"{prefix}.{name}"] for name in names}
+    found = {name: columns[f"{prefix}.{_IN_STEPS.get(name, name)}"] for name in names}
     narrow = {name: column.astype(_NARROW[name]) for name, column in found.items() if name in _NARROW}
-    return kind(**found | narrow, **others)
+    steps = {name: _steps(name, column) for name, column in found.items() if name in _IN_STEPS}
+    return kind(**found | narrow | steps, **others)
+
+
+def _steps(name: str, values: FloatArray) -> KiloArray:
+    if not ((values >= 0.0) & (values <= MAX_RATE_BPS)).all():
+        raise ValueError(f"column {_IN_STEPS[name]} has values outside of 0 to {MAX_RATE_BPS}")
+    return kilo(values)
 
 
 def _start(values: dict[str, Any], columns: _Columns) -> Start:
@@ -263,7 +289,7 @@ def _interval(values: dict[str, Any], columns: _Columns) -> Interval:
         float.fromhex(values["now_s"]),
         _get(columns, "readings", MeterReadings),
         Observed(**observed) if observed else None,
-        _get(columns, "changes", MeterChanges),
+        _get(columns, "changes", Modified),
         columns["limit_bps"],
         columns.get("shaped"),
     )

@@ -54,7 +54,7 @@ class SwitchWires:
                 raise RuntimeError("the bench needs the compiled kernels: build them with setup.py")
             reports, fabric = MeterReports(self._dpids, *found), self._central.fabric
             rows, enforcement = fabric.listing.find(fabric.switches, reports).entry, fabric.state.enforcement
-            read_all(self._watches, reports.whole, reports.ends, rows, (enforcement.rate_bps, enforcement.burst_bits))
+            read_all(self._watches, reports.whole, reports.ends, rows, (enforcement.rate_kbps, enforcement.burst_kbits))
             return reports
 
     def push(self) -> None:

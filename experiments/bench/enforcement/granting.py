@@ -21,7 +21,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from controller.columns import FloatArray
-from controller.metering.enforcement import RATE_STEP_BPS, Enforcement, MeterChanges, whole_rates
+from controller.metering.enforcement import RATE_STEP_BPS, Enforcement, MeterChanges, kilo, whole_rates
 from controller.metering.measurement import Measurement
 from experiments.bench.enforcement.grant_schedules import grants_bps
 from experiments.model.operator import Operator
@@ -79,8 +79,9 @@ def naive_enforcement(burst_s: float) -> Callable[..., tuple[Enforcement, MeterC
         rate_bps = whole_rates(limit_bps)
         burst_bits = np.ceil(np.maximum(rate_bps * burst_s, NAIVE_LEAST_BITS) / RATE_STEP_BPS) * RATE_STEP_BPS
         now_column_s = np.full(len(rate_bps), now_s)
-        after = replace(before, limit_bps=rate_bps, rate_bps=rate_bps, burst_bits=burst_bits, modified_s=now_column_s)
-        return after, MeterChanges(np.arange(len(rate_bps)), rate_bps, burst_bits)
+        set_to = {"rate_kbps": kilo(rate_bps), "burst_kbits": kilo(burst_bits)}
+        after = replace(before, limit_bps=rate_bps, modified_s=now_column_s, **set_to)
+        return after, MeterChanges(np.arange(len(rate_bps)), after.rate_kbps, after.burst_kbits)
 
     return enforce
 

@@ -12,12 +12,14 @@ from controller.capability.capabilities import Ability, Finding
 from controller.capability.meter_watch import (
     IDLE,
     LET_THROUGH,
+    NOT_KNOWN,
     PLENTY_BYTES,
     WINDOW_S,
     MeterWatch,
     read_all,
 )
 from controller.metering import measure_kernel
+from controller.metering.enforcement import kilo
 from controller.openflow.constants import COUNTER_UNAVAILABLE
 from controller.openflow.meters import METER_STATS
 from controller.openflow.stats import PORT_STATS
@@ -29,7 +31,7 @@ PERMITTED_BYTES = int((RATE_BPS * WINDOW_S + BURST_BITS) / 8)
 
 def watch_of(*edge_ports: int, rate_bps: float = RATE_BPS) -> MeterWatch:
     def settings(meter_id: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return np.full(len(meter_id), rate_bps), np.full(len(meter_id), BURST_BITS)
+        return kilo(np.full(len(meter_id), rate_bps)), kilo(np.full(len(meter_id), BURST_BITS))
 
     return MeterWatch(np.array(edge_ports), settings)
 
@@ -109,21 +111,24 @@ def test_a_meter_that_is_modified_all_the_time_is_found_out_too() -> None:
 
 def test_a_meter_is_held_against_the_highest_rate_that_it_had() -> None:
     rates_bps = iter([RATE_BPS, 100 * RATE_BPS] * 20)
-    watch = MeterWatch(np.array([1]), lambda ids: (np.full(len(ids), next(rates_bps)), np.full(len(ids), BURST_BITS)))
+    watch = MeterWatch(
+        np.array([1]), lambda ids: tuple(kilo(np.full((2, len(ids)), [[next(rates_bps)], [BURST_BITS]])))
+    )
     most = int(2 * 100 * RATE_BPS * WINDOW_S / 8)
     for window in range(6):
         assert read(watch, window * WINDOW_S, window * most, window * most).finding is Finding.UNKNOWN
 
 
-RATES_BPS, BURSTS_BITS = np.linspace(1e5, 4e6, 20), np.linspace(1e4, 4e5, 20)
+RATES_KBPS, BURSTS_KBITS = (np.linspace(*ends, 20).astype(np.uint32) for ends in ((100, 4000), (10, 2**31)))
 
 
 def watch_of_entries() -> MeterWatch:
     """A watch over meters of which those with an id up to 20 are the entry's of the row below it."""
 
     def settings(meter_id: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        known, rows = meter_id <= len(RATES_BPS), np.minimum(meter_id, len(RATES_BPS)) - 1
-        return np.where(known, RATES_BPS[rows], np.inf), np.where(known, BURSTS_BITS[rows], np.inf)
+        known, rows = meter_id <= len(RATES_KBPS), np.minimum(meter_id, len(RATES_KBPS)) - 1
+        unknown = np.uint32(NOT_KNOWN)
+        return np.where(known, RATES_KBPS[rows], unknown), np.where(known, BURSTS_KBITS[rows], unknown)
 
     return MeterWatch(np.array([1]), settings)
 
@@ -151,8 +156,8 @@ def test_compiled_or_not_watches_see_the_same(seed: int, rounds: int) -> None:
         told = np.concatenate(switches)
         told["byte_in_count"][rng.random(len(told)) < 0.1] = COUNTER_UNAVAILABLE
         ends = np.cumsum([len(meters) for meters in switches])
-        rows = np.where(told["meter_id"] <= len(RATES_BPS), told["meter_id"].astype(np.int64) - 1, -1).astype(np.int32)
-        arguments = (told, ends, rows, (RATES_BPS, BURSTS_BITS))
+        rows = np.where(told["meter_id"] <= len(RATES_KBPS), told["meter_id"].astype(np.int64) - 1, -1).astype(np.int32)
+        arguments = (told, ends, rows, (RATES_KBPS, BURSTS_KBITS))
         read_all(compiled, *arguments)
         with numpy_alone():
             read_all(plain, *arguments)
@@ -164,4 +169,5 @@ def test_compiled_or_not_watches_see_the_same(seed: int, rounds: int) -> None:
                 other.look(ports, number * 0.4)
             assert (one.ability, one._counted, one._began) == (other.ability, other._counted, other._began)
             np.testing.assert_array_equal(one._meter_id, other._meter_id)
-            np.testing.assert_array_equal(one._columns, other._columns)
+            np.testing.assert_array_equal(one._counts, other._counts)
+            np.testing.assert_array_equal(one._most, other._most)

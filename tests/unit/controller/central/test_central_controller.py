@@ -16,6 +16,7 @@ from support.talking import (
     talk,
 )
 
+from controller.capability.meter_watch import NOT_KNOWN
 from controller.central.controller import CentralController
 from controller.config.load import parse_config
 from controller.errors import InvalidValueError
@@ -42,16 +43,16 @@ def test_a_pair_gets_one_meter_at_the_lower_of_its_limits():
 def test_what_meters_are_set_to_is_known_of_those_of_pairs():
     net = started()
     standing = np.array(sorted(net.switches[1].meters), dtype=np.int64)
-    rate_bps, burst_bits = net.central.fabric.meter_settings(1, standing)
-    assert np.isinf(rate_bps).all()
-    assert np.isinf(burst_bits).all()
+    rate_kbps, burst_kbits = net.central.fabric.meter_settings(1, standing)
+    assert (rate_kbps == NOT_KNOWN).all()
+    assert (burst_kbits == NOT_KNOWN).all()
     talk(net, (1, 1), (1, 2))
     (meter_id,) = net.central.state.entries.meter_id.tolist()
     asked = np.array([int(standing[-1]), meter_id, meter_id + 1], dtype=np.int64)
-    rate_bps, burst_bits = net.central.fabric.meter_settings(1, asked)
+    rate_kbps, burst_kbits = net.central.fabric.meter_settings(1, asked)
     enforcement = net.central.state.enforcement
-    assert rate_bps.tolist() == [np.inf, float(enforcement.rate_bps[0]), np.inf]
-    assert burst_bits.tolist() == [np.inf, float(enforcement.burst_bits[0]), np.inf]
+    assert rate_kbps.tolist() == [NOT_KNOWN, int(enforcement.rate_kbps[0]), NOT_KNOWN]
+    assert burst_kbits.tolist() == [NOT_KNOWN, int(enforcement.burst_kbits[0]), NOT_KNOWN]
 
 
 def test_what_an_interval_has_summed_up_is_what_is_measured():

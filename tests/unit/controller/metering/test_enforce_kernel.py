@@ -10,7 +10,7 @@ from support.kernels import numpy_alone, same
 
 from controller.columns import MOST_COUNTED
 from controller.metering import measure_kernel
-from controller.metering.enforcement import Enforcement, enforce, taken_by
+from controller.metering.enforcement import RATE_STEP_BPS, Enforcement, enforce, kilo, taken_by
 from controller.metering.measurement import Measurement
 from controller.metering.receiver_accounts import Rooms
 
@@ -27,10 +27,11 @@ def enforcement(rng: np.random.Generator, entries: int, now_s: float) -> Enforce
     bits = [rates(rng, entries) * 0.3 for _ in range(3)]
     bits[2] *= rng.choice([-1.0, 1.0], entries)
     modified_s, updated_s = (now_s - rng.choice([0.0, 0.055, 0.11, 0.3], entries) for _ in range(2))
-    settings = (rates(rng, entries) + 1e3, rates(rng, entries), rates(rng, entries) + 1e3)
+    granted_bps = (rates(rng, entries) + 1e3, rates(rng, entries))
+    settings = kilo(rates(rng, entries) + 1e3), kilo(np.ceil(bits[0] / RATE_STEP_BPS) * RATE_STEP_BPS)
     evidence = rng.choice([*range(-25, 25), -MOST_COUNTED, MOST_COUNTED], entries).astype(np.int16)
     judged = (rng.random(entries) < 0.3, evidence)
-    return Enforcement(*settings, bits[0], modified_s, *bits[1:], updated_s, *judged)
+    return Enforcement(*granted_bps, *settings, modified_s, *bits[1:], updated_s, *judged)
 
 
 def measurement(rng: np.random.Generator, entries: int) -> Measurement:

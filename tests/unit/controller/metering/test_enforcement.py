@@ -24,6 +24,7 @@ from controller.metering.enforcement import (
     account,
     burst_for,
     enforce,
+    kilo,
     settle,
     whole_rates,
 )
@@ -43,8 +44,8 @@ def standing(rates_bps, *, unresponsive=False, credit_bits=None, level_bits=None
     return Enforcement(
         limit_bps=rates_bps,
         allowed_bps=rates_bps,
-        rate_bps=rates_bps,
-        burst_bits=bursts,
+        rate_kbps=kilo(rates_bps),
+        burst_kbits=kilo(bursts),
         modified_s=zero,
         level_bits=bursts if level_bits is None else np.full(len(rates_bps), float(level_bits)),
         credit_bits=bursts if credit_bits is None else np.full(len(rates_bps), float(credit_bits)),
@@ -266,7 +267,7 @@ def test_a_modify_that_gives_more_than_it_saves_is_not_made():
     state = standing([0.6 * MBIT], unresponsive=True, level_bits=0.0, credit_bits=-120_000.0)
     state = replace(state, limit_bps=np.array([1 * MBIT]))
     assert len(step(state, 1 * MBIT, seen(2 * MBIT, 1.4 * MBIT), INTERVAL_S)[1].rows) == 0
-    state = replace(state, rate_bps=np.array([1 * MBIT]))
+    state = replace(state, rate_kbps=kilo(np.array([1 * MBIT])))
     assert len(step(state, 1 * MBIT, seen(2 * MBIT, 1 * MBIT), INTERVAL_S)[1].rows) == 1
 
 

@@ -87,6 +87,8 @@ def test_replies_in_parts_that_end_within_a_meter_are_left_to_each() -> None:
 good = st.tuples(st.integers(0, 1), st.integers(1, METER_MAX), st.integers(1, 2**32 - 1), st.integers(1, 2**32 - 1))
 any_value = st.integers(-2, 2**33)
 odd = st.tuples(st.integers(-1, 3), any_value, any_value, any_value)
+of_32_bits = st.integers(0, 2**32 - 1)
+unfit = st.tuples(st.integers(0, 3), of_32_bits, of_32_bits, of_32_bits)
 
 
 @given(st.lists(good, max_size=20) | st.lists(good | odd, max_size=6), st.integers(-1, 2**32))
@@ -97,11 +99,11 @@ def test_meter_mods_are_written_alike(rows: list[tuple[int, int, int, int]], xid
     assert outcome(encode_meter_mods, *arguments) == plainly(encode_meter_mods, *arguments)
 
 
-@given(st.lists(st.lists(good, max_size=5) | st.lists(good | odd, max_size=2), max_size=5), st.integers(0, 2**32 - 1))
+@given(st.lists(st.lists(good, max_size=5) | st.lists(good | unfit, max_size=2), max_size=5), st.integers(0, 2**32 - 1))
 def test_meter_mods_of_all_switches_are_written_alike(
     switches: list[list[tuple[int, int, int, int]]], xid: int
 ) -> None:
-    mods = [np.array(rows, dtype=np.int64).reshape(-1, 4).T for rows in switches]
+    mods = [np.array(rows, dtype=np.uint32).reshape(-1, 4).T for rows in switches]
     xids = [(xid + 1000 * number) & 0xFFFF_FFFF for number in range(len(mods))]
     arguments = (mods, xids, b"\x04\x14\x00\x08" + bytes(4))
     made = outcome(encode_meter_mods_of_all, *arguments)

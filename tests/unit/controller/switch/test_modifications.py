@@ -30,8 +30,8 @@ def vns(switch: list[int]) -> VnTable:
 
 def changes(rows: list[int]) -> MeterChanges:
     """Rates and bursts that tell the rows apart."""
-    order = np.array(rows, dtype=np.int64)
-    return MeterChanges(order, 1e6 + 1e3 * order, 3e5 + 1e3 * order)
+    entries = np.arange(len(ENTRIES), dtype=np.uint32)
+    return MeterChanges(np.array(rows, dtype=np.int64), 1000 + entries, 300 + entries)
 
 
 def test_each_switch_has_its_meters_in_the_order_of_the_changes() -> None:
