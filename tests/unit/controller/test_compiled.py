@@ -13,9 +13,9 @@ pytestmark = pytest.mark.skipif(library is None, reason="no C compiler was there
 
 
 def columns() -> list[np.ndarray]:
-    """What ``dets_taken`` takes: six columns of two entries, their receiver and the sums."""
-    entries = [np.array([1.0, 2.0]) for _ in range(6)]
-    return [*entries, np.array([0, 0]), np.zeros(1)]
+    """What ``dets_taken`` takes: rates and five more columns of two entries, their receiver and the sums."""
+    entries = [np.array([1.0, 2.0]) for _ in range(5)]
+    return [np.array([1, 2], np.uint32), *entries, np.array([0, 0]), np.zeros(1)]
 
 
 def test_a_module_that_was_built_of_other_sources_is_not_used() -> None:
@@ -29,24 +29,24 @@ def test_a_module_that_was_not_built_is_none() -> None:
 
 def test_columns_whose_rows_are_apart_are_copied() -> None:
     whole, apart = columns(), columns()
-    apart[0] = np.array([[1.0, 7.0], [2.0, 8.0]])[:, 0]
+    apart[1] = np.array([[1.0, 7.0], [2.0, 8.0]])[:, 0]
     for its in (whole, apart):
-        library.dets_taken(tuple(its), 1.0)
+        library.dets_taken(tuple(its), 1.0, 1e3)
     np.testing.assert_array_equal(apart[-1], whole[-1])
 
 
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        ((), "a tuple of columns and 1 numbers, not 0 arguments"),
+        ((), "a tuple of columns and 2 numbers, not 0 arguments"),
         ((tuple(columns()),), "not 1 arguments"),
-        ((tuple(columns()), 1.0, 2.0), "not 3 arguments"),
-        ((columns(), 1.0), "columns are no tuple of arrays, but a list"),
-        (((*columns()[:-1], [0.0]), 1.0), "column 7 is no array with rows, but a list"),
-        (((*columns()[:-1], np.array(0.0)), 1.0), "column 7 is no array with rows, but a numpy.ndarray"),
-        ((tuple(columns()[:-1]), 1.0), "7 columns are too few"),
-        (((), 1.0), "0 columns are too few"),
-        ((tuple(columns()), "1"), "must be real number, not str"),
+        ((tuple(columns()), 1.0, 2.0, 3.0), "not 4 arguments"),
+        ((columns(), 1.0, 1e3), "columns are no tuple of arrays, but a list"),
+        (((*columns()[:-1], [0.0]), 1.0, 1e3), "column 7 is no array with rows, but a list"),
+        (((*columns()[:-1], np.array(0.0)), 1.0, 1e3), "column 7 is no array with rows, but a numpy.ndarray"),
+        ((tuple(columns()[:-1]), 1.0, 1e3), "7 columns are too few"),
+        (((), 1.0, 1e3), "0 columns are too few"),
+        ((tuple(columns()), "1", 1e3), "must be real number, not str"),
     ],
 )
 def test_other_arguments_are_refused(arguments: tuple[object, ...], reason: str) -> None:
