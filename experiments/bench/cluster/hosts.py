@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from apps.runtime.garbage import keep_all
+from apps.runtime.garbage import keep_all, keeping
 from controller.central.controller import CentralController
 from controller.cluster.ownership import Owner
 from controller.config.load import parse_config
@@ -54,7 +54,7 @@ class _Two:
         self.centrals = [CentralController(config) for _ in SWITCHES]
         self.nodes = [Sharing(central, name) for central, name in zip(self.centrals, "ab", strict=True)]
         self.now_s, self.took_s = 1000.0, {"say": 0.0, "hear": 0.0}
-        self.octets, self.pieces_s = 0, [0.0]
+        self.octets, self.pieces_s, self._breathe = 0, [0.0], keeping(lambda: None)  # as in apps/cluster/exchange.py
         owners = {dpid: Owner(name, 1, 1) for name, dpids in zip("ab", SWITCHES, strict=True) for dpid in dpids}
         for node, central, dpids in zip(self.nodes, self.centrals, SWITCHES, strict=True):
             node.hear_owners(owners, 1, self.now_s)
@@ -114,6 +114,7 @@ class _Two:
             piece_s = time.thread_time()
             for _ in self.nodes[hearer].take_hosts(self.now_s):
                 self.pieces_s.append(time.thread_time() - piece_s)
+                self._breathe()
                 piece_s = time.thread_time()
             ended_s = time.thread_time()
             if speaker == 0:
