@@ -41,6 +41,13 @@ def test_the_rise_ends_at_the_ceiling():
     assert limits.tolist() == [C]
 
 
+def test_a_controller_that_stood_still_raises_limits_by_one_step_alone():
+    """It heard of no drops meanwhile."""
+    arguments = np.array([100e6]), np.array([C]), np.array([0.4 * C]), np.array([True])
+    for stood_s in (0.5, 0.6, 60.0):
+        assert egress_limits.risen(*arguments, stood_s) == pytest.approx([100e6 + 0.4 * C * 0.5])
+
+
 def halved(limit, told, floor, offered, decrease, room=None):
     room = np.full(len(limit), np.inf) if room is None else np.array(room)
     return egress_limits.halved(limit, told, floor, room, offered, decrease)
