@@ -134,7 +134,7 @@ def measure_size(size: Size, seconds: float, profiles: Path | None) -> list[dict
     ``profiles`` is a folder for the controller's profile, and there is no baseline then.
     """
     openflow_port, rest_port = free_ports(2)
-    plan = LoopPlan(size.switches, size.entries, size.interval_ms, VARIED[0], openflow_port, rest_port)
+    plan = LoopPlan(size.switches, size.entries, size.interval_ms, VARIED[0], openflow_port, rest_port, waits=True)
     if size.policy is not None:
         plan = replace(plan, algorithm=size.policy[0], parameters=size.policy[1], core=True)
     total = size.switches * size.entries
@@ -151,6 +151,7 @@ def _measure_controller(
     with ControllerProcess(plan.configuration(), folder, profile=profile) as controller:
         _wait(lambda: controller.get("/v1/loop"), controller)
         before_bytes, before_s = _resident_bytes(controller.pid), process_cpu_s(controller.pid)
+        tell("connect")
         _wait(lambda: (controller.get("/v1/loop")["last"] or {}).get("entries") == total, controller)
         taken_over_s = process_cpu_s(controller.pid) - before_s
         time.sleep(FIRST_AUDIT_S)

@@ -4,8 +4,9 @@
 with what the controller itself would have installed, says ``ready`` on stdout and serves until its stdin ends. Lines
 there are ``vary SHARE OFFERED``, a new share of receivers that vary and what each sender offers, as a part of its fair
 share, and ``cut DPID``: that switch reconnects, with full tables. ``watch`` begins to watch what is done to the meters,
-and ``report`` answers with that, a line of JSON. Hundreds of switches are two processes, half of the pods each: one may
-be so slow that it sets meters shortly before they are read again, and nobody makes a rate of less than 10 ms.
+and ``report`` answers with that, a line of JSON. Where the plan ``waits``, switches connect at ``connect``. Hundreds of
+switches are two processes, half of the pods each: one may be so slow that it sets meters shortly before they are read
+again, and nobody makes a rate of less than 10 ms.
 
 Traffic is made at the meters, which are token buckets. Senders to the receivers that vary pause in every other
 interval, and RAA-FE answers with larger and smaller grants in turns, so that every grant changes in every interval and
@@ -62,7 +63,7 @@ class LoopPlan:
     ``vlan_count`` VLANs are on all ports of all switches. Without it there are as many as the pairs need, each on all
     ``ports`` of the POD_SWITCHES switches of a pod. With ``core`` every switch has a link to one more switch, so that
     pairs go over four links: their own ports', and two of known capacity between. With ``standby_port`` switches have a
-    second controller there.
+    second controller there. With ``waits`` they connect when they are told to.
     """
 
     switches: int
@@ -78,6 +79,7 @@ class LoopPlan:
     parameters: dict[str, Any] = field(default_factory=lambda: {"k": GAIN})
     core: bool = False
     standby_port: int | None = None
+    waits: bool = False
 
     @property
     def links(self) -> list[tuple[PortId, PortId]]:
@@ -261,7 +263,8 @@ def _serve(
     fabric.switches.update(datapaths)
     for edge, core in plan.links:
         fabric.link(edge, core)
-    fabric.start()
+    if not plan.waits:
+        fabric.start()
     if other is not None:
         other.readline()
     print("ready", file=answers, flush=True)
@@ -269,6 +272,9 @@ def _serve(
         if other is not None:
             print(line, end="", file=other, flush=True)
         order, *values = line.split()
+        if order == "connect":
+            fabric.start()
+            continue
         if order == "cut":
             if int(values[0]) in datapaths:
                 fabric.disconnect(int(values[0]))
