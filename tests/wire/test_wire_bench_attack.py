@@ -23,5 +23,5 @@ def test_the_switches_next_to_an_attack_are_unharmed(name: str) -> None:
 
 
 def test_an_attack_that_there_is_not_is_refused() -> None:
-    with pytest.raises(InvalidValueError, match="is not one of none, stops reading"):
+    with pytest.raises(InvalidValueError, match="is not one of 'none', 'stops reading'"):
         run(SECONDS, ["ask nicely"])

@@ -14,9 +14,9 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.capability.meter_watch import MeterWatch, read_all
+from controller.capability.meter_watch import NOT_KNOWN, MeterWatch, read_all
 from controller.central.controller import CentralController
-from controller.columns import FloatArray, IntArray
+from controller.columns import IntArray, KiloArray
 from controller.openflow.buffers import HEADER
 from controller.openflow.constants import MultipartType
 from controller.openflow.meters import decode_meter_stats_of_all
@@ -65,8 +65,8 @@ class SwitchWires:
         for dpid, data in messages.items():
             self._write(dpid, data)
 
-    def _settings(self, meter_id: IntArray) -> tuple[FloatArray, FloatArray]:
-        return np.full(len(meter_id), np.inf), np.full(len(meter_id), np.inf)
+    def _settings(self, meter_id: IntArray) -> tuple[KiloArray, KiloArray]:
+        return np.full(len(meter_id), NOT_KNOWN, np.uint32), np.full(len(meter_id), NOT_KNOWN, np.uint32)
 
     def _read(self, dpid: int, meters: NDArray[np.void]) -> list[memoryview]:
         node, switch = self._ends[dpid]

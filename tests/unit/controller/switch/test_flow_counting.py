@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from controller.capability.meter_watch import NOT_KNOWN
 from controller.forwarding import pipeline
 from controller.openflow.flows import FlowStats, UnknownFlow
 from controller.switch.flow_counting import STALE_S, FlowCounting
@@ -19,10 +20,12 @@ def stats(*rows):
     return FlowStats(flows, octets // 100, octets, np.array([float(row[2]) for row in rows]))
 
 
-def counting_flows(rate_bps=np.inf, burst_bits=np.inf):
+def counting_flows(rate_kbps=NOT_KNOWN, burst_kbits=NOT_KNOWN):
     """Return counting of meters that are all set to this, as ``set_to`` is later."""
-    counting = FlowCounting(lambda meter_id: tuple(np.full(len(meter_id), value) for value in counting.set_to))
-    counting.set_to = rate_bps, burst_bits
+    counting = FlowCounting(
+        lambda meter_id: tuple(np.full(len(meter_id), value, np.uint32) for value in counting.set_to)
+    )
+    counting.set_to = rate_kbps, burst_kbits
     return counting
 
 
@@ -48,25 +51,25 @@ def test_nothing_is_known_to_be_dropped_by_a_meter_of_unknown_settings():
 
 
 def test_what_a_meter_cannot_have_let_through_was_dropped():
-    counting = counting_flows(8000.0, 800.0)  # 1000 bytes a second, and a bucket of 100
+    counting = counting_flows(8, 1)  # 1000 bytes a second, and a bucket of 125
     assert dropped(counting, 5000, 0.0) == [0]  # of before
     assert dropped(counting, 5500, 0.5) == [0]  # what the rate and some of the bucket let through
-    assert dropped(counting, 6600, 1.0) == [500]  # 500 by its rate, 100 of the bucket
-    assert dropped(counting, 7600, 1.5) == [1000]
-    assert dropped(counting, 7600, 9.0) == [1000]
-    assert dropped(counting, 8600, 9.5) == [1400]  # the bucket has filled up, and holds no more than it does
-    counting.set_to = 16000.0, 1600.0
+    assert dropped(counting, 6600, 1.0) == [475]  # 500 by its rate, 125 of the bucket
+    assert dropped(counting, 7600, 1.5) == [975]
+    assert dropped(counting, 7600, 9.0) == [975]
+    assert dropped(counting, 8600, 9.5) == [1350]  # the bucket has filled up, and holds no more than it does
+    counting.set_to = 16, 2
     counting.modified([5], 9.75)
-    assert dropped(counting, 10000, 10.0) == [450]  # 250 and 500 by its rates, and a full bucket
+    assert dropped(counting, 10000, 10.0) == [400]  # 250 and 500 by its rates, and a full bucket
     counting.modified([5], 10.0)
     assert dropped(counting, 10000, 10.5) == []
     assert dropped(counting, 30, 11.0) == [0]  # other flows
 
 
 def test_what_was_dropped_of_flows_that_went_is_not_taken_off_others():
-    counting = counting_flows(8000.0, 800.0)
+    counting = counting_flows(8, 1)
     assert dropped(counting, 5000, 0.0) == [0]
-    assert dropped(counting, 9000, 1.0) == [2900]
+    assert dropped(counting, 9000, 1.0) == [2875]
     assert dropped(counting, 4000, 1.5) == [0]
 
 
