@@ -24,7 +24,7 @@ HOLD_S = 10.0
 """for how long a silent receiver's grants stand: longer than a lease and a take-over"""
 
 
-class Left(NamedTuple):
+class Remaining(NamedTuple):
     """What silent shards' senders leave: of receive limits and links. ``senders`` (vns,) is how many of them count."""
 
     vns: VnTable
@@ -45,7 +45,7 @@ def left_by_silent(
     links: FabricLinks | None,
     now_s: float,
     no_shares: BoolArray,
-) -> Left:
+) -> Remaining:
     """Return what peers that are silent at ``now_s`` leave; ``granted`` are the last grants that each was sent.
 
     ``links`` are None where no policy sees them. ``no_shares`` (vns,) are the VNs under policies that answer to drops
@@ -76,8 +76,8 @@ def left_by_silent(
         if links is not None:
             links = links_left(links, said.sender, said.receiver, rate_bps)
     if not kept_bps.any():
-        return Left(vns, links, senders)
+        return Remaining(vns, links, senders)
     left_bps, most_bps = (
         np.maximum(column - kept_bps, RATE_STEP_BPS) for column in (vns.receive_limit_bps, vns.receive_most_bps)
     )
-    return Left(vns.with_columns(receive_limit_bps=left_bps, receive_ceiling_bps=most_bps), links, senders)
+    return Remaining(vns.with_columns(receive_limit_bps=left_bps, receive_ceiling_bps=most_bps), links, senders)
