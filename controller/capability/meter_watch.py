@@ -109,8 +109,8 @@ class MeterWatch:
         """``rate_kbps`` is what meters are set to now, maybe by a modify so soon that its count went on."""
         in_bytes = self._counts[_IN_SUM]
         plenty = np.flatnonzero(in_bytes >= PLENTY_BYTES)  # none that has dropped
-        most_bps = _exact(np.maximum(self._most[_RATE_KBPS, plenty], rate_kbps[plenty]))
-        allowed_bits = EXCESS * (most_bps * elapsed_s + _exact(self._most[_BURST_KBITS, plenty]))
+        most_bps = told(np.maximum(self._most[_RATE_KBPS, plenty], rate_kbps[plenty]))
+        allowed_bits = EXCESS * (most_bps * elapsed_s + told(self._most[_BURST_KBITS, plenty]))
         if (in_bytes[plenty] * BITS_PER_BYTE > allowed_bits).any():
             self._excesses += 1
         elif np.isnan(in_bytes).any():
@@ -140,7 +140,8 @@ def read_all(
             watch._counted = True
 
 
-def _exact(kilos: KiloArray) -> FloatArray:
+def told(kilos: KiloArray) -> FloatArray:
+    """Return kb/s as bit/s, or kb as bits, infinite where they are NOT_KNOWN."""
     return np.where(kilos == NOT_KNOWN, np.inf, exact(kilos))
 
 

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.capability.meter_watch import NOT_KNOWN, Settings
+from controller.capability.meter_watch import Settings, told
 from controller.forwarding.pipeline import Table
-from controller.metering.enforcement import exact
 from controller.openflow.flows import Flow, FlowStats
 from controller.openflow.meters import METER_STATS
 from controller.units import BITS_PER_BYTE
@@ -70,10 +69,9 @@ class FlowCounting:
 
     def _set_to(self, meter_ids: list[int]) -> list[tuple[int, tuple[float, float]]]:
         """Return rates (bit/s) and bursts (bits) of those of these meters that are known."""
-        kilos = np.array(self._settings(np.array(meter_ids, dtype=np.int64)))
-        settings = zip(*exact(kilos).tolist(), strict=True)
-        known = (kilos != NOT_KNOWN).all(axis=0).tolist()
-        return [one for one, is_known in zip(zip(meter_ids, settings, strict=True), known, strict=True) if is_known]
+        rate_bps, burst_bits = map(told, self._settings(np.array(meter_ids, dtype=np.int64)))
+        settings = zip(rate_bps.tolist(), burst_bits.tolist(), strict=True)
+        return [one for one in zip(meter_ids, settings, strict=True) if np.isfinite(one[1]).all()]
 
     def meter_stats(self, flows: FlowStats, now_s: float) -> NDArray[np.void]:
         """Return METER_STATS rows for the meters whose flow counters moved, or have stood still for STALE_S.
