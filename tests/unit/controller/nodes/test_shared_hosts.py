@@ -99,6 +99,12 @@ class Nodes:
         self.nodes[name].token += 1
         self.tell_owners(self.nodes[name])
 
+    def deliver(self):
+        """Let nodes hear what was said, and take none of it yet."""
+        mail, self.mail = self.mail, []
+        for speaker, hearer, data in mail:
+            self.nodes[hearer].hosts.hear(speaker, data, self.now_s)
+
     def interval(self, lost=frozenset(), pieces=None):
         """Let nodes hear what was said in the last interval, but for what is lost, and take so many pieces of it."""
         self.now_s += INTERVAL_S
@@ -177,9 +183,7 @@ def test_what_was_heard_before_a_host_came_here_does_not_count_when_it_is_taken_
     nodes.settle()
     nodes.learn(host, PortId(2, 1))
     nodes.interval()
-    for speaker, hearer, data in nodes.mail:
-        nodes.nodes[hearer].hosts.hear(speaker, data, nodes.now_s)
-    nodes.mail = []
+    nodes.deliver()
     nodes.learn(host, PortId(1, 1))
     nodes.nodes["a"].hosts.due(["b", "c"], {1: nodes.owner[1], 4: nodes.owner[4]}, nodes.now_s, AGAIN_S)
     list(nodes.nodes["a"].hosts.take())
@@ -364,9 +368,7 @@ def test_words_of_who_has_lost_a_switch_meanwhile_are_not_taken():
     nodes.settle()
     nodes.learn(host, PortId(2, 1))
     nodes.interval()
-    for speaker, hearer, data in nodes.mail:
-        nodes.nodes[hearer].hosts.hear(speaker, data, nodes.now_s)
-    nodes.mail = []
+    nodes.deliver()
     nodes.move(2, "a", ["a", "b", "c"])
     nodes.learn(HOSTS[1], PortId(2, 1))
     nodes.bring_up(2)
