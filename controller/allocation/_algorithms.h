@@ -7,8 +7,8 @@
  */
 
 typedef struct {
-    const Real *measured, *granted, *available, *dropped, *weight;
-    const Flag *active;
+    const Real *measured, *granted, *available, *weight;
+    const Flag *drops, *active;
     Real *grants;
 } FORM(Columns);
 
@@ -170,7 +170,7 @@ INLINE void FORM(fair_level)(i64 n, Real shared, const FORM(Columns) *v, FORM(Sc
     Real highest = ALL(0.0);
     for (i64 i = 0; i < n; i++) {
         Truth unlimited = v->granted[i] == ALL(INFINITY);
-        Truth full = (v->measured[i] >= FULL_USE * v->granted[i]) | (v->dropped[i] > 0) | unlimited;
+        Truth full = (v->measured[i] >= FULL_USE * v->granted[i]) | v->drops[i] | unlimited;
         Real room = EITHER(v->active[i], v->available[i], ALL(0.0));
         s->room[i] = room;
         s->rest[i] = EITHER(full, room, FORM(lesser)(v->measured[i], room)); /* 1 */
@@ -196,7 +196,7 @@ INLINE void FORM(slow_probe)(i64 n, Real limit, const FORM(Columns) *v, double i
     double inflated = 1.0 + inflation;
     for (i64 i = 0; i < n; i++) {
         Truth unlimited = v->granted[i] == ALL(INFINITY);
-        Truth full = (v->measured[i] >= FULL_USE * v->granted[i]) | (v->dropped[i] > 0) | unlimited;
+        Truth full = (v->measured[i] >= FULL_USE * v->granted[i]) | v->drops[i] | unlimited;
         s->full[i] = (Flag)(full & v->active[i]);
     }
     for (i64 i = 0; i < n; i++) {

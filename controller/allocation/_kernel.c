@@ -67,9 +67,9 @@ typedef i64 Mask __attribute__((vector_size(LANES * sizeof(i64)))); /* of each l
 #include "_algorithms.h"
 
 typedef struct {
-    Lanes measured[MOST_ROWS], granted[MOST_ROWS], available[MOST_ROWS], dropped[MOST_ROWS], weight[MOST_ROWS],
-        grants[MOST_ROWS], room[MOST_ROWS], rest[MOST_ROWS], work[MOST_ROWS], other[MOST_ROWS], target[MOST_ROWS];
-    Mask active[MOST_ROWS], place[MOST_ROWS], full[MOST_ROWS];
+    Lanes measured[MOST_ROWS], granted[MOST_ROWS], available[MOST_ROWS], weight[MOST_ROWS], grants[MOST_ROWS], room[MOST_ROWS],
+        rest[MOST_ROWS], work[MOST_ROWS], other[MOST_ROWS], target[MOST_ROWS];
+    Mask drops[MOST_ROWS], active[MOST_ROWS], place[MOST_ROWS], full[MOST_ROWS];
 } Batch;
 
 /* ---- all receivers ---- */
@@ -78,8 +78,8 @@ typedef struct {
  * anything: ``before`` this interval and ``after`` it. */
 typedef struct {
     const i64 *offsets;
-    const double *limit, *received, *measured, *granted, *available, *dropped, *weight;
-    const uint8_t *active;
+    const double *limit, *received, *measured, *granted, *available, *weight;
+    const uint8_t *drops, *active;
     const double *parameters;
     double *grants;
     const double *before;
@@ -98,7 +98,7 @@ static int get_table(Table *t, PyObject *columns)
         .measured = column(columns, 3),
         .granted = column(columns, 4),
         .available = column(columns, 5),
-        .dropped = column(columns, 6),
+        .drops = column(columns, 6),
         .weight = column(columns, 7),
         .active = column(columns, 8),
         .parameters = column(columns, 9),
@@ -184,10 +184,11 @@ INLINE void allocate_lanes(const Table *t, Algorithm algorithm, const i64 *of, W
         if (algorithm != FAIR_SHARE) {
             b->measured[i] = four(t->measured, at, i);
             b->granted[i] = four(t->granted, at, i);
-            b->dropped[i] = four(t->dropped, at, i);
+            const uint8_t *d = t->drops + i;
+            b->drops[i] = -(Mask){d[at[0]], d[at[1]], d[at[2]], d[at[3]]};
         }
     }
-    lanes_Columns columns = {b->measured, b->granted, b->available, b->dropped, b->weight, b->active, b->grants};
+    lanes_Columns columns = {b->measured, b->granted, b->available, b->weight, b->drops, b->active, b->grants};
     if (algorithm == FAIR_SHARE)
         lanes_fair_share(n, shared, &columns, &work->lanes);
     else if (algorithm == PROBE)
@@ -203,8 +204,8 @@ INLINE void allocate_one(const Table *t, Algorithm algorithm, i64 r, const Work 
 {
     i64 f = t->offsets[r], n = t->offsets[r + 1] - f;
     double shared = amount(t, algorithm, r);
-    one_Columns columns = {t->measured + f, t->granted + f, t->available + f, t->dropped + f,
-                           t->weight + f,   t->active + f,  t->grants + f};
+    one_Columns columns = {t->measured + f, t->granted + f, t->available + f, t->weight + f,
+                           t->drops + f,    t->active + f,  t->grants + f};
     one_Scratch scratch = work->one; /* a copy: what the compiler must think that writes to columns may change is slow */
     if (algorithm == FAIR_SHARE)
         one_fair_share(n, shared, &columns, &scratch);

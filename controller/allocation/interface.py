@@ -51,8 +51,8 @@ class Requests:
     """(entries,) the rate limit in force; infinite where there is none yet"""
     available_bps: FloatArray
     """(entries,) maxRate of Algorithm 1: the sender's limit less what it sends elsewhere"""
-    dropped_bps: FloatArray
-    """(entries,) what the meter dropped"""
+    drops: BoolArray
+    """(entries,) whether the meter dropped something: the sender had more"""
     weight: FloatArray
     """(entries,) 1e-6 to 1e6; a share is in proportion to it"""
     active: BoolArray
@@ -76,7 +76,8 @@ class Requests:
 
 
 _RECEIVER_COLUMNS = ("limit_bps", "received_bps")
-_ENTRY_COLUMNS = ("measured_bps", "granted_bps", "available_bps", "dropped_bps", "weight", "active")
+_ENTRY_COLUMNS = ("measured_bps", "granted_bps", "available_bps", "weight", "drops", "active")
+_FLAGS = ("drops", "active")
 
 
 def _check_shapes(requests: Requests) -> None:
@@ -92,14 +93,14 @@ def _check_shapes(requests: Requests) -> None:
     for names, rows in ((_RECEIVER_COLUMNS, len(offsets) - 1), (_ENTRY_COLUMNS, int(offsets[-1]))):
         for name in names:
             column = getattr(requests, name)
-            dtype = np.bool_ if name == "active" else np.float64
+            dtype = np.bool_ if name in _FLAGS else np.float64
             if column.dtype != dtype or column.shape != (rows,):
                 reason = f"must be {np.dtype(dtype)} of shape ({rows},), as the offsets say"
                 raise InvalidValueError(name, f"{column.dtype}{column.shape}", reason)
 
 
 def _check_values(requests: Requests) -> None:
-    for name in ("limit_bps", "received_bps", "measured_bps", "available_bps", "dropped_bps"):
+    for name in ("limit_bps", "received_bps", "measured_bps", "available_bps"):
         check_rates(name, getattr(requests, name), positive=name == "limit_bps")
     check_rates("granted_bps", requests.granted_bps, infinite=True)
     weight = requests.weight
@@ -178,7 +179,7 @@ def fully_uses(requests: Requests) -> BoolArray:
     its receiver is congested, and nothing tells whether the congestion holds it back.
     """
     granted_bps = requests.granted_bps
-    full: BoolArray = (requests.measured_bps >= FULL_USE * granted_bps) | (requests.dropped_bps > 0)
+    full: BoolArray = (requests.measured_bps >= FULL_USE * granted_bps) | requests.drops
     full |= np.isinf(granted_bps)
     full &= requests.active
     return full

@@ -49,7 +49,7 @@ def _allocate(
         r.measured_bps,
         r.granted_bps,
         r.available_bps,
-        r.dropped_bps,
+        r.drops,
         r.weight,
         r.active,
         parameters,

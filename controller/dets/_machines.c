@@ -102,12 +102,13 @@ i64 dets_first_messages(PyObject *columns)
     return 0;
 }
 
-/* What traffic_reports says of the entries ``rows``; ``to`` is measured and available rates, one column after the other. What
+/* What traffic_reports says of the entries ``rows``; ``to`` is measured and available rates, one column after the other, and ``flags``
+ * whose meter drops and who is active. What
  * VNs send, ``sent_bps``, is zeros, and summed up here. */
 static void reports(i64 n, i64 entries, i64 idle_intervals, const i64 *rows, const i64 *sender, const double *passed_bps,
-                    const double *smoothed_bps, const int16_t *silent, const double *limit_bps,
+                    const double *smoothed_bps, const double *dropped_bps, const int16_t *silent, const double *limit_bps,
                     const double *send_limit_bps, double *restrict sent_bps, double *restrict to,
-                    uint8_t *restrict active)
+                    uint8_t *restrict flags)
 {
     for (i64 i = 0; i < entries; i++)
         sent_bps[sender[i]] += smoothed_bps[i];
@@ -119,17 +120,18 @@ static void reports(i64 n, i64 entries, i64 idle_intervals, const i64 *rows, con
         double available = send_limit_bps[from] - (elsewhere > 0.0 ? elsewhere : 0.0);
         to[i] = measured < limit ? measured : limit;
         to[n + i] = available > 0.0 ? available : 0.0;
-        active[i] = silent[row] < idle_intervals;
+        flags[i] = dropped_bps[row] > 0.0;
+        flags[n + i] = silent[row] < idle_intervals;
     }
 }
 
 i64 dets_reports(PyObject *columns, i64 idle_intervals)
 {
-    if (!side_by_side(columns, 10))
+    if (!side_by_side(columns, 11))
         return NOT_SIDE_BY_SIDE;
     i64 n = rows_of(columns, 0);
     if (n)
-        reports(n, rows_of(columns, 1), idle_intervals, C(0), C(1), C(2), C(3), C(4), C(5), C(6), C(7), C(8), C(9));
+        reports(n, rows_of(columns, 1), idle_intervals, C(0), C(1), C(2), C(3), C(4), C(5), C(6), C(7), C(8), C(9), C(10));
     return 0;
 }
 

@@ -61,15 +61,15 @@ def first_messages(
 
 
 def reports(idle_intervals: int, columns: Columns) -> tuple[FloatArray, BoolArray]:
-    """Return what reports say: measured and available rates (2, reports), and who is active (reports,).
+    """Return what reports say: measured and available rates (2, reports), and whose meter drops and who is active.
 
-    ``columns`` are the entries that report, ascending; of all entries the sender, what passed, smoothed, the silent
-    intervals and the limit in force; and what each VN may send.
+    ``columns`` are the entries that report, ascending; of all entries the sender, what passed, smoothed, what was
+    dropped, the silent intervals and the limit in force; and what each VN may send.
     """
     size = len(columns[0])
-    rates, active, sent_bps = np.empty((2, size)), np.empty(size, np.bool_), np.zeros(len(columns[-1]))
-    library.dets_reports((*columns, sent_bps, rates, active), idle_intervals)
-    return rates, active
+    rates, flags, sent_bps = np.empty((2, size)), np.empty((2, size), np.bool_), np.zeros(len(columns[-1]))
+    library.dets_reports((*columns, sent_bps, rates, flags), idle_intervals)
+    return rates, flags
 
 
 def changed(same: float, columns: Columns) -> tuple[IntArray, FloatArray, IntArray]:

@@ -16,17 +16,19 @@ from controller.columns import BoolArray, FloatArray, IntArray
 class TrafficReport:
     """Sending to receiving node: what is sent there, under which limit, and what could be sent at most.
 
-    ``measured_bps`` is what passed the entry's meter, ``dropped_bps`` what the meter dropped, ``limit_bps`` the rate
-    limit in force (inf when there is none yet) and ``available_bps`` the sender's send limit less what it sends to
-    other receivers. ``active`` says whether the sender has traffic for this receiver.
+    ``measured_bps`` is what passed the entry's meter, ``dropped_bps`` what the meter dropped, ``drops`` whether it
+    dropped anything, ``limit_bps`` the rate limit in force (inf when there is none yet) and ``available_bps`` the
+    sender's send limit less what it sends to other receivers. ``active`` says whether the sender has traffic for this
+    receiver.
 
-    Deviation: the paper's report has no ``dropped_bps`` and no ``active``. Its agents could not see load above the
-    limit; a meter counts what it drops, so the report tells.
+    Deviation: the paper's report has no ``dropped_bps``, no ``drops`` and no ``active``. Its agents could not see load
+    above the limit; a meter counts what it drops, so the report tells.
     """
 
     entry: IntArray
     measured_bps: FloatArray
     dropped_bps: FloatArray
+    drops: BoolArray
     limit_bps: FloatArray
     available_bps: FloatArray
     active: BoolArray

@@ -227,6 +227,7 @@ def _view(
         receiver=entries.receiver[at],
         measured_bps=reports.measured_bps[chosen],
         dropped_bps=reports.dropped_bps[chosen],
+        drops=reports.drops[chosen],
         limit_bps=reports.limit_bps[chosen],
         available_bps=reports.available_bps[chosen],
         active=reports.active[chosen],

@@ -188,10 +188,10 @@ def traffic_reports(
     chosen = rows if len(rows) < len(entries) else slice(None)  # all of them need no picking
     limit_bps, dropped_bps = machines.limit_bps[chosen], measured.dropped_bps[chosen]
     if machines_kernel.library is not None:
-        sent = (measured.passed_bps, measured.smoothed_bps, measured.silent_intervals)
+        sent = (measured.passed_bps, measured.smoothed_bps, measured.dropped_bps, measured.silent_intervals)
         columns = (rows, entries.sender, *sent, machines.limit_bps, vns.send_limit_bps)
-        (measured_bps, available_bps), active = machines_kernel.reports(IDLE_INTERVALS, columns)
-        return TrafficReport(rows, measured_bps, dropped_bps, limit_bps, available_bps, active)
+        (measured_bps, available_bps), (drops, active) = machines_kernel.reports(IDLE_INTERVALS, columns)
+        return TrafficReport(rows, measured_bps, dropped_bps, drops, limit_bps, available_bps, active)
     (sent_bps,) = sums_by(entries.sender, (measured.smoothed_bps,), len(vns))
     sender = entries.sender[chosen]
     elsewhere_bps = np.maximum(sent_bps[sender] - measured.smoothed_bps[chosen], 0.0)
@@ -199,6 +199,7 @@ def traffic_reports(
         entry=rows,
         measured_bps=np.minimum(measured.measured_bps[chosen], limit_bps),
         dropped_bps=dropped_bps,
+        drops=dropped_bps > 0.0,
         limit_bps=limit_bps,
         available_bps=np.maximum(vns.send_limit_bps[sender] - elsewhere_bps, 0.0),
         active=measured.active[chosen],

@@ -62,6 +62,18 @@ FOR_EACH_CPU static int are_rates(i64 n, int unlimited, uint64_t most, const loo
     return !(wrong >> 63);
 }
 
+/* Return 1 if so many columns from the ``first`` on hold nothing but 0 and 1. */
+static int are_flags(PyObject *columns, int first, i64 count)
+{
+    uint8_t any = 0;
+    for (int c = first; c < first + count; c++) {
+        const uint8_t *flags = column(columns, c);
+        for (i64 i = 0, n = rows_of(columns, c); i < n; i++)
+            any |= flags[i];
+    }
+    return any <= 1;
+}
+
 FOR_EACH_CPU static int are_rows(i64 n, const loose_u32 *rows, const i64 *before)
 {
     i64 other = 0;
@@ -72,7 +84,7 @@ FOR_EACH_CPU static int are_rows(i64 n, const loose_u32 *rows, const i64 *before
 
 /* Return 1 if the entries of a frame are as they mostly are: ``rates`` (columns, entries) are rates up to ``most_bps``, of the
  * column ``unlimited`` (-1: none) infinity too; ``named`` columns of rows are those of the frame before, which is behind each;
- * and the last column, if it is there, is of flags that are 0 or 1. */
+ * and the last ``flagged`` columns are of flags that are 0 or 1. */
 i64 dets_as_before(PyObject *columns, i64 unlimited, i64 named, i64 flagged, double most_bps)
 {
     int behind = 1 + 2 * (int)named;
@@ -82,19 +94,16 @@ i64 dets_as_before(PyObject *columns, i64 unlimited, i64 named, i64 flagged, dou
     const loose_u64 *rates_of = column(columns, 0);
     uint64_t most;
     memcpy(&most, &most_bps, sizeof most);
-    uint8_t any_flag = 0;
-    int good = 1;
+    int good = are_flags(columns, behind, flagged);
     for (i64 c = 0; c < rates; c++)
         good &= are_rates(n, c == unlimited, most, rates_of + c * n);
     for (int c = 1; c < behind; c += 2)
         good &= rows_of(columns, c + 1) == n && are_rows(n, column(columns, c), column(columns, c + 1));
-    for (i64 i = 0; flagged && i < n; i++)
-        any_flag |= ((const uint8_t *)column(columns, behind))[i];
-    return good & (any_flag <= 1);
+    return good;
 }
 
 /* Return 1 if the first table of a frame is right: ``rates`` (columns, rows) are rates up to ``most_bps``, the rows are ascending
- * and below ``bound``, and the last column, if it is there, of flags that are 0 or 1. */
+ * and below ``bound``, and the last ``flagged`` columns are of flags that are 0 or 1. */
 i64 dets_listed(PyObject *columns, i64 bound, i64 flagged, double most_bps)
 {
     if (!side_by_side(columns, 2 + flagged))
@@ -103,13 +112,10 @@ i64 dets_listed(PyObject *columns, i64 bound, i64 flagged, double most_bps)
     const loose_u32 *rows = column(columns, 1);
     uint64_t most;
     memcpy(&most, &most_bps, sizeof most);
-    int good = are_rates(n * rows_of(columns, 0), 0, most, column(columns, 0));
-    uint8_t any_flag = 0;
-    for (i64 i = 0; flagged && i < n; i++)
-        any_flag |= ((const uint8_t *)column(columns, 2))[i];
+    int good = are_rates(n * rows_of(columns, 0), 0, most, column(columns, 0)) & are_flags(columns, 2, flagged);
     for (i64 i = 1; i < n; i++)
         good &= rows[i - 1] < rows[i];
-    return good & (any_flag <= 1) & (!n || (i64)rows[n - 1] < bound);
+    return good & (!n || (i64)rows[n - 1] < bound);
 }
 
 /* Look at a whole frame that does not name its pairs. Its first table begins at octet ``at`` and has so many ``rows``, columns of rates,

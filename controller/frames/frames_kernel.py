@@ -42,8 +42,8 @@ def as_before(
 ) -> bool:
     """Whether ``rates`` (columns, entries) that were read are rates, ``flags`` flags, and rows those from before.
 
-    Rates are 0 to ``most_bps``; those of the column ``unlimited`` (-1: none) may be infinite. ``flags`` are one column,
-    or none, ``pairs`` columns of rows that were read, each with the one from before.
+    Rates are 0 to ``most_bps``; those of the column ``unlimited`` (-1: none) may be infinite. ``flags`` are some
+    columns, ``pairs`` columns of rows that were read, each with the one from before.
     """
     columns = (rates, *(column for both in pairs for column in both), *flags)
     found: int = library.dets_as_before(columns, unlimited, len(pairs), len(flags), most_bps)
@@ -55,7 +55,7 @@ def listed(
 ) -> bool:
     """Whether ``rates`` (columns, rows) are rates up to ``most_bps``, ``rows`` ascending and below ``bound``.
 
-    ``flags`` are one column, or none.
+    ``flags`` are some columns.
     """
     found: int = library.dets_listed((rates, rows, *flags), bound, len(flags), most_bps)
     return found == 1

@@ -25,8 +25,8 @@ class Left:
     """``active`` are true"""
     FORFEITS = 4
     """``forfeits`` are false"""
-    LAST = 8
-    """``last_bps``, which the allocator alone looks at"""
+    AMOUNTS = 8
+    """``last_bps`` and ``refused_bps``, which the allocator alone looks at"""
 
 
 class Given(NamedTuple):
@@ -59,6 +59,7 @@ class Report:
             ("sender", "<u4"),
             ("receiver", "<u4"),
             ("unread_intervals", "<u4"),
+            ("drops", "|b1"),
             ("active", "|b1"),
         ),
     )
@@ -78,6 +79,8 @@ class Report:
     last_bps: FloatArray
     """what passed the entry's meter in the last interval"""
     unread_intervals: IntArray
+    drops: BoolArray
+    """whether the entry's meter dropped something"""
     active: BoolArray
 
     @property

@@ -3,7 +3,7 @@
 | octet | field | octets | meaning |
 |---|---|---|---|
 | 0 | magic | 4 | ``DETS`` |
-| 4 | version | 1 | 6 |
+| 4 | version | 1 | 7 |
 | 5 | kind | 1 | 1: Report, 2: Grants, 4: LinkUse, 5: QueuesRead, 6: PortsRead, 7: MarksRead; 3 and 8: below |
 | 6 | asked | 1 | 1: the speaker takes the hearer for the allocator (network_wide.py), else 0 |
 | 7 | left | 1 | which columns of entries are left out, a sum (``Left``) |
@@ -45,7 +45,7 @@ from numpy.typing import NDArray
 from controller.fabric.vns import VnTable
 from controller.frames.kinds import FORMS, Frame, Grants, Layout, Left, Report
 
-MAGIC, VERSION = b"DETS", 6
+MAGIC, VERSION = b"DETS", 7
 MOST_ROWS = 1_000_000
 """of a table in one frame: 60 MB"""
 MOST_BPS = 1e15
@@ -57,13 +57,13 @@ _WIDTHS = ("<f8", "<u4", "|b1")  # in which columns of a table follow each other
 DTYPES = tuple(map(np.dtype, _WIDTHS))
 PAIRS = ("sender", "receiver")
 LIMIT = "limit_bps"  # infinite of an entry that has no grant yet
-LEFT: dict[int, tuple[str, NDArray[Any]]] = {
-    Left.UNREAD: ("unread_intervals", np.zeros(1, np.int64)),
-    Left.ACTIVE: ("active", np.ones(1, np.bool_)),
-    Left.FORFEITS: ("forfeits", np.zeros(1, np.bool_)),
-    Left.LAST: ("last_bps", np.zeros(1)),
+LEFT: dict[int, dict[str, NDArray[Any]]] = {
+    Left.UNREAD: {"unread_intervals": np.zeros(1, np.int64)},
+    Left.ACTIVE: {"active": np.ones(1, np.bool_)},
+    Left.FORFEITS: {"forfeits": np.zeros(1, np.bool_)},
+    Left.AMOUNTS: {"last_bps": np.zeros(1), "refused_bps": np.zeros(1)},
 }
-MAY_LEAVE = {Report.kind: Left.UNREAD | Left.ACTIVE | Left.LAST, Grants.kind: Left.FORFEITS}
+MAY_LEAVE = {Report.kind: Left.UNREAD | Left.ACTIVE | Left.AMOUNTS, Grants.kind: Left.FORFEITS}
 
 
 class Head(NamedTuple):
@@ -113,7 +113,7 @@ COLUMNS: dict[type[Frame], tuple[TableColumns, ...]] = {
 @cache
 def columns_of_entries(kind: int, pairs: bool, left: int, limits: bool) -> TableColumns:
     """Return the columns of the second table without ``pairs``, those that are ``left`` out, and ``limits``."""
-    out = {name for one, (name, _) in LEFT.items() if left & one}
+    out = {name for one, names in LEFT.items() if left & one for name in names}
     out |= {*(PAIRS if pairs else ()), *((LIMIT,) if limits else ())}
     return TableColumns.of(tuple(column for column in KINDS[kind].tables[1] if column[0] not in out))
 

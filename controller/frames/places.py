@@ -3,7 +3,7 @@
 | octet | field | octets | meaning |
 |---|---|---|---|
 | 0 | magic | 4 | ``DETS`` |
-| 4 | version | 1 | 6 |
+| 4 | version | 1 | 7 |
 | 5 | kind | 1 | 3 |
 | 6 | zero | 2 | 0 |
 | 8 | fabric | 8 | as in ``layout`` |

@@ -99,7 +99,9 @@ def decode(
         columns = _read_as_mostly(data, counts, names_of, vns, last)
     if not columns:
         columns = _read(data, form, counts, names_of, vns, links, last, pairs > 0)
-    columns |= {name: _same(value, of_entries) for one, (name, value) in LEFT.items() if left & one}
+    columns |= {
+        name: _same(value, of_entries) for one, usual in LEFT.items() if left & one for name, value in usual.items()
+    }
     if form is Report:
         columns["limits"] = columns.pop(LIMIT) if granted is None else granted
     return head, form(**columns)

@@ -335,7 +335,7 @@ def _congestion(view: PolicyView, memory: Memory, share: FloatArray) -> dict[str
 def _wanted(view: PolicyView, ceiling_bps: FloatArray) -> FloatArray:
     """Return what each entry would send if nothing held it, (rows,); infinite where something does."""
     held = view.measured_bps >= HELD_ABOVE * np.minimum(view.limit_bps, ceiling_bps)
-    held = view.active & (held | (view.dropped_bps > 0))
+    held = view.active & (held | view.drops)
     return np.where(held, np.inf, np.where(view.active, HEADROOM * view.measured_bps, 0.0))
 
 

@@ -67,7 +67,9 @@ class PolicyView:
     measured_bps: FloatArray
     """(rows,) what passes the meter: it rises at once and fades over some intervals; never above ``limit_bps``"""
     dropped_bps: FloatArray
-    """(rows,) what the meter dropped"""
+    """(rows,) what the meter dropped; among several controllers the allocator alone knows it, for others it is 0"""
+    drops: BoolArray
+    """(rows,) whether the meter dropped something"""
     limit_bps: FloatArray
     """(rows,) the limit in force; infinite where none was granted yet"""
     available_bps: FloatArray

@@ -43,7 +43,7 @@ class ReceiverDecision(Decision):
             requests.measured_bps[rows],
             requests.granted_bps[rows],
             requests.available_bps[rows],
-            requests.dropped_bps[rows],
+            requests.drops[rows],
             requests.weight[rows],
             requests.active[rows],
         )
@@ -112,7 +112,7 @@ class PerReceiver(Policy):
             measured_bps=view.measured_bps,
             granted_bps=view.limit_bps,
             available_bps=view.available_bps,
-            dropped_bps=view.dropped_bps,
+            drops=view.drops,
             weight=rows.weight,
             active=view.active,
             check=rows is not memory.derived,

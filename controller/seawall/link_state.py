@@ -107,7 +107,7 @@ def used_rates(view: PolicyView) -> FloatArray:
     Choice: meters follow grants within a budget, some intervals late (docs/enforcement.md). A law that steers by what
     passed would swing with them: alone on a link, a sender had 93 % of it instead of 98.
     """
-    full = (view.dropped_bps > 0.0) | (view.measured_bps >= FULL_USE * view.limit_bps)
+    full = view.drops | (view.measured_bps >= FULL_USE * view.limit_bps)
     passed_bps = view.passed_bps[view.rows]
     held_bps = np.where(np.isfinite(view.limit_bps), view.limit_bps, passed_bps)
     return np.where(full, held_bps, np.minimum(passed_bps, held_bps))

@@ -150,7 +150,7 @@ class _SenderShares(Policy):
             self.law,
             loops,
             state,
-            Traffic(links.used_bps, view.dropped_bps > 0.0, view.active),
+            Traffic(links.used_bps, view.drops, view.active),
             seen_lost,
             seen_marked,
             standing_bps,
@@ -309,7 +309,7 @@ def receiver_shares(view: PolicyView, rate_bps: FloatArray, links: LinkState) ->
     if not narrow[view.receiver].any():
         return view.ceiling_bps
     weight = vns.weight[view.sender]
-    greedy = (view.measured_bps >= FULL_USE * view.limit_bps) | (view.dropped_bps > 0.0) | np.isinf(view.limit_bps)
+    greedy = (view.measured_bps >= FULL_USE * view.limit_bps) | view.drops | np.isinf(view.limit_bps)
     wanted_bps = np.where(greedy, rate_bps, np.minimum(rate_bps, (1.0 + HEADROOM.default) * view.measured_bps))
     wanted_bps = np.where(view.active, np.minimum(wanted_bps, view.ceiling_bps), 0.0)
     senders = np.bincount(view.receiver, minlength=len(vns))

@@ -14,15 +14,12 @@ from controller.dets.messages import Loads, TrafficReport
 from controller.dets.rate_allocator import Surroundings
 from controller.fabric.vns import VnTable
 from controller.frames.kinds import Given, Left, Report
-from controller.frames.layout import is_left_out
+from controller.frames.layout import LEFT, is_left_out
 from controller.loop.sender_side import SenderSide
 from controller.loop.step import ControlState, ceilings
 from controller.metering.measurement import Measurement
 from controller.shards import crossing_kernel
 from controller.shards.receiver_table import ReceiverTable
-
-_RATES = ("measured_bps", "refused_bps", "limits", "available_bps")
-_MOSTLY_LEFT_OUT = ("last_bps", "unread_intervals", "active")
 
 
 @dataclass(frozen=True)
@@ -37,11 +34,12 @@ class Gathered:
     measured: Measurement
     said: Sequence[Report]
     measured_bps: FloatArray
-    refused_bps: FloatArray
     limit_bps: FloatArray
     available_bps: FloatArray
+    refused_bps: FloatArray
     last_bps: FloatArray
     unread_intervals: IntArray
+    drops: BoolArray
     active: BoolArray
 
     @classmethod
@@ -58,22 +56,27 @@ class Gathered:
 
         ``left`` is what nobody would have to be told of own entries.
         """
-        seen, rates = senders.seen, (here.measured_bps, here.dropped_bps, here.limit_bps, here.available_bps)
-        columns: list[NDArray[Any]] = [*rates, seen.measured.passed_bps, seen.unread_intervals, here.active]
-        same = (Left.LAST, table.no_rates), (Left.UNREAD, table.zeros), (Left.ACTIVE, table.trues)
-        names, kept = list(_RATES), dict[str, NDArray[Any]]()
+        seen = senders.seen
+        here_of: dict[str, NDArray[Any]] = {
+            "measured_bps": here.measured_bps,
+            "limits": here.limit_bps,
+            "available_bps": here.available_bps,
+            "refused_bps": here.dropped_bps,
+            "last_bps": seen.measured.passed_bps,
+            "unread_intervals": seen.unread_intervals,
+            "drops": here.drops,
+            "active": here.active,
+        }
+        kept = dict[str, NDArray[Any]]()
         in_force_bps = _in_force(table, own, here.limit_bps, said)
         if in_force_bps is not None:
-            names.remove("limits")
             kept["limits"] = in_force_bps
-        for name, (which, column) in zip(_MOSTLY_LEFT_OUT, same, strict=True):
-            if left & which and all(is_left_out(getattr(one, name)) for one in said):
-                kept[name] = column
-            else:
-                names.append(name)
-        places = table.places[1:]
+        for which, column in ((Left.AMOUNTS, table.no_rates), (Left.UNREAD, table.zeros), (Left.ACTIVE, table.trues)):
+            for name in LEFT[which]:
+                if left & which and all(is_left_out(getattr(one, name)) for one in said):
+                    kept[name] = column
+        names, places = [name for name in here_of if name not in kept], table.places[1:]
         reported = [[_column(one, name, at) for name in names] for one, at in zip(said, places, strict=True)]
-        here_of = dict(zip((*_RATES, *_MOSTLY_LEFT_OUT), columns, strict=True))
         if "unread_intervals" in names:
             here_of["unread_intervals"] = seen.unread_intervals.astype(np.int64)
         merged = table.merged(own, [here_of[name] for name in names], reported)
@@ -87,6 +90,7 @@ class Gathered:
             under,
             self.measured_bps[at],
             self.refused_bps[at],
+            self.drops[at],
             self.limit_bps[at],
             self.available_bps[at],
             self.active[at],

@@ -95,7 +95,7 @@ class Peer:
             self._said_s.popitem(last=False)
         knows = [self._known[one].latest if one in self._known else 0 for one in _WITH_PAIRS]
         pairs = 0 if said is None else self._known_by_peer(number, kind, said)
-        left &= ~Left.LAST if self._asked else -1
+        left &= ~Left.AMOUNTS if self._asked else -1
         limits = limits if pairs and limits == self.granted else 0
         return Head(token, number, self._number, self._asked, (knows[0], knows[1]), pairs, left, limits)
 
@@ -145,7 +145,7 @@ class Peer:
             raise FrameError(Cause.NOT_OWNED, "speaks of VNs that are not its own, or not this shard's")
         if not isinstance(frame, Grants) and head.asked != self._mine.allocates:  # 6
             raise FrameError(Cause.NOT_OWNED, "takes another one for the allocator")
-        if head.asked and head.left & Left.LAST:
+        if head.asked and head.left & Left.AMOUNTS:
             raise FrameError(Cause.NOT_OWNED, "leaves out what the allocator has to know")
         self._knows = head.knows
         self._know(head, frame)

@@ -218,6 +218,7 @@ class Shard:
             reports.available_bps,
             senders.seen.measured.passed_bps,
             unread if left & Left.UNREAD else unread.astype(np.int64),
+            reports.drops,
             reports.active,
         ]
         sends = (loads.smoothed_bps > 0.0) | (loads.passed_bps > 0.0) | (loads.dropped_bps > 0.0)
@@ -240,7 +241,7 @@ class Shard:
         unread = bool(senders.seen.unread_intervals.max(initial=0))
         left = Left.NONE if unread else Left.UNREAD
         left |= Left.ACTIVE if reports.active.all() else Left.NONE
-        return left | Left.LAST
+        return left | Left.AMOUNTS
 
     def say_read(self, observed: Observed | None, now_s: float) -> dict[int, list[Octets]]:
         """Return frames for the allocator, if that is a peer: what was read of queues, ports and marks at own switches.
@@ -278,7 +279,7 @@ class Shard:
         table = self._merge(crossing.own_pairs, list(live.values()))
         # Initialize is on its way, at least.
         under = table.under(allocators.congested | vns.always_controlled)
-        left_out &= ~Left.LAST if self.is_network_wide else -1
+        left_out &= ~Left.AMOUNTS if self.is_network_wide else -1
         gathered = Gathered.of(table, crossing.own, senders, said_here, list(live.values()), left_out)
         reports, seen = gathered.reports(under), gathered.surroundings(state, loads.passed_bps, now_s)
         links = (links or FabricLinks.of_access(vns)) if self.is_network_wide else None

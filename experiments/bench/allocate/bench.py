@@ -54,7 +54,7 @@ def requests(entries: int, senders: int, seed: int = 1) -> Requests:
         measured_bps=granted_bps * np.where(full, rng.uniform(0.95, 1.0, entries), rng.uniform(0.0, 0.9, entries)),
         granted_bps=granted_bps,
         available_bps=granted_bps * rng.uniform(1.0, 4.0, entries),
-        dropped_bps=np.where(full, 1e3, 0.0),
+        drops=full,
         weight=rng.uniform(0.5, 2.0, entries),
         active=np.ones(entries, dtype=np.bool_),
     )
@@ -146,7 +146,7 @@ def bench_forms(entries: int, budget_s: float) -> dict[str, dict[str, float]]:
 
 
 def _plain_call(name: str, table: Requests) -> Callable[[], object]:
-    columns = (table.measured_bps, table.granted_bps, table.available_bps, table.dropped_bps, table.weight)
+    columns = (table.measured_bps, table.granted_bps, table.available_bps, table.drops, table.weight)
     nodes = [
         plain_allocation.Node(*row, active)
         for *row, active in zip(*(column.tolist() for column in columns), table.active.tolist(), strict=True)

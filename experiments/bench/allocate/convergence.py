@@ -94,6 +94,7 @@ def policy_step(name: str, limit_bps: float, senders: int, parameters: Mapping[s
             receiver=receiver,
             measured_bps=delivered_bps,
             dropped_bps=demand_bps - delivered_bps,
+            drops=demand_bps > delivered_bps,
             limit_bps=granted_bps,
             available_bps=np.full(senders, SEND_LIMIT_BPS),
             active=demand_bps > 0,
@@ -206,7 +207,7 @@ def swing(k: float, delay: int) -> float:
             measured_bps=some,
             granted_bps=some,
             available_bps=np.full(10, 100 * M),
-            dropped_bps=np.zeros(10),
+            drops=np.zeros(10, dtype=np.bool_),
             weight=np.ones(10),
             active=np.ones(10, dtype=np.bool_),
         )

@@ -138,6 +138,7 @@ def busy(count: int, policy: HyGenICC) -> PolicyView:
         receiver=entries.receiver,
         measured_bps=measured_bps,
         dropped_bps=np.zeros(len(rows)),
+        drops=np.zeros(len(rows), dtype=np.bool_),
         limit_bps=limit_bps,
         available_bps=limit_bps,
         active=np.ones(len(rows), dtype=np.bool_),

@@ -47,7 +47,7 @@ def table(rng, receivers=20, most=14):
         measured_bps=granted_bps * rng.choice([1.0, 0.97, 0.5], entries),
         granted_bps=granted_bps,
         available_bps=rng.lognormal(17.5, 2.0, entries),
-        dropped_bps=np.zeros(entries),
+        drops=np.zeros(entries, dtype=np.bool_),
         weight=np.where(rng.random(entries) < 0.5, 1.0, rng.lognormal(0.0, 1.5, entries)),
         active=rng.random(entries) < 0.9,
     )
@@ -85,7 +85,7 @@ def test_no_grant_is_above_what_a_sender_can_send_in_a_closed_loop(name, paramet
             measured_bps=measured_bps,
             granted_bps=granted_bps,
             available_bps=capacity_bps,
-            dropped_bps=np.where(np.isinf(granted_bps), 0.0, np.maximum(demand_bps - granted_bps, 0.0)),
+            drops=~np.isinf(granted_bps) & (demand_bps > granted_bps),
             weight=weight,
             active=demand_bps > 1e3,
         )
@@ -122,7 +122,7 @@ def test_a_sender_at_its_capacity_does_not_count_as_one_above_the_mean(compiled,
         measured_bps=granted_bps,
         granted_bps=granted_bps,
         available_bps=available_bps,
-        dropped_bps=np.zeros(5),
+        drops=np.zeros(5, dtype=np.bool_),
         weight=np.ones(5),
         active=np.ones(5, dtype=np.bool_),
     )

@@ -66,7 +66,7 @@ def requests_of(table):
         measured_bps=columns[0],
         granted_bps=columns[1],
         available_bps=columns[2],
-        dropped_bps=columns[3],
+        drops=columns[3] > 0.0,
         weight=columns[4],
         active=np.array([row[5] for row in rows], dtype=np.bool_),
     )

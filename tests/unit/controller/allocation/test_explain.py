@@ -48,7 +48,7 @@ def receiver(rng):
         measured_bps=granted_bps * rng.choice([1.0, 0.97, 0.5], entries),
         granted_bps=granted_bps,
         available_bps=rng.lognormal(18.0, 1.5, entries),
-        dropped_bps=np.zeros(entries),
+        drops=np.zeros(entries, dtype=np.bool_),
         weight=np.where(rng.random(entries) < 0.5, 1.0, rng.lognormal(0.0, 1.0, entries)),
         active=rng.random(entries) < 0.9,
     )
@@ -127,7 +127,7 @@ def greedy(limit_bps, available_bps, weight=None):
         measured_bps=np.full(count, limit_bps / count),
         granted_bps=np.full(count, limit_bps / count),
         available_bps=np.array(available_bps),
-        dropped_bps=np.zeros(count),
+        drops=np.zeros(count, dtype=np.bool_),
         weight=np.ones(count) if weight is None else np.array(weight),
         active=np.ones(count, dtype=np.bool_),
     )

@@ -30,7 +30,7 @@ def table(seed, sizes):
         measured_bps=measured_bps,
         granted_bps=granted_bps,
         available_bps=rng.lognormal(17.5, 1.5, entries),
-        dropped_bps=np.where(rng.random(entries) < 0.3, 1e4, 0.0),
+        drops=rng.random(entries) < 0.3,
         weight=np.where(rng.random(entries) < 0.5, 1.0, rng.lognormal(0.0, 1.0, entries)),
         active=rng.random(entries) < 0.9,
     )

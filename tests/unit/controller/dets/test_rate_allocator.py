@@ -66,6 +66,7 @@ def reports(measured, limit_bps, rows=(0, 1, 2), available_bps=LIMIT):
         rows,
         measured.passed_bps[rows],
         measured.dropped_bps[rows],
+        measured.dropped_bps[rows] > 0.0,
         np.broadcast_to(np.array(limit_bps, dtype=float), len(rows)).copy(),
         np.full(len(rows), float(available_bps)),
         measured.active[rows],
@@ -161,7 +162,13 @@ def test_receivers_are_shared_out_each_by_its_own_algorithm():
     entries, _ = ENTRIES.add(more, np.full(2, hub), np.array([21, 22]))
     passed = np.where(entries.receiver == hub, 60e6, 50e6)
     report = TrafficReport(
-        np.arange(5), passed, np.zeros(5), np.full(5, np.inf), np.full(5, LIMIT), np.ones(5, dtype=bool)
+        np.arange(5),
+        passed,
+        np.zeros(5),
+        np.zeros(5, dtype=bool),
+        np.full(5, np.inf),
+        np.full(5, LIMIT),
+        np.ones(5, dtype=bool),
     )
     state = RateAllocators.calm(len(VNS), groups)
     for _ in range(2):
@@ -197,7 +204,13 @@ def test_an_algorithms_memory_follows_its_receiver_and_its_entries():
     state = state.carried(old_row)
     passed = np.where(entries.receiver == HUB, LIMIT / 3, LIMIT)
     report = TrafficReport(
-        np.arange(5), passed, np.zeros(5), np.full(5, np.inf), np.full(5, LIMIT), np.ones(5, dtype=bool)
+        np.arange(5),
+        passed,
+        np.zeros(5),
+        np.zeros(5, dtype=bool),
+        np.full(5, np.inf),
+        np.full(5, LIMIT),
+        np.ones(5, dtype=bool),
     )
     state, _, _ = answer(state, FE, entries, VNS, report, around(entries))
     after = fe_state(state)
@@ -206,7 +219,7 @@ def test_an_algorithms_memory_follows_its_receiver_and_its_entries():
     entries, old_row = entries.keep(np.array([False, True, True, False, True]))
     state = state.carried(old_row)
     passed = np.where(entries.receiver == HUB, LIMIT / 2, LIMIT)
-    report = TrafficReport(np.arange(3), passed, passed * 0, passed, passed * 9, report.active[:3])
+    report = TrafficReport(np.arange(3), passed, passed * 0, passed < 0, passed, passed * 9, report.active[:3])
     state, _, _ = answer(state, FE, entries, VNS, report, around(entries))
     after = fe_state(state)
     assert after == pytest.approx({HUB: before[HUB], upper: LIMIT})
@@ -296,7 +309,7 @@ def test_compiled_answers_are_the_same(seed: int, entries: int) -> None:
     factor = rng.choice([1.0, 1.0 + SAME_RATE, 1.0 - SAME_RATE, 1.0 + 3 * SAME_RATE, 0.0, 2.0], entries)
     grants_bps = np.minimum(limit_bps, 1e9) * factor
     rows, nothing = np.arange(entries) * 2, np.zeros(entries)
-    said = TrafficReport(rows, nothing, nothing, limit_bps, nothing, nothing > 0)
+    said = TrafficReport(rows, nothing, nothing, nothing > 0, limit_bps, nothing, nothing > 0)
     made = _messages(said, grants_bps)
     with numpy_alone():
         for message, plain in zip(made, _messages(said, grants_bps), strict=True):

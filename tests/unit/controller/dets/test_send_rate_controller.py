@@ -123,6 +123,7 @@ def test_reports():
     assert report.limit_bps.tolist() == [40e6, np.inf]
     assert report.available_bps.tolist() == [40e6, 100e6]
     assert report.dropped_bps.tolist() == [7e6, 0.0]
+    assert report.drops.tolist() == [True, False]
     assert report.active.tolist() == [True, False]
 
 

@@ -54,11 +54,12 @@ def frames(draw):
             ints(first), senders, booleans(len(first)), sender, receiver, column(len(pairs)), booleans(len(pairs))
         )
     unread = ints(draw(st.lists(st.integers(0, 2**32 - 1), min_size=len(pairs), max_size=len(pairs))))
-    active = booleans(len(pairs))
+    drops, active = booleans(len(pairs)), booleans(len(pairs))
     limits = column(len(pairs), rates | st.just(np.inf))
     loads = (column(len(first)) for _ in range(3))
     others = [column(len(pairs)) for _ in range(4)]
-    return Report(ints(first), *loads, sender, receiver, others[0], others[1], limits, *others[2:], unread, active)
+    rates_of = others[0], others[1], limits, *others[2:]
+    return Report(ints(first), *loads, sender, receiver, *rates_of, unread, drops, active)
 
 
 @settings(derandomize=True, max_examples=100, deadline=None)
@@ -175,15 +176,15 @@ def test_headers_that_say_something_else_are_refused(at, octets, cause):
 
 def test_what_was_read_is_on_the_wire_as_the_table_says():
     frame = QueuesRead(ints([5]), *(np.array([value]) for value in (1.0, 2.0, 3.0, 4.0, 5.0)))
-    head = b"DETS" + bytes([6, 5, 0, 0]) + FABRIC + struct.pack("<QQQQQQQII", 3, 7, 5, 0, 0, 0, 0, 1, 0)
+    head = b"DETS" + bytes([7, 5, 0, 0]) + FABRIC + struct.pack("<QQQQQQQII", 3, 7, 5, 0, 0, 0, 0, 1, 0)
     assert encode(HEAD, FABRIC, frame) == head + struct.pack("<5dI", 1.0, 2.0, 3.0, 4.0, 5.0, 5)
     told = Grants(ints([1]), ints([2]), np.array([True]), ints([4]), ints([1]), np.array([1e6]), np.array([True]))
-    head = b"DETS" + bytes([6, 2, 0, 0]) + FABRIC + struct.pack("<QQQQQQQII", 3, 7, 5, 0, 0, 0, 0, 1, 1)
+    head = b"DETS" + bytes([7, 2, 0, 0]) + FABRIC + struct.pack("<QQQQQQQII", 3, 7, 5, 0, 0, 0, 0, 1, 1)
     assert encode(HEAD, FABRIC, told) == head + struct.pack("<II?dII?", 1, 2, True, 1e6, 4, 1, True)
-    head = b"DETS" + bytes([6, 2, 0, 0]) + FABRIC + struct.pack("<QQQQQQQII", 3, 7, 5, 8, 9, 6, 0, 1, 1)
+    head = b"DETS" + bytes([7, 2, 0, 0]) + FABRIC + struct.pack("<QQQQQQQII", 3, 7, 5, 8, 9, 6, 0, 1, 1)
     without = HEAD._replace(knows=(8, 9), pairs=6)
     assert encode(without, FABRIC, told) == head + struct.pack("<II?d?", 1, 2, True, 1e6, True)
-    head = b"DETS" + bytes([6, 2, 0, 4]) + FABRIC + struct.pack("<QQQQQQQII", 3, 7, 5, 8, 9, 6, 0, 1, 1)
+    head = b"DETS" + bytes([7, 2, 0, 4]) + FABRIC + struct.pack("<QQQQQQQII", 3, 7, 5, 8, 9, 6, 0, 1, 1)
     assert encode(without._replace(left=Left.FORFEITS), FABRIC, told) == head + struct.pack("<II?d", 1, 2, True, 1e6)
 
 
@@ -271,7 +272,8 @@ def test_a_kind_without_pairs_has_none_of_another_frame(frame):
 def report(rows=3):
     loads, column = (np.array([1e6]),) * 3, np.arange(rows) * 1e6
     pairs, unread = (np.arange(rows), np.full(rows, 4)), np.full(rows, 7)
-    return Report(ints([4]), *loads, *pairs, column, column, column, column, column, unread, np.arange(rows) == 1)
+    flags = np.arange(rows) == 0, np.arange(rows) == 1
+    return Report(ints([4]), *loads, *pairs, column, column, column, column, column, unread, *flags)
 
 
 @pytest.mark.parametrize("left", range(16))
@@ -282,7 +284,8 @@ def test_columns_that_are_left_out_are_the_same_everywhere(left):
     data = encode(HEAD._replace(left=left), FABRIC, frame)
     head, read = decode(data, FABRIC, VNS)
     assert head.left == left
-    usual = {"unread_intervals": (1, 0), "active": (2, True), "forfeits": (4, False), "last_bps": (8, 0.0)}
+    usual = {"unread_intervals": (1, 0), "active": (2, True), "forfeits": (4, False)}
+    usual |= {"last_bps": (8, 0.0), "refused_bps": (8, 0.0)}
     for field in fields(frame):
         bit, value = usual.get(field.name, (0, None))
         column, said = getattr(read, field.name), getattr(frame, field.name)

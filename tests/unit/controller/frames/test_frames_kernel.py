@@ -39,10 +39,11 @@ def report(rng: np.random.Generator, count: int) -> Report:
     sender, receiver = pairs(rng, count)
     measured, refused, limit, available, last = (rng.random(count) * 1e9 for _ in range(5))
     limit[rng.random(count) < 0.1] = np.inf
-    unread, active = rng.integers(0, 2**32, count), rng.random(count) < 0.5
+    unread, (drops, active) = rng.integers(0, 2**32, count), rng.random((2, count)) < 0.5
     loaded = np.arange(count % 4)  # so that entries begin at octets of all kinds
     loads = (np.ones(len(loaded)) for _ in range(3))
-    return Report(loaded, *loads, sender, receiver, measured, refused, limit, available, last, unread, active)
+    rates = measured, refused, limit, available, last
+    return Report(loaded, *loads, sender, receiver, *rates, unread, drops, active)
 
 
 def grants(rng: np.random.Generator, count: int) -> Grants:
@@ -134,7 +135,7 @@ def test_another_pair_or_flag_anywhere_is_noticed(make: Any, at: int) -> None:
     _, before = decode(data, FABRIC, VNS)
     known = {type(before): Known(HEAD.token, 1, HEAD.number, before)}
     flags = len(data) - MOST
-    rows = flags - (4 if make is report else 0) * MOST  # behind receivers, which are behind senders
+    rows = flags - (5 if make is report else 0) * MOST  # behind receivers, which are behind senders
     for octet in (flags + at, rows - 4 * MOST + 4 * at + 3, rows - 8 * MOST + 4 * at + 3):
         whole = bytearray(data)
         whole[octet] |= 0x80

@@ -62,7 +62,7 @@ def hosts_of_two():
 
 
 def test_hosts_are_on_the_wire_as_the_table_says():
-    head = b"DETS" + bytes([6, 8, 0, 0]) + FABRIC + struct.pack("<QQQQQQII", 3, 7, 5, 9, 4, 6, 3, 2)
+    head = b"DETS" + bytes([7, 8, 0, 0]) + FABRIC + struct.pack("<QQQQQQII", 3, 7, 5, 9, 4, 6, 3, 2)
     assert encode_hosts(HEAD, FABRIC, hosts_of_two()) == head + struct.pack("<6Q4I", 10, 12, 14, 6, 0, 9, 4, 2, 1, 2)
 
 

@@ -71,6 +71,7 @@ class World:
             measured_bps=passed,
             passed_bps=passed,
             dropped_bps=sent - passed,
+            drops=sent > passed,
             limit_bps=self.limit_bps,
             available_bps=np.full(len(sent), C),
             active=sent > 0,

@@ -78,6 +78,7 @@ class World:
             receiver=self.entries.receiver,
             measured_bps=passed,
             dropped_bps=sent - passed,
+            drops=sent > passed,
             limit_bps=self.limit_bps,
             available_bps=np.full(len(sent), C),
             active=(sent > 0) | (waiting > 0),

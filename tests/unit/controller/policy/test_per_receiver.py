@@ -12,10 +12,11 @@ from controller.allocation import Requests, kernel
 from controller.errors import ColumnError
 from controller.fabric.entries import EntryTable
 from controller.fabric.vns import VnTable
+from controller.policy.cuts import is_network_wide
 from controller.policy.interface import PolicyView
 from controller.policy.memory import Memory
 from controller.policy.per_receiver import _standing_rate
-from controller.policy.registry import make_policy
+from controller.policy.registry import make_policy, policies
 
 VNS = VnTable.of_config(star(4, limits={10: "100M", 20: "200M"}))
 PAIRS = ((10, 1, 3), (10, 2, 3), (20, 1, 4), (20, 2, 4))  # VLAN, the sender's port, the receiver's
@@ -42,6 +43,7 @@ def view(vns: VnTable = VNS, rows: slice = slice(None), active: bool = True) -> 
         receiver=receiver,
         measured_bps=np.full(count, 70e6),
         dropped_bps=np.zeros(count),
+        drops=np.zeros(count, dtype=np.bool_),
         limit_bps=np.full(count, np.inf),
         available_bps=np.full(count, 100e6),
         active=np.array([active] * count),
@@ -91,7 +93,7 @@ def test_silent_senders_may_start_with_the_same_compiled(seed: int) -> None:
         measured_bps=np.zeros(entries),
         granted_bps=np.zeros(entries),
         available_bps=rng.uniform(0.0, 1e8, entries),
-        dropped_bps=np.zeros(entries),
+        drops=np.zeros(entries, dtype=np.bool_),
         weight=np.ones(entries),
         active=rng.random(entries) < (0.5 if seed else 1.0),
     )
@@ -100,3 +102,13 @@ def test_silent_senders_may_start_with_the_same_compiled(seed: int) -> None:
     compiled = kernel.with_standing(requests, granted_bps)
     assert compiled is None or compiled.tobytes() == plain.tobytes()
     assert (compiled is granted_bps) == (kernel.library is not None and bool(requests.active.all()))
+
+
+@pytest.mark.parametrize("name", [name for name, policy in policies.items() if not is_network_wide(policy)])
+def test_policies_that_decide_by_receiver_look_at_nothing_that_peers_leave_out(name: str) -> None:
+    policy, whole, unknown = make_policy(name), view(), np.full(len(PAIRS), np.nan)
+    whole = replace(whole, limit_bps=np.full(len(PAIRS), 90e6), drops=np.array([True, False, True, False]))
+    with_amounts = replace(whole, dropped_bps=np.where(whole.drops, 5e6, 0.0))
+    without = replace(whole, dropped_bps=unknown, passed_bps=unknown)
+    found = [policy.decide(one, Memory(len(VNS)).aligned(one.rows, None)).grant_bps for one in (with_amounts, without)]
+    assert found[0].tobytes() == found[1].tobytes()

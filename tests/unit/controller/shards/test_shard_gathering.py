@@ -26,7 +26,9 @@ def gathered(rng: np.random.Generator, change: str) -> tuple[Gathered, np.ndarra
     if change == "own":  # one of one's own has got another limit since
         limit_bps[table.places[0][1]] = 7.0
     own, (measured, refused, available) = np.arange(len(pairs[0][0])), rng.random((3, ROWS))
-    here = TrafficReport(own, *(one[table.places[0]] for one in (measured, refused, limit_bps, available)), own >= 0)
+    drops, here_at = rng.random(ROWS) < 0.5, table.places[0]
+    columns = measured, refused, drops, limit_bps, available, drops | True
+    here = TrafficReport(own, *(one[here_at] for one in columns))
     said = []
     for number, place in enumerate(table.places[1:]):
         limits: Any = Given(NOBODY, granted_bps, place)
@@ -37,13 +39,16 @@ def gathered(rng: np.random.Generator, change: str) -> tuple[Gathered, np.ndarra
             limits = Given(NOBODY, limit_bps, place)
         rates = (one[place] for one in (measured, refused))
         left = np.zeros(1), np.zeros(1, np.int64), np.ones(1, np.bool_)
-        others = (np.ndarray(len(place), one.dtype, one, strides=(0,)) for one in left)
+        last, unread, active = (np.ndarray(len(place), one.dtype, one, strides=(0,)) for one in left)
+        others = last, unread, drops[place], active
         ends = table.entries.sender[place], table.entries.receiver[place]
         said.append(Report(NOBODY, *(np.empty(0),) * 3, *ends, *rates, limits, available[place], *others))
     seen = SimpleNamespace(measured=SimpleNamespace(passed_bps=own * 0.0), unread_intervals=own)
-    found = Gathered.of(table, own, SimpleNamespace(seen=seen), here, said, Left.LAST | Left.UNREAD | Left.ACTIVE)  # type: ignore[arg-type]
+    found = Gathered.of(table, own, SimpleNamespace(seen=seen), here, said, Left.AMOUNTS | Left.UNREAD | Left.ACTIVE)  # type: ignore[arg-type]
     assert found.measured_bps.tolist() == measured.tolist()
     assert found.available_bps.tolist() == available.tolist()
+    assert found.refused_bps.tolist() == refused.tolist()
+    assert found.drops.tolist() == drops.tolist()
     return found, granted_bps, limit_bps
 
 

@@ -26,7 +26,9 @@ def ints(*values):
 def report(sender=0, receiver=2, loaded=(2,)):
     loads = [np.full(len(loaded), 1e6)] * 3
     rates = [np.array([1e6])] * 5
-    return Report(ints(*loaded), *loads, ints(sender), ints(receiver), *rates, ints(0), np.array([True]))
+    return Report(
+        ints(*loaded), *loads, ints(sender), ints(receiver), *rates, ints(0), np.array([False]), np.array([True])
+    )
 
 
 def grants(sender=2, receiver=0, congested=(0,)):
@@ -185,11 +187,11 @@ def test_who_takes_another_one_for_the_allocator_is_not_heard(frame):
 def test_what_the_allocator_looks_at_is_not_left_out():
     desk = Desk(mine=MINE._replace(allocates=True))
     desk.say()
-    assert desk.hear(report(), asked=True, left=Left.LAST) is Cause.NOT_OWNED
+    assert desk.hear(report(), asked=True, left=Left.AMOUNTS) is Cause.NOT_OWNED
     assert desk.hear(report(), asked=True, left=Left.UNREAD, number=2) is None
     there = Desk(theirs=THEIRS._replace(allocates=True)).peer
-    assert there.head(1, 1, 100.0, Report, ints(0), Left.LAST | Left.UNREAD).left == Left.UNREAD
-    assert Desk().peer.head(1, 1, 100.0, Report, ints(0), Left.LAST).left == Left.LAST
+    assert there.head(1, 1, 100.0, Report, ints(0), Left.AMOUNTS | Left.UNREAD).left == Left.UNREAD
+    assert Desk().peer.head(1, 1, 100.0, Report, ints(0), Left.AMOUNTS).left == Left.AMOUNTS
 
 
 def test_what_was_read_counts_once_and_the_latest_of_it(desk):

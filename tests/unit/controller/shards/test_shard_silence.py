@@ -19,7 +19,8 @@ def silent_peer(for_s, limit_bps, passed_bps):
     """A peer that has reported two of the senders of VN 0, and speaks no more."""
     loads = [np.array([passed_bps])] * 3
     columns = [np.full(2, one) for one in (1e6, 0.0, limit_bps, 1e6, 1e6)]
-    report = Report(ints([0]), *loads, ints([1, 2]), ints([0, 0]), *columns, ints([0, 0]), np.array([True, True]))
+    flags = np.array([False, False]), np.array([True, True])
+    report = Report(ints([0]), *loads, ints([1, 2]), ints([0, 0]), *columns, ints([0, 0]), *flags)
     return {1: SimpleNamespace(report=report, unreported_s=lambda now_s: for_s)}
 
 

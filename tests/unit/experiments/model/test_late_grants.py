@@ -36,6 +36,7 @@ def view(receive_limit_bps, limit_bps, active=(True, True), measured_bps=10.0):
         receiver=ENTRIES.receiver,
         measured_bps=np.full(2, measured_bps),
         dropped_bps=np.zeros(2),
+        drops=np.zeros(2, dtype=np.bool_),
         limit_bps=np.array(limit_bps),
         available_bps=np.full(2, 70.0),
         active=np.array(active),
