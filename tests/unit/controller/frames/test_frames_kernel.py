@@ -136,7 +136,8 @@ def test_another_pair_or_flag_anywhere_is_noticed(make: Any, at: int) -> None:
     known = {type(before): Known(HEAD.token, 1, HEAD.number, before)}
     flags = len(data) - MOST
     rows = flags - (5 if make is report else 0) * MOST  # behind receivers, which are behind senders
-    for octet in (flags + at, rows - 4 * MOST + 4 * at + 3, rows - 8 * MOST + 4 * at + 3):
+    of_flags = [flags + at, flags - MOST + at][: 2 if make is report else 1]
+    for octet in (*of_flags, rows - 4 * MOST + 4 * at + 3, rows - 8 * MOST + 4 * at + 3):
         whole = bytearray(data)
         whole[octet] |= 0x80
         found = read(bytes(whole), known)
