@@ -12,8 +12,8 @@ from apps.southbound.shell import Shell
 class ChangesInForce:
     """Follows each change until the switches that are connected have confirmed what came of it.
 
-    That is so once the first round of the loop that began after it has sent its messages, barriers behind these are
-    answered, and the queues have been seen to.
+    That is so once the first round of the loop that began after it has sent its messages, no flow entries wait for a
+    later one, barriers behind these are answered, and the queues have been seen to.
     """
 
     def __init__(self, shell: Shell, queues: QueueKeeper, revision: int) -> None:
@@ -54,6 +54,7 @@ class ChangesInForce:
             for dpid, peer in self._shell.peers.items()
             if any(asked_s <= sent_s and not reply.done for asked_s, reply in peer.unfinished)
         }
+        slow |= self._shell.central.network.desired.pending & self._shell.peers.keys()
         if self._queues.seen_to_s < at_s:
             slow |= set(self._queues.failing()) or {
                 dpid for dpid in self._shell.peers if self._shell.central.switches[dpid].switch.ovsdb is not None

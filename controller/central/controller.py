@@ -40,6 +40,9 @@ from controller.switch.adoption import Awaiting, sort_installed
 from controller.switch.record import SwitchRecord, SwitchUpdate
 from controller.whatif.recording import Recorder
 
+# A link that comes or goes changes an entry for each host and switch. So many are seen to in an interval.
+MOST_ENTRIES_AT_ONCE = 500
+
 
 class CentralController:
     """DETS for the fabric of one configuration.
@@ -268,18 +271,21 @@ class CentralController:
         interval.queue_changes(fabric, changes)
 
     def take_updates(self) -> dict[int, SwitchUpdate]:
-        """Return the messages that are due, by dpid, for the switches that are connected."""
+        """Return the messages that are due, by dpid, for the switches that are connected.
+
+        Of flow entries MOST_ENTRIES_AT_ONCE follow what is wanted; the others wait for the next call.
+        """
         self.pairs.flush()
         network, switches = self.network, self.switches
         network.find_paths()
-        for dpid, keys in network.desired.take_changes().items():
-            record = switches[dpid]
-            if not record.connected:
-                continue
-            wanted = network.desired.of_switch(dpid)
+        connected = {dpid for dpid, record in switches.items() if record.connected}
+        for dpid, keys in network.desired.take_some(MOST_ENTRIES_AT_ONCE, connected).items():
+            record, wanted = switches[dpid], network.desired.of_switch(dpid)
             record.set_flows(plan_flows(wanted, record.installed, keys))
-        due = [dpid for dpid, record in switches.items() if record.connected and record.update.due]
-        return {dpid: switches[dpid].take_update() for dpid in due}
+        waiting = network.desired.pending
+        due = [dpid for dpid in connected if switches[dpid].update.due]
+        taken = {dpid: switches[dpid].take_update(keep_meters=dpid in waiting) for dpid in due}
+        return {dpid: update for dpid, update in taken.items() if update.due} if waiting else taken
 
     # -- limits and algorithms
 

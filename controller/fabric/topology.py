@@ -9,6 +9,7 @@ from itertools import takewhile
 from typing import NamedTuple
 
 import networkx as nx
+import numpy as np
 
 HELLO_INTERVAL_S = 1.0
 # A link of which three hellos in a row were lost is down; a port that goes down takes its links with it at once.
@@ -207,13 +208,7 @@ class Topology:
             if not graph.has_edge(link.a.dpid, link.b.dpid):
                 graph.add_edge(link.a.dpid, link.b.dpid, link=link)
         tree = frozenset(data["link"] for _, _, data in nx.minimum_spanning_edges(graph, data=True))
-        next_port: dict[tuple[int, int], int] = {}
-        for target in graph:
-            for dpid, towards in nx.predecessor(graph, target).items():
-                if towards:
-                    link = graph.edges[dpid, min(towards)]["link"]
-                    next_port[dpid, target] = link.a.port_no if link.a.dpid == dpid else link.b.port_no
-        return SwitchPaths(tree, next_port)
+        return SwitchPaths(tree, _next_ports(graph))
 
     def _forget(self, heard: Iterable[tuple[PortId, PortId]]) -> bool:
         """Forget some of what was heard; return whether that took a link down."""
@@ -238,6 +233,31 @@ class Topology:
         for end in link:
             (self._links_of[end.dpid].add if up else self._links_of[end.dpid].discard)(link)
         return True
+
+
+def _next_ports(graph: nx.Graph) -> dict[tuple[int, int], int]:
+    """Return the port by which a shortest path leaves a switch towards another, by both dpids.
+
+    Of several neighbours that are as near it is the one with the lowest dpid.
+    """
+    found: dict[tuple[int, int], int] = {}
+    if not graph:
+        return found
+    dpids = sorted(graph)
+    row = {dpid: number for number, dpid in enumerate(dpids)}
+    apart = nx.floyd_warshall_numpy(graph, nodelist=dpids)
+    for dpid in dpids:
+        neighbours = sorted(graph[dpid])
+        if not neighbours:
+            continue
+        links = [graph.edges[dpid, one]["link"] for one in neighbours]
+        ports = [link.a.port_no if link.a.dpid == dpid else link.b.port_no for link in links]
+        here = apart[row[dpid]]
+        nearer = (apart[[row[one] for one in neighbours]] == here - 1.0) & np.isfinite(here)
+        some = np.flatnonzero(nearer.any(axis=0))
+        for target, which in zip(some.tolist(), nearer.argmax(axis=0)[some].tolist(), strict=True):
+            found[dpid, dpids[target]] = ports[which]
+    return found
 
 
 def hops(

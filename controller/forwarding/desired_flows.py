@@ -8,7 +8,7 @@ from collections.abc import Collection, Hashable, Iterable, Mapping
 import numpy as np
 
 from controller.columns import IntArray
-from controller.forwarding.flow_table import Effect, FlowTable, KeyArray, effect_of, pack_key
+from controller.forwarding.flow_table import KEY, KEY_BYTES, Effect, FlowTable, KeyArray, effect_of, pack_key
 from controller.openflow.constants import FlowModCommand
 from controller.openflow.flows import Flow
 
@@ -18,7 +18,7 @@ class DesiredFlows:
 
     Entries are put and dropped in groups, each named by what caused it, so that one host or one link replaces its own
     entries only. Those of which there are most are put by themselves (``put_entries``): their keys name them.
-    ``take_changes`` tells which entries were touched since it was last called.
+    ``take_changes`` tells which entries were touched.
     """
 
     def __init__(self) -> None:
@@ -77,7 +77,11 @@ class DesiredFlows:
         if self._packed is None or self._packed[0] is not flow:
             self._packed = flow, pack_key(flow), effect_of(flow)
         _, packed, effect = self._packed
-        if self._tables[dpid].put_new(packed, flow.meter_id or 0, effect):
+        self.put_packed(dpid, packed, flow.meter_id or 0, effect)
+
+    def put_packed(self, dpid: int, packed: bytes, meter_id: int, effect: Effect) -> None:
+        """Ask for an entry that no group has, of this packed key, meter (0: none) and effect."""
+        if self.keeps(dpid) and self._tables[dpid].put_new(packed, meter_id, effect):
             self._touched[dpid].add(packed)
 
     def put_entries(self, dpid: int, keys: KeyArray, meter_id: IntArray, effect: Effect) -> None:
@@ -95,6 +99,14 @@ class DesiredFlows:
             self._tables[dpid].discard(packed)
             self._touched[dpid].add(packed)
 
+    def drop_entries(self, dpid: int, keys: KeyArray) -> None:
+        """Ask no more for entries that no group has, by their packed keys."""
+        if self.keeps(dpid):
+            there = keys[self._tables[dpid].contains(keys)].tolist()
+            for packed in there:
+                self._tables[dpid].discard(packed)
+            self._touched[dpid].update(there)
+
     def _remove(self, dpid: int, flows: Iterable[Flow]) -> None:
         for flow in flows:
             packed = pack_key(flow)
@@ -103,9 +115,9 @@ class DesiredFlows:
             self._touched[dpid].add(packed)
 
     @property
-    def pending(self) -> bool:
-        """Whether entries were touched that nobody has taken yet."""
-        return any(self._touched.values())
+    def pending(self) -> set[int]:
+        """The switches of which entries were touched that nobody has taken yet."""
+        return {dpid for dpid, keys in self._touched.items() if keys}
 
     def groups(self) -> list[Hashable]:
         """Return the names of all groups."""
@@ -120,6 +132,34 @@ class DesiredFlows:
         touched, self._touched = self._touched, defaultdict(set)
         return touched
 
+    def take_some(self, most: int, dpids: Collection[int]) -> dict[int, set[bytes]]:
+        """Return ``most`` of the packed keys that were touched at these switches; those of others are forgotten.
+
+        Switches have their turn in the order in which they were touched first. Of one that has too many those come
+        first that must go, then those of later tables, as in ``plan_flows``.
+        """
+        for dpid in self._touched.keys() - dpids:
+            del self._touched[dpid]
+        taken: dict[int, set[bytes]] = {}
+        while self._touched and most > 0:
+            dpid, keys = next(iter(self._touched.items()))
+            if len(keys) > most:
+                taken[dpid] = set(self._first(dpid, keys)[:most])
+                keys -= taken[dpid]
+                break
+            taken[dpid] = self._touched.pop(dpid)
+            most -= len(keys)
+        return taken
+
+    def _first(self, dpid: int, keys: Collection[bytes]) -> list[bytes]:
+        """Return keys in the order in which they are to be seen to."""
+        ordered = sorted(keys, reverse=True)
+        fitting = np.array([packed for packed in ordered if len(packed) <= KEY_BYTES], KEY)
+        there = self._tables[dpid].contains(fitting)
+        gone = fitting[~there].tolist()
+        long = [packed for packed in ordered if len(packed) > KEY_BYTES]
+        return [*gone, *long, *fitting[there].tolist()]
+
 
 FlowMods = list[tuple[FlowModCommand, Flow]]
 
@@ -133,10 +173,9 @@ def plan_flows(desired: FlowTable, installed: FlowTable, keys: Collection[bytes]
     delete: FlowMods = []
     add: FlowMods = []
     for packed in desired.differing(installed, keys):
-        wanted, there = desired.flow(packed), installed.flow(packed)
-        if wanted is not None:
+        if (wanted := desired.flow(packed)) is not None:
             add.append((FlowModCommand.ADD, wanted))
-        elif there is not None:
+        elif (there := installed.flow(packed)) is not None:
             delete.append((FlowModCommand.DELETE_STRICT, there))
     add.sort(key=lambda mod: (-mod[1].table_id, -mod[1].priority))
     return delete + add

@@ -18,6 +18,7 @@ from controller.forwarding.flow_table import FlowKey, flow_key
 from controller.forwarding.marked_pairs import MarkedPairs
 from controller.forwarding.metered_pairs import MeteredPairs
 from controller.forwarding.pairs import Host, HostChange, Pair
+from controller.forwarding.transit import Transit
 from controller.openflow.flows import Flow
 from controller.pieces import pieces
 
@@ -65,6 +66,7 @@ class Network:
         self._phantom_of_vn: dict[int, int] = {}
         self.marked = MarkedPairs(self.desired, vns, self.hosts_of_vn, settings.marking)
         self.pairs = MeteredPairs(self.desired, vns, self.hosts_of_vn, self.marked, settings.mac_ageing_s)
+        self._transit = Transit(self.desired)
         self._paths = SwitchPaths(frozenset(), {})
         self._flood_tree: frozenset[Link] = frozenset()
         self._retiring = False
@@ -102,6 +104,7 @@ class Network:
             return
         only.add(dpid)
         self.find_paths()
+        yield from self._transit.begin(dpid)
         for some in pieces(list(self._vn_of_host), _AT_ONCE):
             for host in some:
                 if host in self._vn_of_host:
@@ -119,8 +122,8 @@ class Network:
         yield from self._begin(dpid)
         if (dpid in self._queueless) == set_queue:
             (self._queueless.discard if set_queue else self._queueless.add)(dpid)
-            for host in self._vn_of_host:
-                self._put_forward(host)
+            for host in [host for host, row in self._vn_of_host.items() if self._vns.key(row).dpid == dpid]:
+                self._put_to_edge(host)
         general = [pipeline.link_discovery(), pipeline.drop_link_local(), pipeline.drop_group_sources()]
         general += pipeline.go_by()
         if self._has_agents:
@@ -198,7 +201,7 @@ class Network:
 
         They are when the changes that say so have been taken from ``desired``.
         """
-        self._retiring = self._retiring and self.desired.pending
+        self._retiring = self._retiring and bool(self.desired.pending)
         if self.topology.expire(now_s) or self._flood_tree != self._paths.tree:
             self._links_changed = True
 
@@ -215,7 +218,7 @@ class Network:
         if not self._links_changed:
             return
         self._links_changed = False
-        before, self._paths = self._paths, self.topology.paths()
+        self._paths = self.topology.paths()
         # A flood over links of two trees could run in circles: first only what both have, at the next tick the rest.
         wanted = self._paths.tree
         self._retiring = self._retiring or not self._flood_tree <= wanted
@@ -224,14 +227,7 @@ class Network:
         members = {vid: tree.switches(edges) for vid, edges in self._edges.items()}
         for dpid in filter(self.desired.keeps, self.topology.switches):
             self._put_fabric_ports(dpid, {vid: tree.ports_towards(dpid, there) for vid, there in members.items()})
-        turned: defaultdict[int, set[int]] = defaultdict(set)  # which switches send frames for a switch another way
-        for (dpid, target), _ in before.next_port.items() ^ self._paths.next_port.items():
-            if self.desired.keeps(dpid):
-                turned[target].add(dpid)
-        for host, row in self._vn_of_host.items():
-            own = self._vns.key(row).dpid
-            for dpid in turned[own]:
-                self.desired.put_at(("forward", host), dpid, self._towards(dpid, own, host))
+        self._transit.put_paths(self._paths.next_port, self.desired.keeps)
 
     def _put_fabric_ports(self, dpid: int, flooded: dict[int, tuple[int, ...]]) -> None:
         """Let a switch admit what comes from others, and flood each VLAN out of ports that lead to more of its VNs."""
@@ -271,6 +267,8 @@ class Network:
         self._note_change(host, None, row)
         self._vn_of_host[host] = row
         self._hosts_of_vn[row].add(host)
+        self.find_paths()
+        self._transit.place(host, self._vns.key(row).dpid, self._switches)
         self._put_host(host)
         self._put_unknown_source(row)
 
@@ -305,6 +303,7 @@ class Network:
         self._hosts_of_vn[row].discard(host)
         for group in ("source", "forward", "discover"):
             self.desired.drop((group, host))
+        self._transit.forget(host, self._vns.key(row).dpid, self._switches)
         self.marked.hosts_changed(row)
         self.pairs.forget_host(row, host)
         self._put_unknown_source(row)
@@ -331,7 +330,7 @@ class Network:
 
     def _put_host(self, host: Host) -> None:
         self._put_known_source(host)
-        self._put_forward(host)
+        self._put_to_edge(host)
         row = self._vn_of_host[host]
         own, elsewhere = self._vns.key(row).dpid, self._discovery(None, host)
         dpids = self._kept(self._edges[host.vlan_vid])
@@ -346,7 +345,7 @@ class Network:
         own = self._vns.key(self._vn_of_host[host])
         if own.dpid == dpid:
             self._put_known_source(host)
-        self.desired.put_at(("forward", host), dpid, self._forwards(dpid, host))
+            self._put_to_edge(host)
         if dpid in self._edges[host.vlan_vid]:
             self.desired.put_at(("discover", host), dpid, self._discovery(dpid, host))
 
@@ -373,16 +372,9 @@ class Network:
         flow = pipeline.unknown_source(own.port_no, own.vlan_vid, report=not self.full(row))
         self.desired.put(("unknown", row), {own.dpid: [flow]})
 
-    def _put_forward(self, host: Host) -> None:
-        self.find_paths()
-        dpids = self.topology.switches | {self._vns.key(self._vn_of_host[host]).dpid}
-        self.desired.put(("forward", host), {dpid: self._forwards(dpid, host) for dpid in self._kept(dpids)})
-
-    def _forwards(self, dpid: int, host: Host) -> list[Flow]:
-        """Return what leads to a host at a switch."""
+    def _put_to_edge(self, host: Host) -> None:
+        """Let a host's own switch send frames for it out to it."""
         own = self._vns.key(self._vn_of_host[host])
-        if dpid != own.dpid:
-            return self._towards(dpid, own.dpid, host)
         port = self.edge_port(PortId(own.dpid, own.port_no))
         assert port is not None, "a VN lives behind an edge port of the configuration"
         set_queue = own.dpid not in self._queueless
@@ -393,7 +385,7 @@ class Network:
         counted = [] if meter_id is None else [pipeline.phantom(host.vlan_vid, host.mac, meter_id)]
         if host.vlan_vid in self.marked.vlans:
             counted += pipeline.clear_marks(own.port_no, host.vlan_vid, host.mac, self.marked.marking)
-        return [to_edge, *counted]
+        self.desired.put(("forward", host), {own.dpid: [to_edge, *counted]})
 
     def set_phantom(self, row: int, meter_id: int | None) -> None:
         """What is sent to a VN's hosts passes this phantom meter once it has gone out; None: no one."""
@@ -402,7 +394,7 @@ class Network:
         else:
             self._phantom_of_vn[row] = meter_id
         for host in self.hosts_of_vn(row):
-            self._put_forward(host)
+            self._put_to_edge(host)
 
     def phantom_keys(self, row: int) -> list[FlowKey]:
         """Return the keys of the entries that name a VN's phantom meter."""
@@ -417,11 +409,6 @@ class Network:
             self._put_fabric_ports(dpid, flooded)
         for host in [host for host in self._vn_of_host if host.vlan_vid in changed]:
             self._put_host(host)
-
-    def _towards(self, dpid: int, own: int, host: Host) -> list[Flow]:
-        """Return what leads to a host at a switch that is not its own."""
-        port_no = self._paths.next_port.get((dpid, own))
-        return [] if port_no is None else [pipeline.forward_to_switch(port_no, host.vlan_vid, host.mac)]
 
     # -- pairs
 

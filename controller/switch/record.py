@@ -237,12 +237,15 @@ class SwitchRecord:
             self.installed.put_from(flows, packed)
         self.touched.update(keys)
 
-    def take_update(self) -> SwitchUpdate:
+    def take_update(self, *, keep_meters: bool = False) -> SwitchUpdate:
         """Return the messages that are due, and start a new batch.
 
         The id of a meter is free only now that its delete comes before whatever follows: in one update adds come first.
+        With ``keep_meters`` none is deleted yet: flow entries that name it may wait to be deleted.
         """
         taken, self.update = self.update, SwitchUpdate()
+        if keep_meters:
+            taken.meter_deletes, self.update.meter_deletes = self.update.meter_deletes, taken.meter_deletes
         for meter_id in taken.meter_deletes:
             self.meter_ids.release(meter_id)
         return taken

@@ -64,6 +64,23 @@ def test_a_plan_for_some_keys_touches_no_other(desired, installed, chosen):
         assert after.get(key) == (desired if key in keys else installed).get(key)
 
 
+def test_some_changes_are_taken_in_the_order_of_a_plan_and_the_others_wait():
+    desired = DesiredFlows()
+    desired.put("a", {1: [flow(table) for table in range(5)], 2: [flow(0)], 3: [flow(0)]})
+    desired.take_changes()
+    desired.drop("a")
+    desired.put("b", {1: [flow(2), flow(3), flow(4)], 2: [flow(1)]})
+    assert desired.pending == {1, 2, 3}
+    at_first, at_second = ([{pack_key(flow(table))} for table in tables] for tables in (range(5), (0, 1)))
+    assert desired.take_some(2, {1, 2}) == {1: at_first[0] | at_first[1]}  # what goes
+    assert desired.pending == {1, 2}  # what is at the third is nobody's business any more
+    assert desired.take_some(2, {1, 2}) == {1: at_first[4] | at_first[3]}
+    assert desired.take_some(2, {1, 2}) == {1: at_first[2], 2: at_second[0]}
+    assert desired.take_some(2, {1, 2}) == {2: at_second[1]}
+    assert desired.pending == set()
+    assert desired.take_some(2, {1, 2}) == {}
+
+
 def test_groups_replace_and_drop_their_own_entries_only():
     desired = DesiredFlows()
     desired.put("a", {1: [flow(0), flow(1)], 2: [flow(0)]})

@@ -155,6 +155,25 @@ def test_links_that_go_together_have_their_paths_found_once(monkeypatch):
     assert reached(net, 2) == [3, 4, 5, 6]
 
 
+def test_the_entries_of_a_link_that_goes_follow_in_pieces_and_all_of_them(monkeypatch):
+    net, most = ring(), 3
+    monkeypatch.setattr("controller.central.controller.MOST_ENTRIES_AT_ONCE", most)
+    for number in range(2 * most):
+        net.central.network.learn(Host(10, 0x02_00_00_00_10_00 | number), PortId(2, EDGE))
+    while net.central.network.desired.pending:
+        net.push()
+    net.cut(PortId(1, 12))
+    net.central.port_down(1, 12, net.now_s)
+    sent = [net.push()]
+    while net.central.network.desired.pending:
+        sent.append(net.push())
+    assert len(sent) > 2
+    assert max(sent) <= most
+    assert unicast(net, 1, 2) == [2]
+    net.settle()  # floods follow last
+    assert reached(net, 1) == [2, 3, 4]
+
+
 def test_a_port_that_goes_down_is_gone_around_at_once():
     net = ring()
     net.cut(PortId(1, 12))

@@ -110,6 +110,19 @@ def test_planned_entries_are_queued_and_noted():
     assert one.touched == {pack_key(kept), pack_key(gone)}
 
 
+def test_meters_that_waiting_entries_may_name_are_deleted_later():
+    one = record()
+    meter_id = one.meter_ids.take()
+    assert meter_id is not None
+    one.update.meter_deletes.append(meter_id)
+    one.set_flows([(FlowModCommand.ADD, pipeline.drop_link_local())])
+    kept = one.take_update(keep_meters=True)
+    assert (kept.meter_deletes, len(kept.flow_adds)) == ([], 1)
+    assert one.meter_ids.take() != meter_id  # which is not free yet
+    assert one.take_update().meter_deletes == [meter_id]
+    assert not one.update.due
+
+
 def test_updates_of_all_switches_are_each_its_messages_and_a_barrier():
     updates = [SwitchUpdate() for _ in range(3)]
     updates[0].modify_meters(modifications(np.array([8, 9]), np.array([5, 5]), np.array([6, 6])))

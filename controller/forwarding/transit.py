@@ -1,0 +1,87 @@
+"""Entries that send frames for a host on, at every switch that is not the host's own.
+
+There is one for each host and switch, so that a link that comes or goes, or a host that is learned, changes many at
+once. All that tells them apart at a switch is the port; of a host they have the same key everywhere.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+
+import numpy as np
+
+from controller.forwarding import pipeline
+from controller.forwarding.desired_flows import DesiredFlows
+from controller.forwarding.flow_table import KEY, Effect, KeyArray, effect_of, pack_key
+from controller.forwarding.pairs import Host
+
+_NO_METER = 0
+
+
+class Transit:
+    """What leads to hosts behind other switches, in ``desired``, as of the paths that were put last.
+
+    Paths are ports by (switch, switch that frames go to), dpids. A switch's own entries for its hosts are not here.
+    """
+
+    def __init__(self, desired: DesiredFlows) -> None:
+        self._desired = desired
+        self._next_port: Mapping[tuple[int, int], int] = {}
+        self._keys_at: defaultdict[int, dict[Host, bytes]] = defaultdict(dict)  # by the dpid of the host's own switch
+        self._columns: dict[int, KeyArray] = {}  # the same, made when they are needed
+
+    def place(self, host: Host, own: int, switches: Iterable[int]) -> None:
+        """A host is behind the switch ``own``: let these others send frames for it there, where a path leads."""
+        packed = pack_key(pipeline.forward_to_switch(1, host.vlan_vid, host.mac))
+        self._keys_at[own][host] = packed
+        self._columns.pop(own, None)
+        for dpid in switches:
+            port_no = self._next_port.get((dpid, own))
+            if port_no is not None:
+                self._desired.put_packed(dpid, packed, _NO_METER, _towards(port_no))
+
+    def forget(self, host: Host, own: int, switches: Iterable[int]) -> None:
+        """A host is no longer behind the switch ``own``."""
+        packed = self._keys_at[own].pop(host)
+        self._columns.pop(own, None)
+        for dpid in switches:
+            if (dpid, own) in self._next_port:
+                self._desired.drop_entry(dpid, packed)
+
+    def begin(self, dpid: int) -> Iterable[None]:
+        """Make the entries of one switch, which has had none; yield after each piece."""
+        for own in list(self._keys_at):
+            port_no = self._next_port.get((dpid, own))
+            if port_no is not None:
+                self._put(dpid, port_no, [own])
+                yield
+
+    def put_paths(self, next_port: Mapping[tuple[int, int], int], keeps: Callable[[int], bool]) -> None:
+        """Let the entries of the switches that are kept follow these paths, where they are other ones than before."""
+        turned: defaultdict[tuple[int, int | None], list[int]] = defaultdict(list)
+        for dpid, own in {ends for ends, _ in self._next_port.items() ^ next_port.items()}:
+            if self._keys_at.get(own) and keeps(dpid):
+                turned[dpid, next_port.get((dpid, own))].append(own)
+        self._next_port = next_port
+        for (dpid, port_no), to in turned.items():
+            self._put(dpid, port_no, to)
+
+    def _put(self, dpid: int, port_no: int | None, to: Iterable[int]) -> None:
+        """Let a switch send frames for the hosts of some others out of a port; None: nowhere."""
+        keys = np.concatenate([self._column(own) for own in to])
+        if port_no is None:
+            self._desired.drop_entries(dpid, keys)
+        else:
+            self._desired.put_entries(dpid, keys, np.full(len(keys), _NO_METER), _towards(port_no))
+
+    def _column(self, own: int) -> KeyArray:
+        if own not in self._columns:
+            self._columns[own] = np.array(list(self._keys_at[own].values()), KEY)
+        return self._columns[own]
+
+
+@cache
+def _towards(port_no: int) -> Effect:
+    return effect_of(pipeline.forward_to_switch(port_no, 1, 0))
