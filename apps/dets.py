@@ -22,8 +22,10 @@ from apps.cluster.metrics import ClusterMetrics, LinksMetrics, SharingMetrics
 from apps.cluster.node import ClusterNode
 from apps.cluster.reach import Reach
 from apps.cluster.roles import Roles
+from apps.in_force import ChangesInForce
 from apps.looks import Looks
 from apps.metrics import Metrics
+from apps.ovsdb.queue_keeper import QueueKeeper
 from apps.reload import Reloader, Reloads
 from apps.rest.http.one_hop import Nodes, OneHop
 from apps.runtime.garbage import keep_all
@@ -51,9 +53,7 @@ from apps.settings.settings import Settings
 from apps.settings.store import SettingsStore, Store
 from apps.settings.tokens import Tokens
 from apps.southbound import probing
-from apps.southbound.in_force import ChangesInForce
 from apps.southbound.peers import AUDIT_INTERVAL_S, SwitchState
-from apps.southbound.queue_keeper import QueueKeeper
 from apps.southbound.shell import Shell
 from controller.cluster.write_gate import WriteGate
 from controller.config.changes import ConfigChange

@@ -23,8 +23,8 @@ from controller.events import EventKind
 from controller.fabric.description import Config, Switch
 
 if TYPE_CHECKING:  # these need the framework, which a reload does not
+    from apps.ovsdb.queue_keeper import QueueKeeper
     from apps.southbound.peers import Peer
-    from apps.southbound.queue_keeper import QueueKeeper
     from apps.southbound.shell import Shell
 
 LOG = logging.getLogger("dets.reload")

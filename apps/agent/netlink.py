@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import socket
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -214,8 +214,3 @@ def _words(error: memoryview) -> str:
     """Return what the kernel says beyond the number, as `` (..)``; "" if it says nothing."""
     text = _attributes(error[4 + _HEADER.size :]).get(1)  # NLMSGERR_ATTR_MSG, behind the header of the request
     return "" if text is None else f" ({text.tobytes().rstrip(bytes(1)).decode(errors='replace')})"
-
-
-def joined(*groups: Iterable[Request]) -> list[Request]:
-    """Return requests one after the other."""
-    return [one for group in groups for one in group]

@@ -31,7 +31,7 @@ from ipaddress import ip_address
 import zmq
 from zmq.utils import z85
 
-from controller.config.sections import parse_address
+from controller.config.values import parse_address
 from controller.errors import InvalidValueError
 from controller.openflow.buffers import Buffer
 

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -32,7 +32,6 @@ from controller.limits.overrides import (
 from controller.limits.precedence import LimitsInForce, accept, lay
 from controller.pieces import pieces
 
-Value = TypeVar("Value")
 Run = Callable[..., Any]
 _FILE, _FILE_REVISION = "file", "file_revision"
 # VNs of one change that are handled at a time, before others in the process run.

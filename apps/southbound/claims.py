@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -13,7 +12,6 @@ from apps.southbound.peers import Peers
 from controller.errors import ProtocolError
 from controller.events import EventKind
 
-LOG = logging.getLogger("dets.shell")
 # A switch that is there confirms a barrier in milliseconds; one that has connected again is not kept waiting for long.
 CLAIM_PATIENCE_S = 0.4
 

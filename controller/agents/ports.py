@@ -57,8 +57,6 @@ class AgentPort:
     address: int = 0
     ethertype: int = 0
     features: int = 0
-    most_classes: int = 0
-    link_rate_kbps: int = 0
     epoch: int | None = None
     heard_s: float = -math.inf
     mistrusted_s: float | None = None  # since when its switch drops what it says
@@ -98,9 +96,7 @@ class AgentPort:
         self.heard_s = now_s
         self.address, self.ethertype = frame.speaker.source, frame.speaker.ethertype
         if frame.opcode is Opcode.HELLO:
-            said = frame.entries[0]
-            self.features, self.most_classes = int(said["features"]), int(said["most_classes"])
-            self.link_rate_kbps = int(said["link_rate_kbps"])
+            self.features = int(frame.entries[0]["features"])
             self.answer_hello = True
         return vid
 

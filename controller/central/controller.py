@@ -123,7 +123,7 @@ class CentralController:
         record.connected = False
         record.awaiting = Awaiting()
         record.take_update()
-        self.network.switch_down(dpid)
+        self.network.paths.switch_down(dpid)
         self.note(EventKind.SWITCH_DOWN, f"switch {record.switch.name} ({dpid:016x}) is down", now_s, dpid=dpid)
 
     def switch_released(self, dpid: int, now_s: float) -> None:
@@ -198,7 +198,7 @@ class CentralController:
 
     def hello_heard(self, sender: PortId, receiver: PortId, now_s: float) -> bool:
         """A hello of one switch reached another; return whether that brought a link up."""
-        up = self.network.hear_hello(sender, receiver, now_s)
+        up = self.network.paths.hear_hello(sender, receiver, now_s)
         if up:
             ends = " and ".join(f"{self.fabric.switch_name(end.dpid)}:{end.port_no}" for end in (sender, receiver))
             self.note(EventKind.LINK_UP, f"link between {ends} is up", now_s)
@@ -250,7 +250,7 @@ class CentralController:
         """Let links expire and the tree settle; call it every interval."""
         network = self.network
         before = network.topology.links()
-        network.tick(now_s)
+        network.paths.tick(now_s)
         after = network.topology.links()
         if after is not before and (gone := before - after):
             self.note(EventKind.LINKS_DOWN, f"{len(gone)} links are silent and so are down", now_s)

@@ -105,7 +105,7 @@ class Reconciler:
         # 2
         record.connected = True
         fabric.arrivals.came(dpid, now_s)
-        fabric.network.switch_up(dpid)
+        fabric.network.paths.switch_up(dpid)
         fabric.network.find_paths()
         standing, settings = MeterColumns.standing(meters), fabric.wanted_meters(record)
         differing = settings.differing(standing).intersection(settings) - set(record.update.meter_id)

@@ -148,7 +148,7 @@ def _carry_network(before: FabricState, after: FabricState, row_of: _Rows, kept:
         if record.connected:
             for _ in after.network.put_own(dpid, record.meters_in_use(), set_queue=record.can.uses_queues):
                 pass
-            after.network.switch_up(dpid)
+            after.network.paths.switch_up(dpid)
     after.network.find_paths()
     for host, row in before.network.hosts().items():
         if row_of.new[row] != NEW_ROW:

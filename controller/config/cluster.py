@@ -11,16 +11,9 @@ from urllib.parse import urlsplit
 from pydantic import BeforeValidator, Field
 
 from controller.config.document import Problem
-from controller.config.sections import (
-    ControlSection,
-    FilePath,
-    Listen,
-    Name,
-    Section,
-    StoreSection,
-    Written,
-    read_section,
-)
+from controller.config.section_reader import read_section
+from controller.config.sections import ControlSection, Section, StoreSection
+from controller.config.values import FilePath, Listen, Name, Written
 from controller.errors import InvalidValueError
 from controller.fabric.description import Cluster, Endpoint, Rest
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from controller.config.document import Path, Problem, show_value
-from controller.config.sections import MAX_PORT_NO, LinkSection, read_section
+from controller.config.section_reader import read_section
+from controller.config.sections import LinkSection
+from controller.config.values import MAX_PORT_NO
 from controller.fabric.description import CoreLink, LinkEnd, Switch
 
 _MOST_NAMED = 20

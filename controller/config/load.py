@@ -29,9 +29,8 @@ from controller.config.rules import (
     share_problems,
     unused_problems,
 )
+from controller.config.section_reader import read_number, read_section
 from controller.config.sections import (
-    MAX_VLAN_VID,
-    MIN_VLAN_VID,
     AgentsSection,
     ControlSection,
     EcnSection,
@@ -43,9 +42,8 @@ from controller.config.sections import (
     StoreSection,
     SwitchSection,
     VlanSection,
-    read_number,
-    read_section,
 )
+from controller.config.values import MAX_VLAN_VID, MIN_VLAN_VID
 from controller.errors import InvalidValueError
 from controller.fabric.description import Cluster, Config, Endpoint, Switch, Vlan
 from controller.fabric.values import NAME_RULE, check_name

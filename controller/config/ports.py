@@ -10,16 +10,9 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from controller.config.document import Path, Problem, show_path
-from controller.config.sections import (
-    MAX_PORT_NO,
-    MAX_VLAN_VID,
-    MIN_VLAN_VID,
-    PortSection,
-    VlanSection,
-    VnSection,
-    read_number,
-    read_section,
-)
+from controller.config.section_reader import read_number, read_section
+from controller.config.sections import PortSection, VlanSection, VnSection
+from controller.config.values import MAX_PORT_NO, MAX_VLAN_VID, MIN_VLAN_VID
 from controller.errors import InvalidValueError
 from controller.fabric.description import WAYS, EdgePort, Vn
 from controller.fabric.vns import check_ceiling

@@ -10,105 +10,28 @@ the text below a field.
 
 from __future__ import annotations
 
-import difflib
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, StringConstraints, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
-from controller.config.document import Path, Problem, show_value
-from controller.errors import InvalidValueError
+from controller.config.values import (
+    MAX_IDLE_TIMEOUT_S,
+    MAX_METER_ID,
+    Algorithm,
+    Codepoint,
+    Dpid,
+    FilePath,
+    Listen,
+    Name,
+    Ovsdb,
+    Parameters,
+    Rate,
+    SwitchPort,
+    VlanVid,
+    Weight,
+)
 from controller.fabric.description import AgentMode, Profile
-from controller.fabric.values import check_name
-from controller.units import MAX_INTERVAL_MS, MAX_WEIGHT, MIN_INTERVAL_MS, MIN_WEIGHT, parse_rate
-
-MIN_VLAN_VID, MAX_VLAN_VID = 1, 4094
-# OpenFlow 1.3.5 section 7.2.1 (OFPP_MAX), 7.3.4.4 (OFPM_MAX); an idle timeout is a uint16 of seconds.
-MAX_PORT_NO = 0xFFFF_FF00
-MAX_METER_ID = 0xFFFF_0000
-MAX_IDLE_TIMEOUT_S = 0xFFFF
-
-_DPID_RULE = 'is not a dpid: write 16 hex digits in quotes ("0000000000000001"), or 0x1, or 1'
-_KEY_NUMBER = re.compile(r"0|[1-9][0-9]{0,9}")
-_ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9_.-]+)):([0-9]{1,5})")
-_HEX_DPID = re.compile(r"0[xX][0-9A-Fa-f]{1,16}|[0-9A-Fa-f]{16}")
-
-
-def parse_dpid(value: object) -> int:
-    """Return a datapath id from 16 hex digits, ``0x..`` or a plain number."""
-    text = value if isinstance(value, str) else ""
-    if isinstance(value, int) and not isinstance(value, bool):
-        if len(str(value)) == 16:
-            raise InvalidValueError("dpid", value, "could be hex digits or a decimal number: put hex digits in quotes")
-        dpid = value
-    elif _HEX_DPID.fullmatch(text):
-        dpid = int(text, 16)
-    else:
-        raise InvalidValueError("dpid", value, _DPID_RULE)
-    if not 0 < dpid < 2**64:
-        raise InvalidValueError("dpid", value, "is outside 1 to 2^64 - 1")
-    return dpid
-
-
-def parse_address(value: object) -> tuple[str, int]:
-    """Return (host, TCP port) from ``HOST:PORT``; an IPv6 host is in brackets."""
-    match = _ADDRESS.fullmatch(value) if isinstance(value, str) else None
-    if match is None:
-        raise InvalidValueError("listen", value, "is not HOST:PORT, such as 127.0.0.1:6653 or [::1]:6653")
-    if not 1 <= int(match[3]) <= 65535:
-        raise InvalidValueError("listen", value, "has a TCP port outside 1 to 65535")
-    return match[1] or match[2], int(match[3])
-
-
-def check_ovsdb(value: object) -> str:
-    """Return an OVSDB address as ovs-vsctl's ``--db`` takes it."""
-    scheme, _, rest = value.partition(":") if isinstance(value, str) else ("", "", "")
-    if (scheme == "unix" and rest.startswith("/")) or (scheme in ("tcp", "ssl") and _ADDRESS.fullmatch(rest)):
-        if scheme != "unix":
-            parse_address(rest)
-        return f"{scheme}:{rest}"
-    raise InvalidValueError("ovsdb", value, "is not an OVSDB address: unix:/PATH, tcp:HOST:PORT or ssl:HOST:PORT")
-
-
-def _check_path(value: object) -> object:
-    if isinstance(value, str) and not value.isprintable():
-        raise InvalidValueError("path", value, "has a character that cannot be printed")
-    return value
-
-
-def _check_whole_number(value: object) -> object:
-    if isinstance(value, bool):  # which would be taken for 1 or 0
-        raise InvalidValueError("number", value, "is not a whole number")
-    return value
-
-
-def _parse_rate(value: object) -> int:
-    return parse_rate(value)  # parse_rate's second parameter is a key, not what pydantic would pass there
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """What the values of a field look like, for the reference; pydantic ignores it."""
-
-    text: str
-
-
-Rate = Annotated[int, BeforeValidator(_parse_rate), Written("a rate")]
-Dpid = Annotated[int, BeforeValidator(parse_dpid), Written("16 hex digits in quotes, or `0x1`, or `1`")]
-Name = Annotated[str, BeforeValidator(check_name), Written("a name")]
-# strict mode would refuse the tuple that the validator makes
-Listen = Annotated[Any, BeforeValidator(parse_address), Written("HOST:PORT")]
-Ovsdb = Annotated[str, BeforeValidator(check_ovsdb), Written("`unix:/PATH`, `tcp:HOST:PORT` or `ssl:HOST:PORT`")]
-VlanVid = Annotated[int, Field(ge=MIN_VLAN_VID, le=MAX_VLAN_VID), Written("a VLAN")]
-Algorithm = Annotated[str, StringConstraints(min_length=1, max_length=63), Written("the name of an algorithm")]
-Parameters = Annotated[dict[str, Any], Written("such as `{d: 2}`")]
-Weight = Annotated[float, Field(ge=MIN_WEIGHT, le=MAX_WEIGHT)]
-SwitchPort = Annotated[str, Written("SWITCH:PORT")]
-FilePath = Annotated[
-    str, StringConstraints(min_length=1, max_length=4095), BeforeValidator(_check_path), Written("a path")
-]
+from controller.units import MAX_INTERVAL_MS, MIN_INTERVAL_MS
 
 
 class Section(BaseModel):
@@ -224,7 +147,7 @@ packets of these VLANs carry ECT between switches. Not with cluster.share."""
     deliver: Literal["hide", "keep"] = "hide"
     """Whether hosts see the marks: hidden, hosts that speak ECN answer to losses alone; kept, they slow down by \
 themselves as well."""
-    codepoint: Annotated[Literal[1, 2], BeforeValidator(_check_whole_number)] = 1
+    codepoint: Codepoint = 1
     """What packets without ECN carry meanwhile: 1, ECT(1), which is taken off again; 2, ECT(0), for switches that \
 serve ECT(1) first (L4S): it looks like what hosts write themselves, so it stays."""
 
@@ -361,81 +284,3 @@ class RootSection(Section):
     """The switches by name."""
     links: list[Any] = Field(default_factory=list)
     """Core links of known capacity."""
-
-
-AnySection = TypeVar("AnySection", bound=Section)
-
-
-def read_section(model: type[AnySection], path: Path, data: object) -> tuple[AnySection, list[Problem]]:
-    """Return the section that ``data`` makes, and what is wrong with it; a bad value is left at its default."""
-    if not isinstance(data, Mapping):
-        return _with_bad(model(), frozenset(model.model_fields)), [Problem(path, _not_a_section(model, data))]
-    empty = {key for key, value in data.items() if value is None} & model.model_fields.keys()
-    missing = [key for key in model.required if key not in data]
-    problems = [Problem((*path, key), "is empty: give it a value or leave the key out") for key in empty]
-    problems += [Problem((*path, key), "is missing") for key in missing]
-    values = {key: value for key, value in data.items() if key not in empty}
-    bad = {*empty, *missing}
-    try:
-        section = model.model_validate(values)
-    except ValidationError as refusal:
-        for error in refusal.errors(include_url=False):
-            location = tuple(f"[{part}]" if isinstance(part, int) else part for part in error["loc"])
-            unknown = error["type"] == "extra_forbidden"
-            problems.append(Problem((*path, *location), _message(model, error), at_key=unknown))
-            bad.add(str(error["loc"][0]))
-        section = model.model_validate({key: value for key, value in values.items() if key not in bad})
-    return _with_bad(section, frozenset(bad)), problems
-
-
-def read_number(path: Path, what: str, least: int, most: int) -> tuple[int | None, list[Problem]]:
-    """Return the number that the key at the end of ``path`` is; None and a problem if it is none."""
-    key = path[-1]
-    if _KEY_NUMBER.fullmatch(key) and least <= int(key) <= most:
-        return int(key), []
-    message = f"{key!r} is not a {what}: it must be a decimal number, {least} to {most}"
-    return None, [Problem(path, message, at_key=True)]
-
-
-def _with_bad(section: AnySection, bad: frozenset[str]) -> AnySection:
-    section._bad = bad
-    return section
-
-
-def _not_a_section(model: type[Section], data: object) -> str:
-    keys = ", ".join(model.model_fields)
-    return f"{show_value(data)} is not a section: write KEY: VALUE with the keys {keys}"
-
-
-def _message(model: type[Section], error: Any) -> str:
-    kind, value, context = error["type"], error["input"], error.get("ctx", {})
-    if kind == "extra_forbidden":
-        return _unknown_key(str(error["loc"][-1]), list(model.model_fields))
-    cause = context.get("error")
-    if isinstance(cause, InvalidValueError):
-        return f"{show_value(cause.value)} {cause.reason}"
-    reasons = {
-        "greater_than": "must be above {gt:g}",
-        "greater_than_equal": "is below {ge:g}, the least",
-        "less_than_equal": "is above {le:.10g}, the most",
-        "int_type": "is not a whole number in decimal digits (without quotes, leading zeros, '_' or a point)",
-        "float_type": "is not a number (without quotes, and with a point if it has an exponent: 1.0e+3)",
-        "finite_number": "is not a finite number",
-        "literal_error": "must be {expected}",
-        "bool_type": "must be true or false",
-        "list_type": "is not a list: write [10, 20]",
-        "too_short": "has fewer items than {min_length}, the least",
-        "too_long": "has {actual_length} items, {max_length} at most",
-        "dict_type": "is not a section: write KEY: VALUE",
-        "string_type": "is not text: put it in quotes",
-        "string_too_short": "is empty",
-        "string_too_long": "is longer than {max_length} characters",
-    }
-    reason = reasons.get(kind)
-    return f"{show_value(value)} {reason.format(**context) if reason else error['msg']}"
-
-
-def _unknown_key(key: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(key, known, n=1)
-    hint = f" (did you mean {close[0]}?)" if close else ""
-    return f"is not a known key{hint}; known are {', '.join(known)}"

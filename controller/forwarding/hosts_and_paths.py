@@ -6,11 +6,11 @@ No I/O; time is an argument.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from controller.fabric.description import EdgePort, Switch
-from controller.fabric.topology import FloodTree, Link, PortId, SwitchPaths, Topology
+from controller.fabric.topology import PortId, Topology
 from controller.fabric.vns import VnTable
 from controller.forwarding import pipeline
 from controller.forwarding.desired_flows import DesiredFlows
@@ -18,6 +18,7 @@ from controller.forwarding.flow_table import FlowKey, flow_key
 from controller.forwarding.marked_pairs import MarkedPairs
 from controller.forwarding.metered_pairs import MeteredPairs
 from controller.forwarding.pairs import Host, HostChange, Pair
+from controller.forwarding.paths import Paths
 from controller.forwarding.transit import Transit
 from controller.openflow.flows import Flow
 from controller.pieces import pieces
@@ -49,7 +50,6 @@ class Network:
 
     def __init__(self, switches: Iterable[Switch], vns: VnTable, settings: ForwardingSettings) -> None:
         self.desired = DesiredFlows()
-        self.topology = Topology()
         self._switches = {switch.dpid: switch for switch in switches}
         self._vns = vns
         self._settings = settings
@@ -61,26 +61,24 @@ class Network:
         self._vn_of_host: dict[Host, int] = {}
         self._hosts_of_vn: defaultdict[int, set[Host]] = defaultdict(set)
         self._queueless: set[int] = set()  # dpids of switches whose entries name no queue
-        # What the switches' entries for other switches were made of, by dpid.
-        self._fabric_ports: dict[int, tuple[set[int], dict[int, tuple[int, ...]], bool, frozenset[int]]] = {}
         self._phantom_of_vn: dict[int, int] = {}
         self.marked = MarkedPairs(self.desired, vns, self.hosts_of_vn, settings.marking)
         self.pairs = MeteredPairs(self.desired, vns, self.hosts_of_vn, self.marked, settings.mac_ageing_s)
         self._transit = Transit(self.desired)
-        self._paths = SwitchPaths(frozenset(), {})
-        self._flood_tree: frozenset[Link] = frozenset()
-        self._retiring = False
-        self._links_changed = False
+        self.paths = Paths(
+            self.desired, self._edges, self.marked, lambda port: self.edge_port(port) is not None, self._queueless
+        )
+
+    @property
+    def topology(self) -> Topology:
+        """The links between switches."""
+        return self.paths.topology
 
     # -- taking over from a network of another configuration
 
     def carry_links(self, before: Network, dpids: Iterable[int]) -> None:
         """Know the links that ``before`` knows between these switches, and flood along its tree."""
-        self.topology = before.topology.carried(dpids, lambda port: self.edge_port(port) is not None)
-        links = self.topology.links()
-        self._flood_tree = frozenset(link for link in before._flood_tree if link in links)
-        self._retiring = before._retiring
-        self._links_changed = True
+        self.paths.carry(before.paths, dpids)
         self.find_paths()
 
     # -- switches and links
@@ -95,7 +93,7 @@ class Network:
     def let_go(self, dpid: int) -> None:
         """A switch is another node's: make its entries no longer."""
         self.desired.forget(dpid)
-        self._fabric_ports.pop(dpid, None)
+        self.paths.let_go(dpid)
 
     def _begin(self, dpid: int) -> Iterator[None]:
         """Make a switch's entries for known hosts; yield after each piece. Ports follow when it is up."""
@@ -157,53 +155,14 @@ class Network:
         flows = [pipeline.silence_agent(port.port_no, ethertype) for ethertype in ethertypes]
         self.desired.put(("silence", port), {port.dpid: flows})
 
-    def switch_up(self, dpid: int) -> None:
-        """A switch is connected: paths may lead through it."""
-        self.topology.add_switch(dpid)
-        self._links_changed = True
-
-    def switch_down(self, dpid: int) -> None:
-        """A switch is gone: paths no longer lead through it. What it should have is kept for its return."""
-        self.topology.remove_switch(dpid)
-        self._links_changed = True
-
-    def hear_peer(self, dpids: Container[int], hellos: Mapping[tuple[PortId, PortId], bool], now_s: float) -> None:
-        """Another node says which hellos, as (sender, receiver), were heard at its switches, and if the next is late.
-
-        Those that are late are so here, too: who sends them repeats them.
-        """
-        known = dict.fromkeys(self.topology.heard_at(dpids))
-        gone = [ends for ends in known if ends not in hellos]
-        self._links_changed = self.topology.forget_heard(gone) or self._links_changed
-        for ends, late in hellos.items():
-            if not late or ends not in known:
-                self.hear_hello(*ends, now_s)
-
     def port_down(self, port: PortId, now_s: float) -> None:
         """A port lost its link: what was learned over it is forgotten."""
-        self._links_changed = self.topology.remove_port(port, now_s) or self._links_changed
+        self.paths.port_down(port, now_s)
         edge = self.edge_port(port)
         for vid in edge.vlan_vids if edge is not None else ():
             row = self._vns.row_of(vid, *port)
             for host in self.hosts_of_vn(row) if row is not None else ():
                 self.forget_host(host)
-
-    def hear_hello(self, sender: PortId, receiver: PortId, now_s: float) -> bool:
-        """A hello of one switch's port reached another's; return whether that brought a link up."""
-        if self.edge_port(sender) is not None or self.edge_port(receiver) is not None:
-            return False
-        up = self.topology.hear(sender, receiver, now_s)
-        self._links_changed = self._links_changed or up
-        return up
-
-    def tick(self, now_s: float) -> None:
-        """Let links expire, and floods use the links of a new tree once those of the old one are out of use.
-
-        They are when the changes that say so have been taken from ``desired``.
-        """
-        self._retiring = self._retiring and bool(self.desired.pending)
-        if self.topology.expire(now_s) or self._flood_tree != self._paths.tree:
-            self._links_changed = True
 
     def edge_port(self, port: PortId) -> EdgePort | None:
         """Return the edge port of the configuration that this is, or None."""
@@ -211,42 +170,9 @@ class Network:
         return switch.ports.get(port.port_no) if switch else None
 
     def find_paths(self) -> None:
-        """Let ``desired`` follow the links that are up, before anybody looks at it.
-
-        Links come and go in crowds, when a switch does: their paths are found once and not with each.
-        """
-        if not self._links_changed:
-            return
-        self._links_changed = False
-        self._paths = self.topology.paths()
-        # A flood over links of two trees could run in circles: first only what both have, at the next tick the rest.
-        wanted = self._paths.tree
-        self._retiring = self._retiring or not self._flood_tree <= wanted
-        self._flood_tree = self._flood_tree & wanted if self._retiring else wanted
-        tree = FloodTree(self._flood_tree)
-        members = {vid: tree.switches(edges) for vid, edges in self._edges.items()}
-        for dpid in filter(self.desired.keeps, self.topology.switches):
-            self._put_fabric_ports(dpid, {vid: tree.ports_towards(dpid, there) for vid, there in members.items()})
-        self._transit.put_paths(self._paths.next_port, self.desired.keeps)
-
-    def _put_fabric_ports(self, dpid: int, flooded: dict[int, tuple[int, ...]]) -> None:
-        """Let a switch admit what comes from others, and flood each VLAN out of ports that lead to more of its VNs."""
-        ports = self.topology.fabric_ports(dpid)
-        given = (ports, flooded, dpid in self._queueless, self.marked.vlans)
-        if self._fabric_ports.get(dpid) == given:
-            return
-        self._fabric_ports[dpid] = given
-        admitted = [
-            pipeline.admit_from_fabric(port, vid, marks=vid in self.marked.vlans)
-            for port in sorted(ports)
-            for vid in self._edges
-        ]
-        self.desired.put(("fabric", dpid), {dpid: admitted})
-        floods = [
-            pipeline.flood(vid, flooded[vid], edges.get(dpid, []), set_queue=dpid not in self._queueless)
-            for vid, edges in self._edges.items()
-        ]
-        self.desired.put(("flood", dpid), {dpid: floods})
+        """Let ``desired`` follow the links that are up, before anybody looks at it."""
+        if self.paths.find():
+            self._transit.put_paths(self.paths.next_port, self.desired.keeps)
 
     # -- hosts
 
@@ -405,8 +331,7 @@ class Network:
         changed = self.marked.allow(vids)
         if not changed:
             return
-        for dpid, (_, flooded, _, _) in list(self._fabric_ports.items()):
-            self._put_fabric_ports(dpid, flooded)
+        self.paths.put_again()
         for host in [host for host in self._vn_of_host if host.vlan_vid in changed]:
             self._put_host(host)
 

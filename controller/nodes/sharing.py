@@ -230,13 +230,13 @@ class Sharing:
         for dpid in peer.up:
             central.fabric.arrivals.came(dpid, now_s)
             if dpid not in network.topology.switches:
-                network.switch_up(dpid)
+                network.paths.switch_up(dpid)
         for dpid in set(places.lost.tolist()) & network.topology.switches:
-            network.switch_down(dpid)
+            network.paths.switch_down(dpid)
         ends = (places.sender_dpid, places.sender_port, places.receiver_dpid, places.receiver_port)
         rows = zip(*(column.tolist() for column in ends), strict=True)
         hellos = [(PortId(*row[:2]), PortId(*row[2:])) for row in rows]
-        network.hear_peer(peer.up, dict(zip(hellos, places.late.tolist(), strict=True)), now_s)
+        network.paths.hear_peer(peer.up, dict(zip(hellos, places.late.tolist(), strict=True)), now_s)
 
     # -- the interval
 

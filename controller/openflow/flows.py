@@ -1,7 +1,7 @@
 """Flow entries as the core sees them, flow-mods that install them, and the flow-stats that tell what is installed.
 
 OpenFlow 1.3.5, sections 7.2.4 (instructions), 7.3.4.1 (flow-mod) and 7.3.5.2 (flow statistics). What a switch reports
-for an entry made by ``encode_flow_add`` decodes to an equal Flow, in whatever order it keeps fields and instructions.
+for an entry made by ``encode_flow_mods`` decodes to an equal Flow, in whatever order it keeps fields and instructions.
 """
 
 from __future__ import annotations
@@ -159,13 +159,11 @@ class FlowStats:
     known: Mapping[bytes, Flow] = field(default_factory=dict)
 
 
-def encode_flow_add(flow: Flow, xid: int) -> bytes:
-    """Return the flow-mod that adds ``flow``, in place of one with the same table, priority and match."""
-    return _encode_flow_mod(FlowModCommand.ADD, flow, xid)
-
-
 def encode_flow_mods(rows: Iterable[tuple[FlowModCommand, Flow]], xid_first: int) -> bytes:
-    """Return a flow-mod for each (ADD, MODIFY_STRICT or DELETE_STRICT; flow) in order, xids from ``xid_first`` on."""
+    """Return a flow-mod for each (ADD, MODIFY_STRICT or DELETE_STRICT; flow) in order, xids from ``xid_first`` on.
+
+    ADD replaces an entry with the same table, priority and match.
+    """
     todo = list(rows)
     numbers = xids(xid_first, len(todo)).tolist()
     return b"".join(_encode_flow_mod(command, flow, xid) for (command, flow), xid in zip(todo, numbers, strict=True))

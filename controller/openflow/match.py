@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Self
 
 from controller.errors import InvalidValueError
 from controller.openflow import constants as ofp
-from controller.openflow.buffers import Buffer, check_range, malformed, read, take
+from controller.openflow.buffers import check_range, malformed, read, take
 
 _HEADER = Struct("!HH")
 _OXM = Struct("!HBB")
@@ -179,11 +179,6 @@ def match_from_oxms(oxms: list[Oxm]) -> Match:
         return Match(**values)
     except InvalidValueError as error:
         raise UnknownMatchError(str(error)) from error
-
-
-def decode_match(buf: Buffer, message: str = "match") -> Match:
-    """Return the Match of one whole ofp_match; ProtocolError when malformed, UnknownMatchError when beyond Match."""
-    return match_from_oxms(read_oxms(memoryview(buf), 0, message)[0])
 
 
 def _checked_mask(match: Match, key: str) -> int | None:

@@ -15,7 +15,6 @@ LAWS = ("seawall", "seawall-exact")
 EXACT = "seawall-exact"
 PHASE = "settled"
 UNKNOWN = ClaimVerdict("-", None)
-INTERVAL_S = 0.055
 
 Judge = Callable[[Measured], ClaimVerdict]
 

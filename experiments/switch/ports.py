@@ -11,7 +11,6 @@ import numpy.typing as npt
 from controller.openflow import constants as ofp
 from experiments.switch import answers
 
-_BITS_PER_BYTE = 8
 _PORT_COUNTERS = ("rx_packets", "tx_packets", "rx_bytes", "tx_bytes", "rx_dropped", "tx_dropped")
 _QUEUE_COUNTERS = ("tx_bytes", "tx_packets", "tx_errors")
 # HTB shares what is above the min rates by the quantum. Open vSwitch leaves it to the kernel: the bytes of a tenth of a

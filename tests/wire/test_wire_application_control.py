@@ -15,8 +15,8 @@ from support.wire import EVERYBODY, WireRun, frame
 from controller.capability import probe
 from controller.forwarding.pipeline import OWN_COOKIE, Table
 from controller.openflow.actions import Output
-from controller.openflow.constants import MessageType, MeterModCommand
-from controller.openflow.flows import Flow, encode_flow_add
+from controller.openflow.constants import FlowModCommand, MessageType, MeterModCommand
+from controller.openflow.flows import Flow, encode_flow_mods
 from controller.openflow.match import Match
 from controller.openflow.meters import encode_meter_mods
 
@@ -156,7 +156,7 @@ def add_foreign(run: WireRun) -> None:
     """An entry and a meter of another application."""
     with run.fabric.locked():
         meter = encode_meter_mods([int(MeterModCommand.ADD)], [FOREIGN_METER], [123], [64], xid_first=1)
-        run.switch(1).receive(encode_flow_add(FOREIGN, 1) + meter, time.monotonic())
+        run.switch(1).receive(encode_flow_mods([(FlowModCommand.ADD, FOREIGN)], 1) + meter, time.monotonic())
 
 
 def test_a_stop_keeps_everything_and_the_next_start_takes_it_over_untouched(tmp_path: Path) -> None:

@@ -113,9 +113,11 @@ def fabric(controller: Controller) -> Iterator[WireFabric]:
         yield made
 
 
-TO_CONTROLLER = flows.encode_flow_add(
-    Flow(0, 0, Match(), 7, actions=(Output(ofp.PORT_CONTROLLER, ofp.MAX_LEN_NO_BUFFER),)), 1
-)
+def flow_add(flow: Flow) -> bytes:
+    return flows.encode_flow_mods([(ofp.FlowModCommand.ADD, flow)], 1)
+
+
+TO_CONTROLLER = flow_add(Flow(0, 0, Match(), 7, actions=(Output(ofp.PORT_CONTROLLER, ofp.MAX_LEN_NO_BUFFER),)))
 
 
 def test_switches_connect_and_carry_lldp_and_host_frames(controller: Controller, fabric: WireFabric) -> None:
@@ -257,7 +259,7 @@ def test_a_loop_is_noticed(controller: Controller) -> None:
     fabric = WireFabric(controller.address, clock=ManualClock())
     for dpid in (1, 2):
         flood = Flow(0, 1, Match(), 0, actions=(Output(ofp.PORT_ALL),))
-        fabric.add_switch(dpid, {1: GBPS, 2: GBPS, 3: GBPS}).receive(flows.encode_flow_add(flow=flood, xid=1), 0.0)
+        fabric.add_switch(dpid, {1: GBPS, 2: GBPS, 3: GBPS}).receive(flow_add(flood), 0.0)
     fabric.link((1, 2), (2, 2))
     fabric.link((1, 3), (2, 3))
     fabric.start()

@@ -31,7 +31,7 @@ def install(made: WireFabric, dpid: int, *wanted: Flow, meter: tuple[int, int, i
     if meter is not None:
         meter_id, rate_kbps, burst_kbits = meter
         data += meters.encode_meter_mods(ofp.MeterModCommand.ADD, [meter_id], [rate_kbps], [burst_kbits], 1)
-    data += b"".join(flows.encode_flow_add(flow, 1) for flow in wanted)
+    data += flows.encode_flow_mods([(ofp.FlowModCommand.ADD, flow) for flow in wanted], 1)
     datapath.receive(data, made._clock())
     assert datapath.refused == []
 

@@ -16,7 +16,7 @@ from apps.rest.schema.requests import EntryPath, VnPath
 from apps.settings.settings import Settings
 from controller.central.controller import CentralController
 from controller.columns import IntArray
-from controller.config.sections import MAX_VLAN_VID, MIN_VLAN_VID
+from controller.config.values import MAX_VLAN_VID, MIN_VLAN_VID
 from controller.errors import InvalidValueError
 from controller.fabric.description import EdgePort, Switch
 from controller.limits.overrides import VnName

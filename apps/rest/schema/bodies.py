@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, WithJsonSchema, mo
 
 from apps.rest.schema import values
 from apps.rest.schema.requests import absent_not_null
-from controller.config.sections import MAX_VLAN_VID
+from controller.config.values import MAX_VLAN_VID
 from controller.errors import InvalidValueError
 from controller.policy.registry import policies
 from controller.units import MAX_RATE_BPS, MAX_WEIGHT, MIN_RATE_BPS, MIN_WEIGHT

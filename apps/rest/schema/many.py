@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from apps.rest.http import problems
 from apps.rest.schema.bodies import MOST_LIMITS, VlanPatch
-from controller.config.sections import MAX_PORT_NO, MAX_VLAN_VID, MIN_VLAN_VID
+from controller.config.values import MAX_PORT_NO, MAX_VLAN_VID, MIN_VLAN_VID
 from controller.errors import InvalidValueError
 from controller.fabric.values import check_vn_value
 from controller.limits.overrides import VN_FIELDS, VnName

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, ValidationInfo, WithJsonSchema
 
 from controller.allocation.parameters import Parameter
-from controller.config.sections import MAX_PORT_NO, MAX_VLAN_VID, MIN_VLAN_VID
+from controller.config.values import MAX_PORT_NO, MAX_VLAN_VID, MIN_VLAN_VID
 from controller.errors import InvalidValueError
 from controller.fabric.values import check_name, check_vn_value, check_weight
 from controller.policy.registry import policies

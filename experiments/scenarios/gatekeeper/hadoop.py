@@ -20,8 +20,6 @@ SHARES = (25, 50, 75)
 KINDS = ("tcp", "udp")
 ALONE = "gatekeeper-hadoop-alone"
 SILENCE_S, SHUFFLE_S, END_S = 20 / 4, 21 / 4, 30.0
-ALONE_S = SILENCE_S + SHUFFLE_S
-"""How long the job takes by itself at the scheduler's rate."""
 FILE_OCTETS = round(SHUFFLE_S * SCHEDULED_BPS / 8 * TCP_PAYLOAD_BYTES / TCP_WIRE_BYTES / (PNS - 1))
 
 

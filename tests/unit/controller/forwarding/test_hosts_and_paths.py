@@ -342,7 +342,7 @@ def test_a_hello_that_is_late_at_another_node_is_late_here_and_then_gone():
     network, ends = net.central.network, (PortId(1, 12), PortId(2, 11))
     begun_s = net.now_s
     for step in range(1, 4):
-        network.hear_peer({2}, {ends: step > 1}, begun_s + step)
+        network.paths.hear_peer({2}, {ends: step > 1}, begun_s + step)
     assert PortId(1, 12) in network.topology.late(begun_s + 3)  # it was heard a second after the start
-    network.hear_peer({2}, {}, begun_s + 4)
+    network.paths.hear_peer({2}, {}, begun_s + 4)
     assert ends not in network.topology.heard_at({2})

@@ -41,7 +41,7 @@ def network():
 def take(net, dpid, pairs):
     for _ in net.put_own(dpid, METERS[dpid], set_queue=dpid != 2):
         pass
-    net.switch_up(dpid)
+    net.paths.switch_up(dpid)
     net.find_paths()
     net.pairs.add({pair: meter for pair, meter in pairs.items() if VNS.key(pair.sender).dpid == dpid})
 
@@ -57,7 +57,7 @@ class Both:
         self.now_s = 0.0
         for dpid in SWITCHES:
             take(self.whole, dpid, {})
-            self.part.switch_up(dpid)
+            self.part.paths.switch_up(dpid)
 
     def both(self):
         return self.whole, self.part
@@ -71,7 +71,7 @@ class Both:
     def take(self, dpid):
         if dpid not in self.mine:
             self.mine.add(dpid)
-            self.whole.switch_up(dpid)
+            self.whole.paths.switch_up(dpid)
             self.whole.pairs.add({pair: meter for pair, meter in self.pairs.items() if self.sends_at(pair, dpid)})
             take(self.part, dpid, self.pairs)
 
@@ -87,13 +87,13 @@ class Both:
 
     def down(self, dpid):
         for net in self.both():
-            net.switch_down(dpid)
+            net.paths.switch_down(dpid)
 
     def link(self, ends):
         one, other = (PortId(dpid, 10 + peer) for dpid, peer in (ends, ends[::-1]))
         for net in self.both():
-            net.hear_hello(one, other, self.now_s)
-            net.hear_hello(other, one, self.now_s)
+            net.paths.hear_hello(one, other, self.now_s)
+            net.paths.hear_hello(other, one, self.now_s)
 
     def link_down(self, ends):
         for net in self.both():
@@ -123,7 +123,7 @@ class Both:
     def tick(self, elapsed_s):
         self.now_s += elapsed_s
         for net in self.both():
-            net.tick(self.now_s)
+            net.paths.tick(self.now_s)
 
 
 @settings(derandomize=True, max_examples=120, deadline=None)

@@ -156,10 +156,14 @@ def ryu_flow_add(flow: Flow) -> Any:
     )
 
 
+def flow_add(flow: Flow, xid: int) -> bytes:
+    return flows.encode_flow_mods([(ofp.FlowModCommand.ADD, flow)], xid)
+
+
 @settings(derandomize=True, deadline=None, max_examples=100)
 @given(FLOW, st.integers(0, 2**32 - 1))
 def test_flow_add_is_what_ryu_sends(flow: Flow, xid: int) -> None:
-    assert flows.encode_flow_add(flow, xid) == serialized(ryu_flow_add(flow), xid)
+    assert flow_add(flow, xid) == serialized(ryu_flow_add(flow), xid)
 
 
 def flow_stats_entry(number: int, flow: Flow) -> bytes:
@@ -308,13 +312,13 @@ def test_flow_modify_strict_is_what_ryu_sends() -> None:
 def test_flow_mods_in_one_go_are_the_single_ones_with_xids_counted_on() -> None:
     flow = Flow(0, 1, Match(), 1)
     rows = [(ofp.FlowModCommand.DELETE_STRICT, flow), (ofp.FlowModCommand.ADD, flow)]
-    expected = flows.encode_flow_mods(rows[:1], 2**32 - 1) + flows.encode_flow_add(flow, 0)
+    expected = flows.encode_flow_mods(rows[:1], 2**32 - 1) + flow_add(flow, 0)
     assert flows.encode_flow_mods(rows, 2**32 - 1) == expected
 
 
 def test_a_flow_add_byte_by_byte() -> None:
     flow = Flow(2, 5, Match(in_port=1, vlan_vid=10), 0xDE75000000000001, meter_id=3, goto_table=4)
-    assert flows.encode_flow_add(flow, 0x11).hex() == (
+    assert flow_add(flow, 0x11).hex() == (
         "040e005800000011" + "de75000000000001" + "0000000000000000" + "0200" + "00000000" + "0005"
         "ffffffff" + "ffffffff" + "ffffffff" + "0000" + "0000"
         "00010012" + "80000004" + "00000001" + "80000c02" + "100a" + "000000000000"

@@ -159,7 +159,7 @@ def test_a_foreign_entry_is_kept_as_it_came() -> None:
         (lambda: FLOW._replace(meter_id=0), "flow.meter_id: 0 is not"),
         (lambda: Output(2, 128), "output.max_len: 128 means nothing for a port other than CONTROLLER"),
         (lambda: SetQueue(-1), "set_queue.queue_id: -1 is not"),
-        (lambda: flows.encode_flow_add(FLOW, -1), "xid: -1 is not"),
+        (lambda: flows.encode_flow_mods([(ofp.FlowModCommand.ADD, FLOW)], -1), "xid: -1 is outside"),
         (lambda: flows.encode_flow_mods([(ofp.FlowModCommand.DELETE, FLOW)], 1), "is not ADD, MODIFY_STRICT or"),
         (lambda: flows.encode_flow_delete_by_cookie(0, 0, 1), "cookie_mask: 0 is not"),
         (

@@ -23,7 +23,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from controller.config.sections import check_ovsdb, parse_address
+from controller.config.values import check_ovsdb, parse_address
 from controller.errors import DetsError, InvalidValueError, ProtocolError
 from controller.switch.queue_rows import DATABASE, Operation, plan_rows, read_operations, read_tables
 from controller.switch.queues import PortQueues

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from apps.southbound.queue_keeper import QueueKeeper
+from apps.ovsdb.queue_keeper import QueueKeeper
 from apps.southbound.shell import Shell
 
 

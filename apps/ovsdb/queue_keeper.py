@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import math
 
+from apps.ovsdb.queue_writer import QueueWriter
 from apps.runtime.ryu_seam import hub
-from apps.southbound.ovsdb import QueueWriter
 from apps.southbound.shell import Shell
 from controller.errors import DetsError
 from controller.events import EventKind

@@ -1,0 +1,93 @@
+"""Reads one section of a configuration file, and says what is wrong with it, in words for whoever wrote it."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from controller.config.document import Path, Problem, show_value
+from controller.config.sections import Section
+from controller.errors import InvalidValueError
+
+_KEY_NUMBER = re.compile(r"0|[1-9][0-9]{0,9}")
+
+AnySection = TypeVar("AnySection", bound=Section)
+
+
+def read_section(model: type[AnySection], path: Path, data: object) -> tuple[AnySection, list[Problem]]:
+    """Return the section that ``data`` makes, and what is wrong with it; a bad value is left at its default."""
+    if not isinstance(data, Mapping):
+        return _with_bad(model(), frozenset(model.model_fields)), [Problem(path, _not_a_section(model, data))]
+    empty = {key for key, value in data.items() if value is None} & model.model_fields.keys()
+    missing = [key for key in model.required if key not in data]
+    problems = [Problem((*path, key), "is empty: give it a value or leave the key out") for key in empty]
+    problems += [Problem((*path, key), "is missing") for key in missing]
+    values = {key: value for key, value in data.items() if key not in empty}
+    bad = {*empty, *missing}
+    try:
+        section = model.model_validate(values)
+    except ValidationError as refusal:
+        for error in refusal.errors(include_url=False):
+            location = tuple(f"[{part}]" if isinstance(part, int) else part for part in error["loc"])
+            unknown = error["type"] == "extra_forbidden"
+            problems.append(Problem((*path, *location), _message(model, error), at_key=unknown))
+            bad.add(str(error["loc"][0]))
+        section = model.model_validate({key: value for key, value in values.items() if key not in bad})
+    return _with_bad(section, frozenset(bad)), problems
+
+
+def read_number(path: Path, what: str, least: int, most: int) -> tuple[int | None, list[Problem]]:
+    """Return the number that the key at the end of ``path`` is; None and a problem if it is none."""
+    key = path[-1]
+    if _KEY_NUMBER.fullmatch(key) and least <= int(key) <= most:
+        return int(key), []
+    message = f"{key!r} is not a {what}: it must be a decimal number, {least} to {most}"
+    return None, [Problem(path, message, at_key=True)]
+
+
+def _with_bad(section: AnySection, bad: frozenset[str]) -> AnySection:
+    section._bad = bad
+    return section
+
+
+def _not_a_section(model: type[Section], data: object) -> str:
+    keys = ", ".join(model.model_fields)
+    return f"{show_value(data)} is not a section: write KEY: VALUE with the keys {keys}"
+
+
+def _message(model: type[Section], error: Any) -> str:
+    kind, value, context = error["type"], error["input"], error.get("ctx", {})
+    if kind == "extra_forbidden":
+        return _unknown_key(str(error["loc"][-1]), list(model.model_fields))
+    cause = context.get("error")
+    if isinstance(cause, InvalidValueError):
+        return f"{show_value(cause.value)} {cause.reason}"
+    reasons = {
+        "greater_than": "must be above {gt:g}",
+        "greater_than_equal": "is below {ge:g}, the least",
+        "less_than_equal": "is above {le:.10g}, the most",
+        "int_type": "is not a whole number in decimal digits (without quotes, leading zeros, '_' or a point)",
+        "float_type": "is not a number (without quotes, and with a point if it has an exponent: 1.0e+3)",
+        "finite_number": "is not a finite number",
+        "literal_error": "must be {expected}",
+        "bool_type": "must be true or false",
+        "list_type": "is not a list: write [10, 20]",
+        "too_short": "has fewer items than {min_length}, the least",
+        "too_long": "has {actual_length} items, {max_length} at most",
+        "dict_type": "is not a section: write KEY: VALUE",
+        "string_type": "is not text: put it in quotes",
+        "string_too_short": "is empty",
+        "string_too_long": "is longer than {max_length} characters",
+    }
+    reason = reasons.get(kind)
+    return f"{show_value(value)} {reason.format(**context) if reason else error['msg']}"
+
+
+def _unknown_key(key: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(key, known, n=1)
+    hint = f" (did you mean {close[0]}?)" if close else ""
+    return f"is not a known key{hint}; known are {', '.join(known)}"
