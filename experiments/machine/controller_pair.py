@@ -7,8 +7,9 @@ import signal
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from experiments.machine.controller_process import ControllerError, ControllerProcess, Place, free_ports
 from experiments.machine.etcd_process import EtcdProcesses
@@ -60,13 +61,13 @@ class ControllerPair:
             self.nodes.append(ControllerProcess(config, folder / name, place=place))
             self.openflow.append((place.host, openflow_port))
 
-    def __enter__(self) -> ControllerPair:
+    def __enter__(self) -> Self:
         with self._stack:
             self._stack.enter_context(self.etcd)
             for number, node in enumerate(self.nodes):
                 self._stack.enter_context(node)
                 self._stack.callback(self.resume, number)
-                self.wait(lambda number=number: self._has_role(number), f"n{number + 1} has a role")
+                self.wait(partial(self._has_role, number), f"n{number + 1} has a role")
             self._stack = self._stack.pop_all()
         return self
 
