@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -148,8 +149,10 @@ def bench_forms(entries: int, budget_s: float) -> dict[str, dict[str, float]]:
 def _plain_call(name: str, table: Requests) -> Callable[[], object]:
     columns = (table.measured_bps, table.granted_bps, table.available_bps, table.drops, table.weight)
     nodes = [
-        plain_allocation.Node(*row, active)
-        for *row, active in zip(*(column.tolist() for column in columns), table.active.tolist(), strict=True)
+        plain_allocation.Node(measured, granted, available, drops, weight, active)
+        for measured, granted, available, drops, weight, active in zip(
+            *(column.tolist() for column in columns), table.active.tolist(), strict=True
+        )
     ]
     receivers = [
         (limit, received, nodes[first:last])
@@ -201,11 +204,10 @@ def bench_max_min(budget_s: float, quick: bool) -> list[dict[str, Any]]:
     """Return a row per fabric; SimGrid on the same instances where it is installed."""
     rng = np.random.default_rng(1)
     made: list[tuple[str, Callable[[], tuple[FlowPaths, Any]]]] = [
-        (f"star of {hosts} hosts", lambda hosts=hosts: flow_instances.star(hosts, 100_000, rng))
-        for hosts in TARGET_STAR_MS
+        (f"star of {hosts} hosts", partial(flow_instances.star, hosts, 100_000, rng)) for hosts in TARGET_STAR_MS
     ]
     for k, flows in FAT_TREES[: 1 if quick else None]:
-        made.append((f"fat tree, k = {k}", lambda k=k, flows=flows: flow_instances.fat_tree(k, flows, rng)))
+        made.append((f"fat tree, k = {k}", partial(flow_instances.fat_tree, k, flows, rng)))
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         simgrid = "left out" if quick else SimGridSolver.build(Path(folder))

@@ -21,7 +21,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from controller.errors import InvalidValueError
-from experiments.bench.attack.attacks import ATTACKS, GOOD_DPIDS, HOSTILE_DPID
+from experiments.bench.attack.attacks import ATTACKS, GOOD_DPIDS
+from experiments.bench.attack.hostile_peer import HOSTILE_DPID
 from experiments.machine.controller_process import ROOT, ControllerProcess, free_ports
 from experiments.wire.fabric import WireFabric
 

@@ -13,7 +13,7 @@ from functools import partial
 
 from apps.cluster.etcd import Etcd
 from apps.cluster.wishes import Wishes
-from controller.shards.shard import HOLD_S as PEERS_HOLD_S
+from controller.shards.silence import HOLD_S as PEERS_HOLD_S
 from experiments.bench.cluster.common_faults import HOLD_S, Faults
 from experiments.bench.cluster.testbed.fault_ground import Ground
 from experiments.bench.cluster.testbed.talking_pair import PREFIX, RECEIVER, SWITCHES, TalkingPair

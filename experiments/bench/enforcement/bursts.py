@@ -14,6 +14,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -138,7 +139,7 @@ def targets(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             ("gain", "gain over any second", "of the limit", GAIN_AT_MOST),
             ("below_on_end", "TCP next to it below 95 %", "intervals", BELOW_AT_MOST),
         ):
-            worst = max(mine, key=lambda row, key=key: row[key])
+            worst = max(mine, key=itemgetter(key))
             name = f"{fabric}, queues {queues}: {what}, worst ({worst['algorithm']}, {worst['pattern']})"
             value = float(worst[key])
             found.append({"name": name, "value": value, "unit": unit, "target": most, "met": value <= most})

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -228,14 +229,9 @@ def _measure_baseline(
         for varied in VARIED:
             tell(f"vary {varied} {BASELINE_OFFERED}")
             already = len(_rounds(log))
-            _wait(lambda already=already: len(_rounds(log)) >= already + 2, process)
+            _wait(partial(_has_rounds, log, already + 2), process)
             done, cpu_s, start_s = len(_rounds(log)), process_cpu_s(process.pid), time.monotonic()
-            _wait(
-                lambda done=done, start_s=start_s: (
-                    time.monotonic() - start_s > seconds and len(_rounds(log)) >= done + 3
-                ),
-                process,
-            )
+            _wait(partial(_has_rounds, log, done + 3, start_s + seconds), process)
             marks = np.array(_rounds(log)[done:])
             cpu_s, took_s = process_cpu_s(process.pid) - cpu_s, time.monotonic() - start_s
             spent_ms = np.diff(marks[:, :4], axis=1) * 1e3
@@ -338,6 +334,11 @@ def _wait(condition: Callable[[], object], process: ControllerProcess | subproce
 def _rounds(log: Path) -> list[list[float]]:
     lines = log.read_text().split("\n")[:-1]
     return [json.loads(line) for line in lines if line.startswith("[")]
+
+
+def _has_rounds(log: Path, count: int, after_s: float = 0.0) -> bool:
+    """Whether the baseline has done so many rounds, and it is later than ``after_s``."""
+    return time.monotonic() > after_s and len(_rounds(log)) >= count
 
 
 def _spread(column: Any) -> dict[str, float]:

@@ -119,7 +119,7 @@ def busy(count: int, policy: HyGenICC) -> PolicyView:
     rng, rows = np.random.default_rng(1), np.arange(len(entries))
     limit_bps = rng.exponential(LINK_BPS / count, len(rows))
     measured_bps = limit_bps * rng.uniform(0.5, 1.0, len(rows))
-    arrived_bps = np.bincount(entries.receiver, measured_bps, minlength=count)
+    arrived_bps = np.bincount(entries.receiver, measured_bps, minlength=count).astype(np.float64)
     beyond_bps = np.where(rng.random(count) < 1 / 3, 0.02 * arrived_bps, 0.0)
     links = FabricLinks.of_access(vns)
     nothing = np.zeros(len(links.capacity_bps))

@@ -99,17 +99,12 @@ def measure(operator: Operator, changes: int, streams: int, seconds: float) -> d
     figures["full listing"] = watched(operator, lambda: vns.extend(operator.list_vns()))
     figures["vns listed"] = len(vns)
     some = vns[:: max(len(vns) // changes, 1)][:changes]
-    revision = [0]
 
-    def change(limit_bps: int) -> Callable[[], None]:
-        def work() -> None:
-            revision[0] = operator.change(some, limit_bps)
-
-        return work
-
-    figures[f"change of {len(some)} VNs, until kept"] = watched(operator, change(_LIMIT_BPS // 2))
+    figures[f"change of {len(some)} VNs, until kept"] = watched(
+        operator, lambda: operator.change(some, _LIMIT_BPS // 2)
+    )
     figures["the same, until in force"] = watched(
-        operator, lambda: (change(_LIMIT_BPS)(), operator.wait_in_force(revision[0]))
+        operator, lambda: operator.wait_in_force(operator.change(some, _LIMIT_BPS))
     )
     scraped: list[bytes] = []
     figures["scrape"] = watched(operator, lambda: scraped.append(operator.call("GET", "/metrics")))
