@@ -195,14 +195,14 @@ class SharedNodes(ControllerPair):
     def active(self) -> int | None:
         """The node that takes changes, as one of them says; None if none does."""
         for number in self.deciding:
-            active = self._health(number).get("cluster", {}).get("active")
+            active = self.nodes[number].health().get("cluster", {}).get("active")
             if active is not None:
                 return int(active.removeprefix("n")) - 1
         return None
 
     def owners(self) -> dict[str, str | None]:
         """Return the node of each switch, as the first one says that answers."""
-        healths = (self._health(number).get("cluster", {}) for number in self.deciding)
+        healths = (self.nodes[number].health().get("cluster", {}) for number in self.deciding)
         return next((dict(one["owners"]) for one in healths if "owners" in one), {})
 
     def kill_owner(self, switch: str) -> str:
@@ -217,7 +217,7 @@ class SharedNodes(ControllerPair):
 
         One of them has to be the active one, which is in charge then.
         """
-        healths = {number: self._health(number) for number in self.deciding}
+        healths = {number: self.nodes[number].health() for number in self.deciding}
         there = {number: health for number, health in healths.items() if "cluster" in health}
         active = next((number for number in there if _is_active(there[number])), None)
         if active is None or not _is_shared_by(there):
@@ -227,13 +227,7 @@ class SharedNodes(ControllerPair):
 
     def shared_by(self, numbers: Collection[int]) -> bool:
         """Whether every switch is under the control of one of these nodes, as all of them say."""
-        return _is_shared_by({number: self._health(number) for number in numbers})
-
-    def _health(self, number: int) -> dict[str, Any]:
-        try:
-            return dict(self.nodes[number].health())
-        except OSError:
-            return {}
+        return _is_shared_by({number: self.nodes[number].health() for number in numbers})
 
 
 def _is_active(health: Mapping[str, Any]) -> bool:
