@@ -13,6 +13,7 @@ from functools import partial
 from apps.cluster.etcd import Etcd, EtcdError, put
 from experiments.bench.cluster.testbed.fault_ground import Ground, full
 from experiments.bench.cluster.testbed.talking_pair import CHANGED_VN, TalkingPair
+from experiments.machine.controller_pair import name_of
 
 LEASE_S = 3  # by default
 HOLD_S, LOOK_EVERY_S = LEASE_S + 1.0, 0.2  # whatever is to happen has begun by then
@@ -95,7 +96,7 @@ class Faults(ABC):
         victim = self.ready()
         with self.cut(victim, incoming, outgoing):
             self.taken_over(victim)
-            self.expect(self._is_cut_off(victim), f"n{victim + 1} knows that it is cut off")
+            self.expect(self._is_cut_off(victim), f"{name_of(victim)} knows that it is cut off")
 
     # -- etcd
 
@@ -177,7 +178,7 @@ class Faults(ABC):
                 file.write(b"\n" * (-log.stat().st_size % PAGE_OCTETS))
         with ExitStack() as stack:
             for number in range(len(logs)):
-                stack.enter_context(full(self.ground.disks[f"n{number + 1}"]))
+                stack.enter_context(full(self.ground.disks[name_of(number)]))
             sizes = [log.stat().st_size for log in logs]
             self.stands(victim)
             self._replaced(victim, signal.SIGKILL)
@@ -209,7 +210,7 @@ class Faults(ABC):
     def taken_over(self, victim: int) -> None:
         """The other nodes have to take over, and the victim to change nothing any more."""
         self.nodes.wait(lambda: self.others_control(victim), "the other nodes control the switches")
-        self.expect(self.nodes.role(victim) not in ("active", "sharing"), f"n{victim + 1} does not decide as well")
+        self.expect(self.nodes.role(victim) not in ("active", "sharing"), f"{name_of(victim)} does not decide as well")
         self.kept()
 
     def stands(self, victim: int, hold_s: float = HOLD_S) -> None:
