@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
-import os
 import platform
 import statistics
 import sys
@@ -28,6 +27,7 @@ from controller.allocation.max_min import FlowPaths, max_min
 from controller.policy.registry import algorithms, make_algorithm
 from experiments.bench.allocate import flow_instances, plain_allocation
 from experiments.bench.allocate.simgrid import SimGridSolver
+from experiments.machine.processors import machine
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 SENDERS = (2, 10, 100, 1_000)
@@ -331,8 +331,7 @@ def run(options: Sequence[str] = ()) -> dict[str, Any]:
             "python": platform.python_version(),
             "numpy": np.__version__,
             "machine": platform.machine(),
-            "cpus": os.cpu_count(),
-            "load_average": os.getloadavg()[0],
+            **machine(),
             "quick": quick,
         },
         "targets": targets(receivers, calls, fabrics, memory),

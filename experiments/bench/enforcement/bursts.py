@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from experiments.bench.enforcement.burst_patterns import BurstPattern, worst_gain
+from experiments.machine.processors import machine
 from experiments.measure.series import ENOUGH, longest_run
 from experiments.runs.on_model import run_on_model
 from experiments.runs.run import ScenarioRun
@@ -96,7 +97,7 @@ def run(full: bool = False, seed: int = 1, output: Path = Path("results/bench-bu
     fabrics = ("model", "ovs") if os.geteuid() == 0 else ("model",)
     rows = list(_measure(fabrics, PATTERNS if full else TELLING, seed))
     result = {
-        "settings": {"seed": seed, "cores": os.cpu_count(), "command": "dets " + " ".join(sys.argv[1:])},
+        "settings": {"seed": seed, **machine(), "command": "dets " + " ".join(sys.argv[1:])},
         "figures": {"rows": rows},
         "targets": targets(rows),
     }

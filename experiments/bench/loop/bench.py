@@ -31,7 +31,7 @@ from experiments.bench.loop.fit import fit
 from experiments.bench.loop.loop_fabric import OFFERED, LoopPlan
 from experiments.bench.loop.report import SWITCHES, VARIED, all_set, plot, summary, table, targets
 from experiments.machine.controller_process import ROOT, STOP_TIMEOUT_S, ControllerError, ControllerProcess, free_ports
-from experiments.machine.processors import process_cpu_s
+from experiments.machine.processors import machine, process_cpu_s
 
 INTERVAL_MS = 55
 # Switches and entries of each, all set: enough of either to tell what one costs. Those of ten have a baseline.
@@ -96,9 +96,7 @@ def run(
             "switches": switches,
             "interval_ms": interval_ms,
             "seconds": seconds,
-            "cpu": _cpu_model(),
-            "cores": os.cpu_count(),
-            "load_average": os.getloadavg()[0],
+            **machine(),
             "command": "dets bench " + " ".join(["loop", *sys.argv[3:]]),
         },
         "figures": {"rows": rows},
@@ -349,8 +347,3 @@ def _spread(column: Any) -> dict[str, float]:
 def _resident_bytes(pid: int) -> int:
     status = Path(f"/proc/{pid}/status").read_text().splitlines()
     return int(next(line for line in status if line.startswith("VmRSS:")).split()[1]) * 1024
-
-
-def _cpu_model() -> str:
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")

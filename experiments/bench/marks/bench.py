@@ -24,6 +24,7 @@ from controller.policy.interface import PolicyView
 from controller.policy.memory import Memory
 from experiments.bench.allocate.bench import timed
 from experiments.machine.controller_process import configuration
+from experiments.machine.processors import machine
 from experiments.model.control import ControlPlane
 from experiments.model.fabric import ModelFabric, ModelOptions
 from experiments.model.sources import UdpSource
@@ -60,7 +61,7 @@ def run(hosts: int = HOSTS, vns: int | None = None) -> dict[str, Any]:
             "met": fastest >= TARGET_ENTRIES_PER_S,
         },
     ]
-    return {"figures": {"state": states, "step": steps}, "settings": {"hosts": hosts}, "targets": targets}
+    return {"figures": {"state": states, "step": steps}, "settings": {"hosts": hosts, **machine()}, "targets": targets}
 
 
 MODES = {

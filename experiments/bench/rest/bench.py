@@ -8,7 +8,6 @@ and a switch that reconnects, full of entries.
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 import time
@@ -24,6 +23,7 @@ from experiments.bench.rest.attack import Attack
 from experiments.bench.rest.clients import TIMEOUT_S, Operator, Streams, stand_aside
 from experiments.bench.rest.pages import Pages
 from experiments.machine.controller_process import ControllerProcess, free_ports
+from experiments.machine.processors import machine
 
 SWITCHES, PORTS = 4, 5
 VLANS, ENTRIES, CHANGES, STREAMS = 1_000, 10_000, 10_000, 50
@@ -80,8 +80,7 @@ def run(
             "streams": streams,
             "seconds": seconds,
             "interval_ms": INTERVAL_MS,
-            "cores": os.cpu_count(),
-            "load_average": os.getloadavg()[0],
+            **machine(),
             "command": "dets bench " + " ".join(["rest", *sys.argv[3:]]),
         },
         "figures": figures,
