@@ -100,26 +100,6 @@ class Faults(ABC):
 
     # -- etcd
 
-    def a_member_killed(self) -> None:
-        """Kill each member of etcd, one after the other: nothing happens."""
-        victim = self.ready()
-        for member in self.nodes.etcd.members:
-            member.stop()
-            self.stands(victim)
-            member.launch()
-            member.wait_answers()
-
-    def most_members_killed(self) -> None:
-        """Leave etcd without a quorum: nothing is changed, and all goes on when it is back."""
-        self.ready()
-        gone = self.nodes.etcd.members[1:]
-        for member in gone:
-            member.stop()
-        self._nobody_changes()
-        for member in gone:
-            member.launch()
-        self._etcd_is_back()
-
     def _member_full(self) -> None:
         victim = self.ready()
         member = self.nodes.etcd.members[0]
@@ -148,20 +128,22 @@ class Faults(ABC):
                 return sum(member.ended for member in members) * 2 > len(members)
 
             self.nodes.wait(down, "most members have ended")
-            self._nobody_changes()
+            self.nobody_changes()
         for member in members:
             if member.ended:
                 member.launch()
-        self._etcd_is_back()
+        self.etcd_is_back()
 
-    def _nobody_changes(self) -> None:
+    def nobody_changes(self) -> None:
+        """All nodes have to say that they are cut off from etcd; no change is kept, and what there is can be read."""
         numbers = range(len(self.nodes.nodes))
         self.nodes.wait(lambda: all(map(self._is_cut_off, numbers)), "all nodes are cut off from etcd")
         self.expect(not self.talking.change_once(), "no change is kept without etcd")
         for node in self.nodes.nodes:
             node.get(CHANGED_VN)
 
-    def _etcd_is_back(self) -> None:
+    def etcd_is_back(self) -> None:
+        """All members have to answer, and the nodes to go on by themselves."""
         for member in self.nodes.etcd.members:
             member.wait_answers()
         self.nodes.wait_controls()

@@ -44,8 +44,8 @@ class SharedFaults(Faults):
             "nothing from the other nodes": partial(self._without_peers, True, False),
             "nothing to the other nodes": partial(self._without_peers, False, True),
             "cut off from everything": self.without_link,
-            "each member of etcd killed": self.a_member_killed,
-            "most members of etcd killed": self.most_members_killed,
+            "each member of etcd killed": self._a_member_killed,
+            "most members of etcd killed": self._most_members_killed,
             **self.disks_and_clocks(),
         }
 
@@ -90,6 +90,26 @@ class SharedFaults(Faults):
             self.expect(self._heard(victim) == heard, f"no frame passes between {name_of(victim)} and the others")
         self.nodes.wait(lambda: self._heard(victim) > heard, "frames pass again")
         self.stands(victim)
+
+    def _a_member_killed(self) -> None:
+        """Kill each member of etcd, one after the other: nothing happens."""
+        victim = self.ready()
+        for member in self.nodes.etcd.members:
+            member.stop()
+            self.stands(victim)
+            member.launch()
+            member.wait_answers()
+
+    def _most_members_killed(self) -> None:
+        """Leave etcd without a quorum: nothing is changed, and all goes on when it is back."""
+        self.ready()
+        gone = self.nodes.etcd.members[1:]
+        for member in gone:
+            member.stop()
+        self.nobody_changes()
+        for member in gone:
+            member.launch()
+        self.etcd_is_back()
 
     def _heard(self, victim: int) -> int:
         """Return how many frames a node has got from others, and others from it."""
