@@ -85,7 +85,12 @@ def report(name: str, options: ExperimentOptions, folder: Path, runs: Sequence[S
 
 def _summary(name: str, options: ExperimentOptions, done: Sequence[Judged]) -> dict[str, Any]:
     by_label, last = {one.label: one for one in done}, done[-1]
-    summary = {"experiment": name, "control": last.label, "fabric": options.fabric, "topology": options.topology}
+    summary: dict[str, Any] = {
+        "experiment": name,
+        "control": last.label,
+        "fabric": options.fabric,
+        "topology": options.topology,
+    }
     if last.label == "dets":
         summary |= {"algorithm": options.algorithm, "parameters": dict(options.parameters)}
     summary |= {"senders": options.senders, "seed": options.seed, **last.figures}

@@ -18,7 +18,7 @@ from experiments.wire.lab import Lab, parse_offer
 
 OFFERS = ("10/s1:1/s3:1/300M", "10/s2:1/s3:1/250M", "20/s2:2/s3:2/200M", "20/s1:2/s2:2/300M")
 CHANGE_AFTER_S, LOOK_AFTER_S = 25.0, 70.0
-_SIZE = {"width": 1280, "height": 640}
+_WIDTH, _HEIGHT = 1280, 640
 
 
 def configuration() -> dict[str, Any]:
@@ -52,7 +52,7 @@ def take(url: str, folder: Path) -> list[Path]:
         arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=arguments)
         for scheme in ("light", "dark"):
-            page = browser.new_page(viewport=_SIZE, color_scheme=scheme)
+            page = browser.new_page(viewport={"width": _WIDTH, "height": _HEIGHT}, color_scheme=scheme)
             for name, view in (("fabric", "#/"), ("vn", "#/vn/10/s3/1")):
                 page.goto(f"{url}/ui{view}")
                 page.wait_for_timeout(4000)

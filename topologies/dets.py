@@ -7,11 +7,18 @@ makes its queues real (experiments/ovs/queue_classifier.py).
 """
 
 import sys as _sys
+import typing as _typing
 from functools import partial as _partial
 from pathlib import Path as _Path
 
+if _typing.TYPE_CHECKING:
+    from collections.abc import Callable as _Callable
 
-def _fabrics():  # type: ignore[no-untyped-def]
+    from topologies.fabric import Fabric as _Fabric
+    from topologies.mn import FabricTopo as _FabricTopo
+
+
+def _fabrics() -> "dict[str, _Callable[..., _Fabric]]":
     """Return the builders by name; the project's root goes on sys.path for that."""
     root = str(_Path(_fabrics.__code__.co_filename).resolve().parent.parent)
     if root not in _sys.path:
@@ -21,7 +28,7 @@ def _fabrics():  # type: ignore[no-untyped-def]
     return fabrics
 
 
-def _dets_topo(name, datapath="user", **parameters):  # type: ignore[no-untyped-def]
+def _dets_topo(name: str, datapath: str = "user", **parameters: object) -> "_FabricTopo":
     """Return the Topo of a fabric by name; called by ``mn``."""
     from inspect import signature
 

@@ -27,7 +27,7 @@ PN_DPID_BASE = 0x10000
 QUEUE_CLASSIFIER = Path(__file__).resolve().parent.parent / "experiments" / "ovs" / "queue_classifier.py"
 
 
-class _Bridge(OVSSwitch):  # type: ignore[misc]
+class _Bridge(OVSSwitch):  # type: ignore[misc]  # Mininet has no types
     @classmethod
     def isOldOVS(cls) -> bool:  # noqa: N802 - overrides Mininet's name
         """Return False: Mininet asks for versions before 1.10, with a class of distutils that warns of its end."""
@@ -58,7 +58,7 @@ class FabricSwitch(_Bridge):
         super().stop(*arguments, **options)
 
 
-class PnPrograms(Switch):  # type: ignore[misc]
+class PnPrograms(Switch):  # type: ignore[misc]  # Mininet has no types
     """A PN's vswitch in the kernel; ``tags`` maps its access ports to their VLAN."""
 
     def __init__(self, name: str, tags: dict[int, int], **params: Any) -> None:
@@ -97,7 +97,7 @@ class PnBridge(_Bridge):
         return options if tag is None else f"{options} -- set Port {intf} tag={tag} vlan_mode=access"
 
 
-class VnHost(Host):  # type: ignore[misc]
+class VnHost(Host):  # type: ignore[misc]  # Mininet has no types
     """A VN that sends frames as they are on a wire: checksummed, and no larger than the MTU.
 
     Bridges of the userspace datapath hand on what is left to hardware that is not there: ping would work, TCP not.
@@ -110,7 +110,7 @@ class VnHost(Host):  # type: ignore[misc]
         return configured
 
 
-class FabricTopo(Topo):  # type: ignore[misc]
+class FabricTopo(Topo):  # type: ignore[misc]  # Mininet has no types
     """The Topo of a fabric. ``datapath`` is Mininet's word: user or kernel; ``follow_queues`` as in FabricSwitch.
 
     With ``patch_links`` core links that are never full (``patched``) are patch ports: bridges hand frames over without

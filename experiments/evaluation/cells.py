@@ -151,10 +151,9 @@ def run_cell(cell: Cell, results: Path, progress: Progress = lambda _passed_s: N
     run.save(folder)
     oracle = oracle_of(run)
     figures = {**measures(run, oracle), **isolation_measures(run)}
-    summary = {"figures": figures, "phases": phase_measures(run, oracle), "notes": run.notes}
+    judged = {"figures": figures, "phases": phase_measures(run, oracle), "notes": run.notes}
     names = {"experiment": cell.experiment, "control": cell.control, "seed": cell.seed, "fabric": cell.fabric}
-    names["conditions"] = cell.conditions
-    summary = {"digest": cell.digest, **names, **summary, "manifest": made_with}
+    summary = {"digest": cell.digest, **names, "conditions": cell.conditions, **judged, "manifest": made_with}
     (folder / "summary.json").write_text(json.dumps(summary, indent=1, default=str) + "\n")
     return summary
 
@@ -182,7 +181,7 @@ def check_control(control: str) -> None:
         make_policy(algorithm, parameters, key="control", parameters_key="control")
 
 
-def by_experiment(summaries: list[dict[str, Any]]) -> Mapping[str, list[dict[str, Any]]]:
+def by_experiment(summaries: Sequence[dict[str, Any]]) -> Mapping[str, list[dict[str, Any]]]:
     """Return the summaries by the name of their experiment."""
     found: dict[str, list[dict[str, Any]]] = {}
     for summary in summaries:

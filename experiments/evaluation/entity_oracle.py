@@ -44,7 +44,7 @@ def entity_rates(
     rate_bps, is_open = np.zeros(flows), np.ones(flows, dtype=np.bool_)
     while is_open.any():
         share_bps = np.full(uses.shape, np.inf)
-        for link in np.flatnonzero(uses[is_open].any(axis=0)):
+        for link in np.flatnonzero(uses[is_open].any(axis=0)).tolist():
             _share_link(link, uses, entity, weight, capacity_bps, rate_bps, is_open, share_bps)  # 1
         least_bps = share_bps.min(axis=1)
         content = is_open & (demand_bps <= least_bps * (1 + _SAME))

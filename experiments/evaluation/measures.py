@@ -60,9 +60,10 @@ def isolation_measures(run: ScenarioRun) -> Figures:
         return {}
     vids = list(scenario.limits)[:2]
     receivers = [next(receiver for receiver in run.receivers if receiver[0] == vid) for vid in vids]
-    windows = [Window(*scenario.phases[name]) for name in scenario.isolation]
     limits_bps = [scenario.limits[vid].receive_bps for vid in vids]
-    return dict(isolation_figures(*(rates_at(run, receiver) for receiver in receivers), *windows, *limits_bps))
+    victim, other = (rates_at(run, receiver) for receiver in receivers)
+    before, blast = (Window(*scenario.phases[name]) for name in scenario.isolation)
+    return dict(isolation_figures(victim, other, before, blast, *limits_bps))
 
 
 def rates_at(run: ScenarioRun, receiver: tuple[int, int]) -> Rates:
@@ -162,7 +163,7 @@ def _sums_by_receiver(run: ScenarioRun) -> Callable[[FloatArray], FloatArray]:
 
     def sums(values: FloatArray) -> FloatArray:
         out = np.zeros((len(values), len(receivers)))
-        np.add.at(out, (slice(None), column), values)
+        np.add.at(out.T, column, values.T)
         return out
 
     return sums
@@ -174,7 +175,7 @@ def _sums_by_sender(run: ScenarioRun) -> Callable[[FloatArray], FloatArray]:
 
     def sums(values: FloatArray) -> FloatArray:
         out = np.zeros((len(values), len(run.senders)))
-        np.add.at(out, (slice(None), column), values)
+        np.add.at(out.T, column, values.T)
         return out
 
     return sums
@@ -283,7 +284,8 @@ def _latencies(run: ScenarioRun, span: Span) -> Figures:
 def _transfers(run: ScenarioRun, *, requests: bool) -> FloatArray:
     """Return the rows of answers to web requests, or those of files."""
     asked = np.array([source.requests is not None for source in run.scenario.sources])
-    return run.transfers[asked[run.transfers[:, 0].astype(np.int64)] == requests]
+    rows: FloatArray = run.transfers[asked[run.transfers[:, 0].astype(np.int64)] == requests]
+    return rows
 
 
 def _unrest(granted_bps: FloatArray, active: BoolArray) -> float | None:

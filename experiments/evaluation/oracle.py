@@ -156,7 +156,13 @@ class _Shared:
 
     def rates_bps(self, promised: Promised, row: int, demand_bps: FloatArray) -> FloatArray:
         """Return the rates of the pairs in an interval; equal problems one after another are solved once."""
-        columns = [getattr(promised, name)[row] for name in (*RATES, "weight")]
+        columns = (
+            promised.send_bps[row],
+            promised.receive_bps[row],
+            promised.send_ceiling_bps[row],
+            promised.receive_ceiling_bps[row],
+            promised.weight[row],
+        )
         key = np.concatenate([*columns, demand_bps]).tobytes()
         if self._last is None or self._last[0] != key:
             self._last = key, self._solve(*columns, demand_bps)
@@ -196,7 +202,7 @@ def links_of(fabric: Fabric, ends: list[tuple[int, int]]) -> tuple[FloatArray, l
     row_of = {pn.number: row for row, pn in enumerate(fabric.pns)}
     access_bps = [float(pn.link_rate_bps) for pn in fabric.pns]
     core: dict[tuple[str, str], int] = {}
-    core_bps = []
+    core_bps: list[float] = []
     for link in fabric.core_links:
         for way in ((link.switch_a, link.switch_b), (link.switch_b, link.switch_a)):
             if way not in core:
@@ -204,8 +210,8 @@ def links_of(fabric: Fabric, ends: list[tuple[int, int]]) -> tuple[FloatArray, l
                 core_bps.append(float(link.rate_bps))
     found = []
     for sender, receiver in ends:
-        way = _way(core, fabric.pn(sender).switch, fabric.pn(receiver).switch)
-        found.append(np.array([row_of[sender], *(core[hop] for hop in way), len(row_of) + row_of[receiver]]))
+        hops = _way(core, fabric.pn(sender).switch, fabric.pn(receiver).switch)
+        found.append(np.array([row_of[sender], *(core[hop] for hop in hops), len(row_of) + row_of[receiver]]))
     return np.array([*access_bps, *access_bps, *core_bps]), found
 
 

@@ -7,17 +7,27 @@ import signal
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from experiments.machine.controller_process import ControllerError, ControllerProcess, Place, free_ports
 from experiments.machine.etcd_process import EtcdProcesses
 
-NAMES = ("n1", "n2")
 ETCD_MEMBERS = 3
 START_S = 120.0
 LOOK_EVERY_S = 0.1
 Document = Callable[[int, int], Mapping[str, Any]]
+
+
+def name_of(number: int) -> str:
+    """Return what a node is called in configurations: ``n1`` is node 0."""
+    return f"n{number + 1}"
+
+
+def number_of(name: str) -> int:
+    """Return the number of a node that has such a name."""
+    return int(name.removeprefix("n")) - 1
 
 
 def kill_machine_of(pid: int) -> None:
@@ -49,8 +59,8 @@ class ControllerPair:
         self.openflow: list[tuple[str, int]] = []
         self.paused: set[int] = set()
         self._stack = ExitStack()
-        for number, place in enumerate(places, 1):
-            name = f"n{number}"
+        for number, place in enumerate(places):
+            name = name_of(number)
             openflow_port, rest_port = free_ports(2)
             config = dict(document(openflow_port, rest_port))
             config["openflow"] = {**config.get("openflow", {}), "listen": f"{place.host}:{openflow_port}"}
@@ -60,13 +70,13 @@ class ControllerPair:
             self.nodes.append(ControllerProcess(config, folder / name, place=place))
             self.openflow.append((place.host, openflow_port))
 
-    def __enter__(self) -> ControllerPair:
+    def __enter__(self) -> Self:
         with self._stack:
             self._stack.enter_context(self.etcd)
             for number, node in enumerate(self.nodes):
                 self._stack.enter_context(node)
                 self._stack.callback(self.resume, number)
-                self.wait(lambda number=number: self._has_role(number), f"n{number + 1} has a role")
+                self.wait(partial(self._has_role, number), f"{name_of(number)} has a role")
             self._stack = self._stack.pop_all()
         return self
 
@@ -131,7 +141,7 @@ class ControllerPair:
         return self.in_charge
 
     def wait_ready(self, switches: Iterable[str] = (), timeout_s: float = START_S) -> None:
-        """Wait until one node controls every switch, these among them, and the other one is ready to."""
+        """Wait until one node controls every switch, these among them, and the others are ready to."""
         number = self.wait_controls(timeout_s)
         missing = set(switches) - set(self.nodes[number].health().get("switches", {}))
         if missing:
@@ -139,7 +149,7 @@ class ControllerPair:
         # A standby calls its switches "standby": it is ready when it says so of itself.
         self.wait(
             lambda: all(node.health().get("status") == "ready" for node in self.nodes),
-            "both nodes are ready",
+            "all nodes are ready",
             timeout_s,
         )
 
@@ -194,21 +204,21 @@ class SharedNodes(ControllerPair):
     def active(self) -> int | None:
         """The node that takes changes, as one of them says; None if none does."""
         for number in self.deciding:
-            active = self._health(number).get("cluster", {}).get("active")
+            active = self.nodes[number].health().get("cluster", {}).get("active")
             if active is not None:
-                return int(active.removeprefix("n")) - 1
+                return number_of(active)
         return None
 
     def owners(self) -> dict[str, str | None]:
         """Return the node of each switch, as the first one says that answers."""
-        healths = (self._health(number).get("cluster", {}) for number in self.deciding)
+        healths = (self.nodes[number].health().get("cluster", {}) for number in self.deciding)
         return next((dict(one["owners"]) for one in healths if "owners" in one), {})
 
     def kill_owner(self, switch: str) -> str:
         """Kill the node that owns a switch; return its name."""
         owner = self.owners()[switch]
         assert owner is not None
-        self.nodes[int(owner.removeprefix("n")) - 1].end(signal.SIGKILL)
+        self.nodes[number_of(owner)].end(signal.SIGKILL)
         return owner
 
     def recovered(self) -> bool:
@@ -216,7 +226,7 @@ class SharedNodes(ControllerPair):
 
         One of them has to be the active one, which is in charge then.
         """
-        healths = {number: self._health(number) for number in self.deciding}
+        healths = {number: self.nodes[number].health() for number in self.deciding}
         there = {number: health for number, health in healths.items() if "cluster" in health}
         active = next((number for number in there if _is_active(there[number])), None)
         if active is None or not _is_shared_by(there):
@@ -226,13 +236,7 @@ class SharedNodes(ControllerPair):
 
     def shared_by(self, numbers: Collection[int]) -> bool:
         """Whether every switch is under the control of one of these nodes, as all of them say."""
-        return _is_shared_by({number: self._health(number) for number in numbers})
-
-    def _health(self, number: int) -> dict[str, Any]:
-        try:
-            return dict(self.nodes[number].health())
-        except OSError:
-            return {}
+        return _is_shared_by({number: self.nodes[number].health() for number in numbers})
 
 
 def _is_active(health: Mapping[str, Any]) -> bool:
@@ -244,12 +248,12 @@ def _is_active(health: Mapping[str, Any]) -> bool:
 def _is_shared_by(healths: Mapping[int, Mapping[str, Any]]) -> bool:
     """Whether every switch is under the control of one of these nodes, by number, as they all say."""
     owners = [health.get("cluster", {}).get("owners") or {"": None} for health in healths.values()]
-    names = {f"n{number + 1}" for number in healths}
+    names = set(map(name_of, healths))
     if not owners or any(one != owners[0] or not names >= set(one.values()) for one in owners):
         return False
     return all(
         health["switches"][name] == "ready"
         for number, health in healths.items()
         for name, owner in owners[0].items()
-        if owner == f"n{number + 1}"
+        if owner == name_of(number)
     )

@@ -16,6 +16,7 @@ import urllib.request
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -235,27 +236,32 @@ class ControllerProcess:
 
     def read(self, path: str) -> str:
         """Return the text of a REST resource."""
-        with self._place.inside(), urllib.request.urlopen(f"{self.rest_url}{path}", timeout=5) as answer:
-            return str(answer.read().decode())
+        return self._ask(urllib.request.Request(f"{self.rest_url}{path}")).decode()
 
     def patch(self, path: str, **fields: object) -> Any:
         """Change a REST resource and return it as it is then; urllib's HTTPError, an OSError, if that is refused."""
         body, headers = json.dumps(fields).encode(), {"Content-Type": "application/json"}
         request = urllib.request.Request(f"{self.rest_url}{path}", body, headers, method="PATCH")
-        with self._place.inside(), urllib.request.urlopen(request, timeout=5) as answer:
-            return json.load(answer)
+        return json.loads(self._ask(request))
 
     def health(self) -> dict[str, Any]:
         """Return what the controller says of itself, well or not; {} while it does not answer."""
         try:
             return dict(self.get("/v1/health"))
         except urllib.error.HTTPError as error:  # an unhealthy controller may say so by its status as well
-            try:
+            with error, suppress(OSError, HTTPException, ValueError, TypeError):
                 return dict(json.load(error))
-            except (ValueError, TypeError):
-                return {}
         except (OSError, ValueError):
-            return {}  # it does not listen yet
+            pass  # it does not listen yet
+        return {}
+
+    def _ask(self, request: urllib.request.Request) -> bytes:
+        """Return the body of an answer. Raises OSError without one, and for one that breaks off as the process ends."""
+        try:
+            with self._place.inside(), urllib.request.urlopen(request, timeout=5) as answer:
+                return bytes(answer.read())
+        except HTTPException as error:
+            raise ConnectionError(f"{request.full_url}: the answer breaks off ({error!r})") from error
 
     def log_tail(self) -> str:
         """Return the last lines of its log as the end of a complaint."""

@@ -105,10 +105,14 @@ class EtcdMember:
                     return
 
     def stop(self, number: signal.Signals = signal.SIGKILL) -> None:
-        """End the process, if there is one."""
+        """End the process, if there is one; kill it if it does not end, as one that is paused."""
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(number)
-            self._process.wait(STOP_S)
+            try:
+                self._process.wait(STOP_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait(STOP_S)
 
     def forget(self) -> None:
         """Remove what it holds, if anything, while it is stopped."""

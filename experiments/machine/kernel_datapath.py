@@ -185,9 +185,16 @@ def choose_memory_folder() -> str:
 
 
 def run(command: Sequence[str], folder: Path | None, timeout_s: float) -> int:
-    """Run a command, natively or in user-mode-linux, and return its exit status; RuntimeError where neither can be."""
+    """Run a command, natively or in user-mode-linux, and return its exit status, TIMED_OUT after ``timeout_s``.
+
+    Raises RuntimeError where neither can be.
+    """
     if is_native():
-        return subprocess.run(command, check=False, timeout=timeout_s).returncode
+        try:
+            return subprocess.run(command, check=False, timeout=timeout_s).returncode
+        except subprocess.TimeoutExpired:
+            print("out of time", file=sys.stderr)
+            return TIMED_OUT
     reason = why_not_emulated()
     if reason is not None:
         raise RuntimeError(f"no kernel datapath: {reason}")

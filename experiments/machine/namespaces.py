@@ -7,9 +7,15 @@ import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Self
 
+from controller.errors import InvalidValueError
+
+PROCESSES = 60_000  # so many have networks of their own, from 10.200.0.0 to 10.214.255.255
+FIRST_ADDRESS, HOST_BITS = IPv4Address("10.200.0.0"), 4
+PREFIX_BITS, MOST = 32 - HOST_BITS, (1 << HOST_BITS) - 3
 _TABLE = "inet cut"
 
 
@@ -18,31 +24,32 @@ class Namespaces:
 
     ``more_hosts`` are ``more`` addresses of this machine, for processes that are to be cut off one by one.
 
-    Their names have this process's id, so that several experiments may run at the same time. Raises OSError without
-    root, and subprocess.CalledProcessError where ip or nft refuse.
+    Names and network are of this process's id, so that several experiments may run at the same time. Raises
+    InvalidValueError for more than MOST of both, OSError without root, and subprocess.CalledProcessError where ip or
+    nft refuse.
     """
 
     def __init__(self, count: int, more: int = 0) -> None:
-        self._id = os.getpid() % 60_000
-        self._network = f"10.{200 + self._id // 250 // 50}.{self._id % 250}"
+        if count + more > MOST:
+            raise InvalidValueError("count", count + more, f"is above {MOST}, more hosts included")
+        self._id = os.getpid() % PROCESSES
         self._names = [f"dets-{self._id}-{number}" for number in range(count)]
-        self.host = f"{self._network}.1"
-        self.hosts = [f"{self._network}.{number + 2}" for number in range(count)]
-        self.more_hosts = [f"{self._network}.{count + number + 2}" for number in range(more)]
+        addresses = [str(FIRST_ADDRESS + (self._id << HOST_BITS) + number) for number in range(1, count + more + 2)]
+        self.host, self.hosts, self.more_hosts = addresses[0], addresses[1 : count + 1], addresses[count + 1 :]
 
     def __enter__(self) -> Self:
         bridge = self._bridge
+        _run("ip", "link", "add", bridge, "type", "bridge")  # another one of that name is not this one's to remove
         try:
-            _run("ip", "link", "add", bridge, "type", "bridge")
             for host in (self.host, *self.more_hosts):
-                _run("ip", "addr", "add", f"{host}/24", "dev", bridge)
+                _run("ip", "addr", "add", f"{host}/{PREFIX_BITS}", "dev", bridge)
             _run("ip", "link", "set", bridge, "up")
             for number, (name, host) in enumerate(zip(self._names, self.hosts, strict=True)):
                 outer = self._outer(number)
                 _run("ip", "netns", "add", name)
                 _run("ip", "link", "add", outer, "type", "veth", "peer", "name", "eth0", "netns", name)
                 _run("ip", "link", "set", outer, "master", bridge, "up")
-                _run("ip", "-n", name, "addr", "add", f"{host}/24", "dev", "eth0")
+                _run("ip", "-n", name, "addr", "add", f"{host}/{PREFIX_BITS}", "dev", "eth0")
                 for device in ("lo", "eth0"):
                     _run("ip", "-n", name, "link", "set", device, "up")
         except BaseException:

@@ -12,14 +12,21 @@ import os
 import struct
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 # The kernel's quality of service for latencies: what is written stands for as long as the file is open (Linux,
 # Documentation/power/pm_qos_interface.rst). Of no latency at all, the idle loop polls.
 LATENCY_REQUEST = Path("/dev/cpu_dma_latency")
-STATISTICS = Path("/proc/stat")
+STATISTICS, CPU_INFO = Path("/proc/stat"), Path("/proc/cpuinfo")
 BUSY_IDLE_SHARE = 0.10  # seen: below it frames are lost in front of the switch,
 STOLEN_SHARE = 0.05  # and so they are where the host takes more than this
+
+
+def machine() -> dict[str, Any]:
+    """Return what figures of time are to be read with: the processor's model, how many there are, and their load."""
+    lines = CPU_INFO.read_text().splitlines()
+    model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
+    return {"cpu": model, "cores": os.cpu_count(), "load_average": os.getloadavg()[0]}
 
 
 @contextlib.contextmanager

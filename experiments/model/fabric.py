@@ -22,8 +22,8 @@ from random import Random
 from controller.errors import InvalidValueError
 from controller.fabric.topology import PortId
 from experiments.model.meters import ModelDatapath, whole_ms
-from experiments.model.paths import ECT_0, Hop, Way, find_way, frame_of, in_order
-from experiments.model.queues import OutPort, QueueOptions, Run
+from experiments.model.paths import ECT_0, Way, find_way, frame_of, in_order
+from experiments.model.queues import Hop, OutPort, QueueOptions, Run, Sender
 from experiments.model.slots import LEAST_SLOT_S, MOST_SLOT_S
 from experiments.model.sources import Generator, ModelSource
 from experiments.switch.options import DatapathOptions
@@ -96,7 +96,7 @@ class ModelFabric:
         self.uplinks: dict[int, OutPort] = {}
         self.uplink_queue = self.class_on_uplink
         self.links: dict[PortId, PortId] = {}
-        self._receiver_of: dict[ModelSource, Received] = {}
+        self._receiver_of: dict[Sender, Received] = {}
         self._sending: list[ModelSource] = []
         self._generators: list[Generator] = []
         self._events: list[tuple[int, int, Callable[[], None]]] = []
@@ -222,9 +222,9 @@ class ModelFabric:
             uplink = self.uplinks[pn.number]
             self.ports[PortId(self.fabric.switch(pn.switch).dpid, pn.port_no)].port.receive(*uplink.take_sent())
         for at, port in self.ports.items():
-            sent = port.count()
+            gone = port.count()
             if at in self.links:
-                self.ports[self.links[at]].port.receive(*sent)
+                self.ports[self.links[at]].port.receive(*gone)
 
     def report_frames(self) -> None:
         """Let the switches send up the frames that their tables say to.
@@ -235,8 +235,8 @@ class ModelFabric:
         for flow in self.flows:
             sent, flow.seen = flow.source.sent > flow.seen, flow.source.sent
             if sent or flow.source.running:
-                for dpid, *report in flow.way.reports:
-                    self.switches[dpid].packet_in(*report)
+                for dpid, entry, in_port, frame, max_len, metadata in flow.way.reports:
+                    self.switches[dpid].packet_in(entry, in_port, frame, max_len, metadata)
 
     # -- inside
 

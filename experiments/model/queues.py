@@ -18,16 +18,31 @@ from experiments.switch.ports import SwitchPort
 
 
 class Sender(Protocol):
-    """What a queue has to know of the source of its packets; ``port_after`` is the next port on their way."""
+    """What ports and links have to know of the source of packets.
+
+    ``reliable`` ones learn how many packets were ahead of lost ones. ``hops`` is the way of its packets.
+    """
 
     frame_bytes: int
+    frame_bits: int
+    reliable: bool
+    hops: list[Hop]
 
     def markable(self, port: OutPort) -> bool:
         """Return whether its packets may be marked at a port on their way (ECN-capable there)."""
         ...
 
+    def hop_after(self, port: OutPort) -> Hop | None:
+        """Return what follows a port on its way; None where that is the receiver."""
+
     def port_after(self, port: OutPort) -> OutPort | None:
         """Return the port that follows another on its way; None at the receiver."""
+
+    def lose(self, packets: int, ahead: int) -> None:
+        """Packets of it were dropped while ``ahead`` earlier ones were still under way (0 unless it is reliable)."""
+
+    def arrive(self, packets: int, sent_slot: int, marked: int, slot: int) -> None:
+        """Packets of it reached the receiver."""
 
 
 Run: TypeAlias = tuple[Sender, int, int, int]

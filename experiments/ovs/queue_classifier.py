@@ -229,7 +229,7 @@ class QueueClassifier:
         with _open_rtnetlink() as announcements:
             self._look_at(self.interfaces)
             while True:
-                ready, _, _ = select.select([announcements, self._stop_read], [], [], RESCAN_S)
+                ready, _, _ = select.select([announcements.fileno(), self._stop_read], [], [], RESCAN_S)
                 if self._stop_read in ready:
                     return
                 if not ready:

@@ -181,7 +181,7 @@ def send(job: dict[str, Any]) -> dict[str, Any]:
 
 def summed(reports: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the reports of a source's flows as one."""
-    sums = {key: sum(one[key] for one in reports) for key in ("sent", "lost") if key in reports[0]}
+    sums: dict[str, Any] = {key: sum(one[key] for one in reports) for key in ("sent", "lost") if key in reports[0]}
     return {**sums, "transfers": [row for one in reports for row in one.get("transfers", [])]}
 
 

@@ -294,15 +294,15 @@ class ModelTraffic:
     def _schedule(self, flow: ModelFlow, source: Source, spans: tuple[Span, ...]) -> None:
         model = self._model
         late_s = model.rng.uniform(0.0, START_SPREAD_S)
+        sender, octets = flow.source, source.octets
         for begin_s, end_s in spans:
             begin_s = self._begin_s + min(begin_s + late_s, end_s)
-            if source.octets is not None:
-                sender = flow.source
+            if octets is not None:
                 assert isinstance(sender, TcpSource)
-                model.at(begin_s, lambda s=sender, n=source.octets: s.transfer(n, model.slot))
+                model.at(begin_s, lambda: sender.transfer(octets, model.slot))
                 continue
-            model.at(begin_s, lambda: flow.source.start(model.slot))
-            model.at(self._begin_s + end_s, lambda: flow.source.stop(model.slot))
+            model.at(begin_s, lambda: sender.start(model.slot))
+            model.at(self._begin_s + end_s, lambda: sender.stop(model.slot))
 
     def _sample(self) -> None:
         model = self._model

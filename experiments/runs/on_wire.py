@@ -47,7 +47,9 @@ def run_on_wire(
     folder.mkdir(parents=True, exist_ok=True)
     fabric = scenario.fabric()
     model = ModelFabric(fabric, ModelOptions(slot_s=slot_s, seed=seed))
-    parsed = parse_config(yaml.safe_dump(controller_configuration(scenario, fabric, control, *free_ports(2))), "wire")
+    openflow_port, rest_port = free_ports(2)
+    document = controller_configuration(scenario, fabric, control, openflow_port, rest_port)
+    parsed = parse_config(yaml.safe_dump(document), "wire")
     write_queues(model, parsed, VnTable.of_config(parsed))
     with (
         controllers(scenario, fabric, control, folder, settings, ovsdb=False) as (controller, openflow),

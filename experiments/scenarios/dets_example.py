@@ -5,8 +5,8 @@ from experiments.scenarios.scenario import Limits, Scenario, Source
 STOP_S, MORE_S, END_S = 4.0, 8.0, 13.0
 
 
-def _greedy(number: int, *span: float) -> Source:
-    return Source(1, number, 5, "udp", 195_000_000, spans=(span,))
+def _greedy(number: int, begin_s: float, end_s: float) -> Source:
+    return Source(1, number, 5, "udp", 195_000_000, spans=((begin_s, end_s),))
 
 
 def _little(number: int) -> Source:

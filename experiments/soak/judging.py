@@ -66,7 +66,7 @@ class Judgement:
 
 def windows_of(start_s: float, end_s: float) -> NDArray[np.float64]:
     """Return the starts of the whole windows between two times."""
-    return start_s + WINDOW_S * np.arange(max(0, int((end_s - start_s) / WINDOW_S)))
+    return start_s + WINDOW_S * np.arange(max(0, int((end_s - start_s) / WINDOW_S)), dtype=np.float64)
 
 
 def means_by_window(rates: Rates, values: NDArray[np.float64], starts: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -77,7 +77,9 @@ def means_by_window(rates: Rates, values: NDArray[np.float64], starts: NDArray[n
     passed_s = rates.end_s - rates.start_s
     weight = np.bincount(row[inside], passed_s[inside], minlength=len(starts))
     total = np.bincount(row[inside], (values * passed_s)[inside], minlength=len(starts))
-    return np.divide(total, weight, out=np.full(len(starts), np.nan), where=weight > 0)
+    mean = np.full(len(starts), np.nan)
+    np.divide(total, weight, out=mean, where=weight > 0)
+    return mean
 
 
 def limits_by_window(changes: Sequence[JudgedLimitChange], starts: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -86,7 +88,8 @@ def limits_by_window(changes: Sequence[JudgedLimitChange], starts: NDArray[np.fl
     limit_bps = np.array([change.limit_bps for change in changes], dtype=np.float64)
     first = np.maximum(np.searchsorted(at_s, starts, side="right") - 1, 0)
     last = np.searchsorted(at_s, starts + WINDOW_S, side="left") - 1
-    return np.array([limit_bps[a : max(a, b) + 1].max() for a, b in zip(first, last, strict=True)])
+    rows = zip(first.tolist(), last.tolist(), strict=True)
+    return np.array([limit_bps[a : max(a, b) + 1].max() for a, b in rows])
 
 
 def touched(transients: Sequence[Transient], starts: NDArray[np.float64]) -> NDArray[np.bool_]:
@@ -102,7 +105,7 @@ def busy_windows(
 ) -> NDArray[np.bool_]:
     """Return the windows in which the machine was busy; ``idle_share`` is that of the time up to each ``time_s``."""
     busy = np.flatnonzero(idle_share < BUSY_IDLE_SHARE)
-    spans = [Window(float(time_s[max(i - 1, 0)]), float(time_s[i])) for i in busy]
+    spans = [Window(float(time_s[max(i - 1, 0)]), float(time_s[i])) for i in busy.tolist()]
     return touched([Transient(span, "busy") for span in spans], starts)
 
 

@@ -16,8 +16,10 @@ from experiments.soak.record import Record
 from experiments.soak.schedule import ActionKind
 from experiments.soak.verdict import MIB, judgements
 
-COLUMNS = ("time_s", "idle_share", "controller_rss_bytes", "controller_handles", "vswitchd_rss_bytes")
-COLUMNS += ("vswitchd_handles", "meters", "flows", "ovsdb_rows")
+COLUMNS = (
+    *("time_s", "idle_share", "controller_rss_bytes", "controller_handles", "vswitchd_rss_bytes"),
+    *("vswitchd_handles", "meters", "flows", "ovsdb_rows"),
+)
 COLOURS = {
     ActionKind.LINK: "tab:orange",
     ActionKind.CONTROLLER: "tab:red",

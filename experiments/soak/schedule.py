@@ -104,8 +104,8 @@ def _flow(fabric: Fabric, chance: random.Random, at_s: float, number: int) -> Ac
     victim_vid, other_vid = fabric.vlans[VICTIM_VLAN_INDEX], fabric.vlans[1 - VICTIM_VLAN_INDEX]
     lasts_s = round(chance.uniform(3.0, 9.0))
     if number % 2 == 0:
-        sender, rate_bps = chance.choice(others), chance.choice(UDP_RATES_BPS)
-        return Action(at_s, ActionKind.FLOW, "", other_vid, sender, judged, rate_bps, lasts_s)
+        sender, udp_bps = chance.choice(others), chance.choice(UDP_RATES_BPS)
+        return Action(at_s, ActionKind.FLOW, "", other_vid, sender, judged, udp_bps, lasts_s)
     vid = chance.choice([victim_vid, other_vid])
     sender, receiver = chance.sample([*others, judged] if vid == other_vid else others, 2)
     rate_bps = chance.choice([None, 2_000_000, 4_000_000])

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from experiments.soak.judging import (
     FLOOR,
@@ -42,8 +43,7 @@ def judgements(record: Record) -> list[Judgement]:
     """Return the judgement of every guarantee of every VN; the floor of the judged VN is the first."""
     starts = windows_of(record.begin_s, record.end_s)
     diary = record.diary
-    looks = np.array([(look.at_s, look.idle_share) for look in record.looks])
-    busy = busy_windows(looks[:, 0], looks[:, 1], starts)
+    busy = _busy(record, starts)
     own = _concerning(diary.transients, record.judged.name)
     start = Transient(_first_seconds(record), "start")
     judged = [
@@ -85,7 +85,7 @@ def verdict(record: Record) -> dict[str, Any]:
     assert start is not None
     assert quiet is not None
     diary = record.diary
-    busy = busy_windows(*np.array([(look.at_s, look.idle_share) for look in record.looks]).T, floor.start_s)
+    busy = _busy(record, floor.start_s)
     figures = {
         "actions": dict(Counter(str(action.kind) for _, action in diary.done)),
         "left out": len(diary.left_out),
@@ -117,7 +117,7 @@ def verdict(record: Record) -> dict[str, Any]:
     return {
         "figures": figures,
         "targets": targets,
-        "misses": [_miss(record, j, row) for j in judged for row in np.flatnonzero(j.missed)],
+        "misses": [_miss(record, j, row) for j in judged for row in np.flatnonzero(j.missed).tolist()],
         "ailments": [f"{at_s - record.begin_s:.1f} {text}" for at_s, text in record.ailments[:LINES_SHOWN]],
         "troubles": [f"{at_s - record.begin_s:.1f} {text}" for at_s, text in record.troubles[:LINES_SHOWN]],
         "unexplained": record.log_lines[:LINES_SHOWN],
@@ -170,6 +170,12 @@ def _mib(looks: Sequence[Look], name: str) -> dict[str, float]:
 
 def _more(after: dict[str, int], before: dict[str, int]) -> int:
     return sum(max(0, count - before.get(table, 0)) for table, count in after.items())
+
+
+def _busy(record: Record, starts: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Return the windows in which the machine was busy."""
+    looks = np.array([(look.at_s, look.idle_share) for look in record.looks])
+    return busy_windows(looks[:, 0], looks[:, 1], starts)
 
 
 def _miss(record: Record, judgement: Judgement, row: int) -> dict[str, Any]:

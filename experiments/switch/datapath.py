@@ -13,6 +13,7 @@ from typing import ClassVar
 from controller.openflow import constants as ofp
 from controller.openflow.buffers import HEADER
 from controller.openflow.constants import ControllerRole, ErrorType, FlowModFlags, MessageType, MeterModCommand
+from controller.openflow.match import Match
 from experiments.switch import answers, requests
 from experiments.switch.conversation import Conversation
 from experiments.switch.flow_tables import FlowTableEntry, FlowTables
@@ -373,7 +374,7 @@ class Datapath:
 
 
 _CHANGES = {MessageType.FLOW_MOD, MessageType.GROUP_MOD, MessageType.METER_MOD, MessageType.PACKET_OUT}
-_ANY = requests.Match()
+_ANY = Match()
 
 
 @dataclass(frozen=True, slots=True)

@@ -183,7 +183,7 @@ class MeterTable:
     def _depth_bits(self, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
         bursts = (self._rows["flags"][ids] & MeterFlags.BURST > 0) & (self._rows["burst_kbits"][ids] > 0)
         kbits: npt.NDArray[np.uint32] = np.where(bursts, self._rows["burst_kbits"][ids], self._rows["rate_kbps"][ids])
-        return kbits * 1000.0
+        return (kbits * 1000.0).astype(np.float64)
 
     def _refill(self, ids: npt.NDArray[np.int64], now_s: float) -> None:
         rows = self._rows

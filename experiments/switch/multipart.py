@@ -160,7 +160,7 @@ class Multipart:
     }
 
 
-def _unpack(layout: Struct, body: memoryview, exact: bool = True) -> tuple:
+def _unpack(layout: Struct, body: memoryview, exact: bool = True) -> tuple[int, ...]:
     if len(body) < layout.size or (exact and len(body) != layout.size):
         raise RefusalError(ErrorType.BAD_REQUEST, "BAD_LEN")
     return layout.unpack_from(body)

@@ -5,6 +5,7 @@ The same walk serves packets, which are counted and policed, and traces, which o
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
 from controller.errors import ProtocolError
@@ -60,7 +61,7 @@ class Pipeline:
     With ``ignores_set_queue`` every frame goes to the default queue, as on Open vSwitch's userspace datapath.
     """
 
-    def __init__(self, tables: FlowTables, ports: dict[int, object], ignores_set_queue: bool = False) -> None:
+    def __init__(self, tables: FlowTables, ports: Mapping[int, object], ignores_set_queue: bool = False) -> None:
         self._ignores_set_queue = ignores_set_queue
         self._tables = tables
         self._ports = ports

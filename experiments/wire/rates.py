@@ -62,7 +62,7 @@ class _Meeting(NamedTuple):
 
     def total(self, octets: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Return the sum of ``octets`` (by lane) that each key meets."""
-        return np.bincount(self.where, octets[self.lanes], len(self.keys))
+        return np.bincount(self.where, octets[self.lanes], len(self.keys)).astype(np.float64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +209,13 @@ class TrafficRates:
     def adopt(self, trace: _Trace) -> None:
         """Take over what a trace found."""
         self._steps = [
-            _Step(*map(_meetings, (step.receive, step.entry, step.meter, step.send)), _pairs(step.born))
+            _Step(
+                _meetings(step.receive),
+                _meetings(step.entry),
+                _meetings(step.meter),
+                _meetings(step.send),
+                _pairs(step.born),
+            )
             for step in trace.steps
         ]
         self._flow_of_lane = np.array(trace.flow_of_lane, np.int64)

@@ -36,6 +36,7 @@ from controller.dets.control_frames import (
 from controller.errors import InvalidValueError
 from experiments.bench.agent.crowd import run_crowd
 from experiments.bench.agent.reaction import AGENTS, reaction_ms
+from experiments.machine.processors import machine
 
 PAIRS, SECONDS = 1000, 5.0
 INTERVAL_S = 0.055
@@ -75,7 +76,7 @@ def run(pairs: int = PAIRS, seconds: float = SECONDS) -> dict[str, Any]:
         _target("100 changes of rates", round(batch_ms, 2), "ms", 5.0),
         _target("encode and decode, an entry", codec["codec_us_per_entry"], "us", 0.2),
     ]
-    return {"figures": figures, "settings": {"pairs": pairs, "seconds": seconds}, "targets": targets}
+    return {"figures": figures, "settings": {"pairs": pairs, "seconds": seconds, **machine()}, "targets": targets}
 
 
 def _target(name: str, value: float, unit: str, most: float) -> dict[str, Any]:

@@ -6,6 +6,7 @@ more than 1.05 of the limit left the edge switch towards the receiver.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import yaml
@@ -27,6 +28,10 @@ ABOVE = 1.05
 AGENTS = {"meter": "none", "agent": "trust", "both": "verify"}
 
 
+def _start(source: UdpSource, model: ModelFabric) -> None:
+    source.start(model.slot)
+
+
 def reaction_ms(shaping: str) -> dict[str, float]:
     """Return the reaction times, ms, to traffic that begins and to a limit that falls, under ``shaping``.
 
@@ -36,7 +41,7 @@ def reaction_ms(shaping: str) -> dict[str, float]:
     for number in SENDERS:
         source = UdpSource(OFFERED_BPS, model.slot_s)
         model.connect(source, model.fabric.vn(VLAN, number), model.fabric.vn(VLAN, RECEIVER))
-        model.at(BEGIN_S, lambda one=source: one.start(model.slot))
+        model.at(BEGIN_S, partial(_start, source, model))
     began_ms = _last_above_ms(model, BEGIN_S, FALL_S, LIMIT_BPS)
     row = plane.central.vns.row_of(VLAN, *model.edge_port(model.fabric.vn(VLAN, RECEIVER)))
     assert row is not None

@@ -10,13 +10,13 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
-import os
 import platform
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from controller.allocation.max_min import FlowPaths, max_min
 from controller.policy.registry import algorithms, make_algorithm
 from experiments.bench.allocate import flow_instances, plain_allocation
 from experiments.bench.allocate.simgrid import SimGridSolver
+from experiments.machine.processors import machine
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 SENDERS = (2, 10, 100, 1_000)
@@ -148,8 +149,10 @@ def bench_forms(entries: int, budget_s: float) -> dict[str, dict[str, float]]:
 def _plain_call(name: str, table: Requests) -> Callable[[], object]:
     columns = (table.measured_bps, table.granted_bps, table.available_bps, table.drops, table.weight)
     nodes = [
-        plain_allocation.Node(*row, active)
-        for *row, active in zip(*(column.tolist() for column in columns), table.active.tolist(), strict=True)
+        plain_allocation.Node(measured, granted, available, drops, weight, active)
+        for measured, granted, available, drops, weight, active in zip(
+            *(column.tolist() for column in columns), table.active.tolist(), strict=True
+        )
     ]
     receivers = [
         (limit, received, nodes[first:last])
@@ -201,11 +204,10 @@ def bench_max_min(budget_s: float, quick: bool) -> list[dict[str, Any]]:
     """Return a row per fabric; SimGrid on the same instances where it is installed."""
     rng = np.random.default_rng(1)
     made: list[tuple[str, Callable[[], tuple[FlowPaths, Any]]]] = [
-        (f"star of {hosts} hosts", lambda hosts=hosts: flow_instances.star(hosts, 100_000, rng))
-        for hosts in TARGET_STAR_MS
+        (f"star of {hosts} hosts", partial(flow_instances.star, hosts, 100_000, rng)) for hosts in TARGET_STAR_MS
     ]
     for k, flows in FAT_TREES[: 1 if quick else None]:
-        made.append((f"fat tree, k = {k}", lambda k=k, flows=flows: flow_instances.fat_tree(k, flows, rng)))
+        made.append((f"fat tree, k = {k}", partial(flow_instances.fat_tree, k, flows, rng)))
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         simgrid = "left out" if quick else SimGridSolver.build(Path(folder))
@@ -329,8 +331,7 @@ def run(options: Sequence[str] = ()) -> dict[str, Any]:
             "python": platform.python_version(),
             "numpy": np.__version__,
             "machine": platform.machine(),
-            "cpus": os.cpu_count(),
-            "load_average": os.getloadavg()[0],
+            **machine(),
             "quick": quick,
         },
         "targets": targets(receivers, calls, fabrics, memory),

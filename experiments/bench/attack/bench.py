@@ -9,7 +9,6 @@ again. These switches have no queues, so that what a receiver gets in a single i
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -21,8 +20,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from controller.errors import InvalidValueError
-from experiments.bench.attack.attacks import ATTACKS, GOOD_DPIDS, HOSTILE_DPID
+from experiments.bench.attack.attacks import ATTACKS, GOOD_DPIDS
+from experiments.bench.attack.hostile_peer import HOSTILE_DPID
 from experiments.machine.controller_process import ROOT, ControllerProcess, free_ports
+from experiments.machine.processors import machine
 from experiments.wire.fabric import WireFabric
 
 SECONDS = 5.0
@@ -83,8 +84,7 @@ def run(seconds: float = SECONDS, attack: list[str] | None = None) -> dict[str, 
             "seconds": seconds,
             "interval_ms": INTERVAL_MS,
             "switches": len(GOOD_DPIDS),
-            "cores": os.cpu_count(),
-            "load_average": os.getloadavg()[0],
+            **machine(),
             "command": "dets bench " + " ".join(["attack", *sys.argv[3:]]),
         },
         "figures": {name: asdict(outcome) for name, outcome in outcomes.items()},

@@ -195,11 +195,13 @@ def crowd(address: tuple[str, int], count: int) -> Iterator[list[HostilePeer]]:
             peer.close()
 
 
-def again(address: Address, until_s: float, work: Callable[[HostilePeer], None], **options: int) -> None:
-    """Connect and do ``work``, again and again."""
+def again(
+    address: Address, until_s: float, work: Callable[[HostilePeer], None], receive_bytes: int | None = None
+) -> None:
+    """Connect and do ``work``, again and again; ``receive_bytes`` as ``HostilePeer`` has it."""
     while time.monotonic() < until_s:
         try:
-            with HostilePeer(address, **options) as peer:
+            with HostilePeer(address, receive_bytes) as peer:
                 work(peer)
         except OSError:
             pass

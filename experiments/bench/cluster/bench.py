@@ -14,7 +14,6 @@ theirs then.
 from __future__ import annotations
 
 import json
-import os
 import statistics
 import sys
 from dataclasses import asdict
@@ -32,6 +31,7 @@ from experiments.bench.cluster.shared_nodes import run_shared
 from experiments.bench.cluster.takeover import INTERVAL_MS, measure
 from experiments.bench.cluster.testbed.talking_pair import Judgement
 from experiments.machine.controller_pair import ETCD_MEMBERS
+from experiments.machine.processors import machine
 
 SWITCHES, ENTRIES, REPEATS, SECONDS = 2, 10_000, 3, 20.0
 LEAST_ENTRIES = 100  # with fewer senders of a receiver there is nothing to decide
@@ -133,8 +133,7 @@ def run(
             "seed": seed,
             "interval_ms": INTERVAL_MS,
             "etcd_members": ETCD_MEMBERS,
-            "cores": os.cpu_count(),
-            "load_average": os.getloadavg()[0],
+            **machine(),
             "command": "dets bench " + " ".join(["cluster", *sys.argv[3:]]),
         },
         "figures": figures,

@@ -13,6 +13,7 @@ from functools import partial
 from apps.cluster.etcd import Etcd, EtcdError, put
 from experiments.bench.cluster.testbed.fault_ground import Ground, full
 from experiments.bench.cluster.testbed.talking_pair import CHANGED_VN, TalkingPair
+from experiments.machine.controller_pair import name_of
 
 LEASE_S = 3  # by default
 HOLD_S, LOOK_EVERY_S = LEASE_S + 1.0, 0.2  # whatever is to happen has begun by then
@@ -95,29 +96,9 @@ class Faults(ABC):
         victim = self.ready()
         with self.cut(victim, incoming, outgoing):
             self.taken_over(victim)
-            self.expect(self._is_cut_off(victim), f"n{victim + 1} knows that it is cut off")
+            self.expect(self._is_cut_off(victim), f"{name_of(victim)} knows that it is cut off")
 
     # -- etcd
-
-    def a_member_killed(self) -> None:
-        """Kill each member of etcd, one after the other: nothing happens."""
-        victim = self.ready()
-        for member in self.nodes.etcd.members:
-            member.stop()
-            self.stands(victim)
-            member.launch()
-            member.wait_answers()
-
-    def most_members_killed(self) -> None:
-        """Leave etcd without a quorum: nothing is changed, and all goes on when it is back."""
-        self.ready()
-        gone = self.nodes.etcd.members[1:]
-        for member in gone:
-            member.stop()
-        self._nobody_changes()
-        for member in gone:
-            member.launch()
-        self._etcd_is_back()
 
     def _member_full(self) -> None:
         victim = self.ready()
@@ -147,20 +128,22 @@ class Faults(ABC):
                 return sum(member.ended for member in members) * 2 > len(members)
 
             self.nodes.wait(down, "most members have ended")
-            self._nobody_changes()
+            self.nobody_changes()
         for member in members:
             if member.ended:
                 member.launch()
-        self._etcd_is_back()
+        self.etcd_is_back()
 
-    def _nobody_changes(self) -> None:
+    def nobody_changes(self) -> None:
+        """All nodes have to say that they are cut off from etcd; no change is kept, and what there is can be read."""
         numbers = range(len(self.nodes.nodes))
         self.nodes.wait(lambda: all(map(self._is_cut_off, numbers)), "all nodes are cut off from etcd")
         self.expect(not self.talking.change_once(), "no change is kept without etcd")
         for node in self.nodes.nodes:
             node.get(CHANGED_VN)
 
-    def _etcd_is_back(self) -> None:
+    def etcd_is_back(self) -> None:
+        """All members have to answer, and the nodes to go on by themselves."""
         for member in self.nodes.etcd.members:
             member.wait_answers()
         self.nodes.wait_controls()
@@ -177,7 +160,7 @@ class Faults(ABC):
                 file.write(b"\n" * (-log.stat().st_size % PAGE_OCTETS))
         with ExitStack() as stack:
             for number in range(len(logs)):
-                stack.enter_context(full(self.ground.disks[f"n{number + 1}"]))
+                stack.enter_context(full(self.ground.disks[name_of(number)]))
             sizes = [log.stat().st_size for log in logs]
             self.stands(victim)
             self._replaced(victim, signal.SIGKILL)
@@ -209,7 +192,7 @@ class Faults(ABC):
     def taken_over(self, victim: int) -> None:
         """The other nodes have to take over, and the victim to change nothing any more."""
         self.nodes.wait(lambda: self.others_control(victim), "the other nodes control the switches")
-        self.expect(self.nodes.role(victim) not in ("active", "sharing"), f"n{victim + 1} does not decide as well")
+        self.expect(self.nodes.role(victim) not in ("active", "sharing"), f"{name_of(victim)} does not decide as well")
         self.kept()
 
     def stands(self, victim: int, hold_s: float = HOLD_S) -> None:

@@ -18,6 +18,7 @@ import yaml
 
 from controller.config.load import parse_config
 from controller.fabric.vns import VnTable
+from controller.frames.layout import Octets
 from controller.loop import step
 from controller.metering.counters import MeterReadings
 from controller.policy.groups import PolicyGroup, choices_of, groups_of
@@ -148,7 +149,7 @@ class Crossing(_Way):
         self._pass([shard.decide(self.now_s) for shard in self.shards])
         return [shard.enforce(self.now_s) for shard, _ in both]
 
-    def _pass(self, said: list[dict[int, bytes]]) -> None:
+    def _pass(self, said: list[dict[int, Octets]]) -> None:
         for speaker, frames in enumerate(said):
             for hearer, data in frames.items():
                 self.octets = max(self.octets, len(data))

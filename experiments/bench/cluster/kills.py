@@ -1,6 +1,6 @@
 """Kills and stops in a row, at random: of both nodes and of etcd's members, while traffic is limited and limits change.
 
-Two controllers, three members of etcd, two software switches. In each turn something is killed or paused, sometimes a
+Two controllers, three members of etcd, three software switches. In each turn something is killed or paused, sometimes a
 second thing with it, and comes back after a while. testbed judges.
 """
 
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from experiments.bench.cluster.testbed.disturbances import Disturbances
 from experiments.bench.cluster.testbed.talking_pair import Judgement, TalkingPair, document, talking_fabric
-from experiments.machine.controller_pair import NAMES, ControllerPair
+from experiments.machine.controller_pair import ControllerPair, name_of
 
 LONGEST_PAUSE_S, LONGEST_WAIT_S = 6.0, 4.0
 BOTH_READY_SHARE = 0.8  # of the turns begin with a standby that can take over
@@ -62,12 +62,14 @@ class _Run:
         begun_s = time.monotonic()
         active = self._pair.wait_controls()
         self._pair.wait(self.talking.change_once, "a change is kept", SETTLE_S)
-        return f"{', '.join(names)}; {NAMES[active]} in control {time.monotonic() - begun_s:.1f} s after all were back"
+        return (
+            f"{', '.join(names)}; {name_of(active)} in control {time.monotonic() - begun_s:.1f} s after all were back"
+        )
 
     def _disturb(self) -> str:
         active = self._pair.active
         if active is None:
-            active = self._random.randrange(len(NAMES))
+            active = self._random.randrange(len(self._pair.nodes))
         member = self._random.randrange(len(self._pair.etcd.members))
         pause_s = self._random.uniform(0.3, LONGEST_PAUSE_S)
         done = self._done

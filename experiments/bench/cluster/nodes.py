@@ -15,7 +15,7 @@ import gc
 import math
 import time
 import tracemalloc
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -145,7 +145,7 @@ class _Node:
 
     def __init__(self, number: int, nodes: int, shared: bool, size: _Size) -> None:
         self.name, self.place = f"n{number}", number if shared else 0
-        self.took_s, self.entries, self.set_meters = Counter[str](), 0, 0
+        self.took_s, self.entries, self.set_meters = defaultdict[str, float](float), 0, 0
         self.dpids = range(self.place * size.switches + 1, (self.place + 1) * size.switches + 1)
         self.links: Any = None
         self.central = CentralController(_config(size.switches * (nodes if shared else 1), size.ports))

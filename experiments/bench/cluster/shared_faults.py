@@ -13,11 +13,11 @@ from functools import partial
 
 from apps.cluster.etcd import Etcd
 from apps.cluster.wishes import Wishes
-from controller.shards.shard import HOLD_S as PEERS_HOLD_S
+from controller.shards.silence import HOLD_S as PEERS_HOLD_S
 from experiments.bench.cluster.common_faults import HOLD_S, Faults
 from experiments.bench.cluster.testbed.fault_ground import Ground
 from experiments.bench.cluster.testbed.talking_pair import PREFIX, RECEIVER, SWITCHES, TalkingPair
-from experiments.machine.controller_pair import SharedNodes
+from experiments.machine.controller_pair import SharedNodes, name_of, number_of
 
 _RECEIVED = re.compile(r'^dets_cluster_frames_total\{peer="n(\d+)",result="received"\} (\S+)$', re.MULTILINE)
 AFTER_S = 1.5
@@ -44,8 +44,8 @@ class SharedFaults(Faults):
             "nothing from the other nodes": partial(self._without_peers, True, False),
             "nothing to the other nodes": partial(self._without_peers, False, True),
             "cut off from everything": self.without_link,
-            "each member of etcd killed": self.a_member_killed,
-            "most members of etcd killed": self.most_members_killed,
+            "each member of etcd killed": self._a_member_killed,
+            "most members of etcd killed": self._most_members_killed,
             **self.disks_and_clocks(),
         }
 
@@ -58,7 +58,7 @@ class SharedFaults(Faults):
         time.sleep(AFTER_S)
         self._owners_before, self._writers_before = self._shared.owners(), self._writers()
         self.expect(len(set(self._owners_before.values())) == len(SWITCHES), "every node has a switch")
-        return int(str(self._owners_before[SWITCH]).removeprefix("n")) - 1
+        return number_of(str(self._owners_before[SWITCH]))
 
     def others_control(self, victim: int) -> bool:  # noqa: D102
         return self._shared.shared_by([number for number in self._numbers if number != victim])
@@ -70,8 +70,8 @@ class SharedFaults(Faults):
     def _without_switch(self, incoming: bool, outgoing: bool) -> None:
         victim = self.ready()
         source = self.ground.sources[RECEIVER[0]]
-        name = f"n{victim + 1}"
-        wanted = [{**self._owners_before, SWITCH: f"n{n + 1}"} for n in self._numbers if n != victim]
+        name = name_of(victim)
+        wanted = [{**self._owners_before, SWITCH: name_of(n)} for n in self._numbers if n != victim]
         with self.cut(victim, f"ip saddr {source}" if incoming else "", f"ip daddr {source}" if outgoing else ""):
             controlled = partial(self._shared.shared_by, self._numbers)
             self.nodes.wait(lambda: self._told(wanted) and controlled(), f"another node than {name} has {SWITCH}")
@@ -87,9 +87,29 @@ class SharedFaults(Faults):
             self.stands(victim, PEERS_HOLD_S + HOLD_S)
             heard = self._heard(victim)
             time.sleep(AFTER_S)
-            self.expect(self._heard(victim) == heard, f"no frame passes between n{victim + 1} and the others")
+            self.expect(self._heard(victim) == heard, f"no frame passes between {name_of(victim)} and the others")
         self.nodes.wait(lambda: self._heard(victim) > heard, "frames pass again")
         self.stands(victim)
+
+    def _a_member_killed(self) -> None:
+        """Kill each member of etcd, one after the other: nothing happens."""
+        victim = self.ready()
+        for member in self.nodes.etcd.members:
+            member.stop()
+            self.stands(victim)
+            member.launch()
+            member.wait_answers()
+
+    def _most_members_killed(self) -> None:
+        """Leave etcd without a quorum: nothing is changed, and all goes on when it is back."""
+        self.ready()
+        gone = self.nodes.etcd.members[1:]
+        for member in gone:
+            member.stop()
+        self.nobody_changes()
+        for member in gone:
+            member.launch()
+        self.etcd_is_back()
 
     def _heard(self, victim: int) -> int:
         """Return how many frames a node has got from others, and others from it."""

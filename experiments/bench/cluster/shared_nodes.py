@@ -30,7 +30,7 @@ from experiments.bench.cluster.testbed.talking_pair import (
     shared_document,
     talking_fabric,
 )
-from experiments.machine.controller_pair import SharedNodes
+from experiments.machine.controller_pair import SharedNodes, name_of, number_of
 
 INTERVAL_S = 0.055
 SETTLE_S = 60.0
@@ -127,8 +127,8 @@ class _Run:
         time.sleep(AFTER_S)
         switch, owner = self._random.choice(sorted(self._nodes.owners().items()))
         assert owner is not None
-        number, others = int(owner.removeprefix("n")) - 1, [f"n{n + 1}" for n in range(len(self._nodes.nodes))]
-        to = self._random.choice([name for name in others if name != owner])
+        number, names = number_of(owner), [name_of(n) for n in range(len(self._nodes.nodes))]
+        to = self._random.choice([name for name in names if name != owner])
         losing = [name for name, node in self._nodes.owners().items() if node == owner]
         affected = [switch] if way == "moved" else losing
         with self.talking.fabric.locked():
@@ -152,8 +152,8 @@ class _Run:
         if way == "moved":
             self._wishes(lambda wishes: wishes.move(switch, to))
         elif way == "drained":
-            self._wishes(lambda wishes: wishes.drain(f"n{number + 1}"))
-            self._wishes(lambda wishes: wishes.handed_over(f"n{number + 1}"))
+            self._wishes(lambda wishes: wishes.drain(name_of(number)))
+            self._wishes(lambda wishes: wishes.handed_over(name_of(number)))
         elif way == "machine dead":
             self._done.kill_machine(number)
         elif way == "paused":
@@ -186,7 +186,7 @@ class _Run:
         self._wishes(lambda wishes: wishes.balance())
         self._nodes.wait_ready()
         number, machine = self._random.randrange(len(self._nodes.nodes)), self._random.random() < MACHINE_SHARE
-        lost = [name for name, owner in self._nodes.owners().items() if owner == f"n{number + 1}"]
+        lost = [name for name, owner in self._nodes.owners().items() if owner == name_of(number)]
         others, begun_s = set(range(len(self._nodes.nodes))) - {number}, time.monotonic()
         if machine:
             self._done.kill_machine(number)
@@ -200,7 +200,7 @@ class _Run:
         self._done.undo()
         name = "machine dead" if machine else "killed"
         self.report.disturbances[name] = self.report.disturbances.get(name, 0) + 1
-        return f"n{number + 1} {name}; others have its {len(lost)} switches after {took_s:.1f} s"
+        return f"{name_of(number)} {name}; others have its {len(lost)} switches after {took_s:.1f} s"
 
     def refused_writes(self) -> int:
         """Return how many messages but requests for roles switches have refused so far."""
@@ -226,10 +226,10 @@ class _Run:
             name = "member of etcd killed"
         kinds[name]()
         self.report.disturbances[name] = self.report.disturbances.get(name, 0) + 1
-        return name if name in ("balanced", "member of etcd killed") else f"n{number + 1} {name}"
+        return name if name in ("balanced", "member of etcd killed") else f"{name_of(number)} {name}"
 
     def _drain(self, number: int) -> None:
-        name = f"n{number + 1}"
+        name = name_of(number)
         self._wishes(lambda wishes: wishes.drain(name))
         self._wishes(lambda wishes: wishes.handed_over(name))
         self._done.undo_by(lambda: self._wishes(lambda wishes: wishes.undrain(name)))

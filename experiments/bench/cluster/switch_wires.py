@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from controller.capability.meter_watch import NOT_KNOWN, MeterWatch, read_all
 from controller.central.controller import CentralController
 from controller.columns import IntArray, KiloArray
-from controller.openflow.buffers import HEADER
+from controller.openflow.buffers import HEADER, Buffer
 from controller.openflow.constants import MultipartType
 from controller.openflow.meters import decode_meter_stats_of_all
 from controller.openflow.stats import multipart_header
@@ -86,7 +86,7 @@ class SwitchWires:
                 left = octets[offset:]
         return bodies
 
-    def _write(self, dpid: int, data: bytes) -> None:
+    def _write(self, dpid: int, data: Buffer) -> None:
         node, switch = self._ends[dpid]
         for start, end in pairwise([*range(0, len(data), _SENT_AT_ONCE), len(data)]):
             with self._measured():

@@ -51,7 +51,8 @@ def measure(switches: int, entries: int, repeats: int, seconds: float, folder: P
 
     ``seconds`` is how long each cost is measured. Raises ControllerError if a pair does not come back.
     """
-    plan = LoopPlan(switches, entries, INTERVAL_MS, VARIED, *free_ports(2))
+    openflow_port, rest_port = free_ports(2)
+    plan = LoopPlan(switches, entries, INTERVAL_MS, VARIED, openflow_port, rest_port)
     (folder / "alone").mkdir(parents=True, exist_ok=True)
     with fabric_process(plan, folder / "alone"), ControllerProcess(plan.configuration(), folder / "alone") as node:
         node.wait_ready(set(plan.configuration()["switches"]), timeout_s=TAKEOVER_S)

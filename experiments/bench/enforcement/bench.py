@@ -40,6 +40,7 @@ from experiments.machine.controller_process import ControllerProcess, configurat
 from experiments.machine.processors import (
     BUSY_IDLE_SHARE,
     cpu_shares,
+    machine,
     process_cpu_s,
     read_cpu_ticks,
     vswitchd_pid,
@@ -104,7 +105,7 @@ def run(
             "warm_up_s": WARM_UP_S,
             "interval_ms": interval_ms,
             "seed": seed,
-            "cores": os.cpu_count(),
+            **machine(),
             "cases": len(cases),
             "command": "dets " + " ".join(sys.argv[1:]),
             "warnings": list(dict.fromkeys(warnings)),

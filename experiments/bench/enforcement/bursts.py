@@ -14,12 +14,14 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from experiments.bench.enforcement.burst_patterns import BurstPattern, worst_gain
+from experiments.machine.processors import machine
 from experiments.measure.series import ENOUGH, longest_run
 from experiments.runs.on_model import run_on_model
 from experiments.runs.run import ScenarioRun
@@ -95,7 +97,7 @@ def run(full: bool = False, seed: int = 1, output: Path = Path("results/bench-bu
     fabrics = ("model", "ovs") if os.geteuid() == 0 else ("model",)
     rows = list(_measure(fabrics, PATTERNS if full else TELLING, seed))
     result = {
-        "settings": {"seed": seed, "cores": os.cpu_count(), "command": "dets " + " ".join(sys.argv[1:])},
+        "settings": {"seed": seed, **machine(), "command": "dets " + " ".join(sys.argv[1:])},
         "figures": {"rows": rows},
         "targets": targets(rows),
     }
@@ -138,7 +140,7 @@ def targets(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             ("gain", "gain over any second", "of the limit", GAIN_AT_MOST),
             ("below_on_end", "TCP next to it below 95 %", "intervals", BELOW_AT_MOST),
         ):
-            worst = max(mine, key=lambda row, key=key: row[key])
+            worst = max(mine, key=itemgetter(key))
             name = f"{fabric}, queues {queues}: {what}, worst ({worst['algorithm']}, {worst['pattern']})"
             value = float(worst[key])
             found.append({"name": name, "value": value, "unit": unit, "target": most, "met": value <= most})

@@ -79,8 +79,13 @@ def naive_enforcement(burst_s: float) -> Callable[..., tuple[Enforcement, MeterC
         rate_bps = whole_rates(limit_bps)
         burst_bits = np.ceil(np.maximum(rate_bps * burst_s, NAIVE_LEAST_BITS) / RATE_STEP_BPS) * RATE_STEP_BPS
         now_column_s = np.full(len(rate_bps), now_s)
-        set_to = {"rate_kbps": kilo(rate_bps), "burst_kbits": kilo(burst_bits)}
-        after = replace(before, limit_bps=rate_bps, modified_s=now_column_s, **set_to)
+        after = replace(
+            before,
+            limit_bps=rate_bps,
+            modified_s=now_column_s,
+            rate_kbps=kilo(rate_bps),
+            burst_kbits=kilo(burst_bits),
+        )
         return after, MeterChanges(np.arange(len(rate_bps)), after.rate_kbps, after.burst_kbits)
 
     return enforce

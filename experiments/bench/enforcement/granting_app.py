@@ -17,5 +17,5 @@ class GrantingDets(Dets):
         super().__init__(*arguments, **named)
         plan = GrantPlan.read(os.environ[ENVIRONMENT])
         if plan.naive_burst_s is not None:
-            grant_side.enforce = naive_enforcement(plan.naive_burst_s)
-        self.shell.run_interval = Granting(plan, self.shell).run_interval
+            vars(grant_side)["enforce"] = naive_enforcement(plan.naive_burst_s)
+        vars(self.shell)["run_interval"] = Granting(plan, self.shell).run_interval

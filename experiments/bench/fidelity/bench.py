@@ -17,6 +17,7 @@ from typing import Any
 
 from experiments.evaluation.cells import SCALE, Cell, run_scenario
 from experiments.evaluation.measures import isolation_measures
+from experiments.machine.processors import machine
 from experiments.measure.frames import TCP_HEADERS_BYTES, VLAN_TAG_BYTES
 from experiments.ovs.fabric import OvsFabric, OvsOptions
 from experiments.ovs.ovs_vsctl import ofctl
@@ -224,6 +225,7 @@ def run() -> dict[str, Any]:
             "slot_s": DEFAULT_SETTINGS.slot_s,
             "fine_slot_s": FINE_SLOT_S,
             "jitter_s": JITTER_S,
+            **machine(),
         },
         "targets": compare(model, ovs),
     }

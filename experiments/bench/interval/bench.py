@@ -25,6 +25,7 @@ from experiments.bench.enforcement import bursts
 from experiments.bench.interval import blast
 from experiments.evaluation.cells import SCALE, Cell, run_scenario
 from experiments.evaluation.measures import isolation_measures, measures
+from experiments.machine.processors import machine
 from experiments.runs.run import RunSettings, ScenarioRun
 from experiments.scenarios import scenarios
 from experiments.scenarios.scenario import Scenario
@@ -96,7 +97,7 @@ def run(
         "settings": {
             "algorithm": ALGORITHM,
             "seeds": seeds,
-            "cores": os.cpu_count(),
+            **machine(),
             "command": "dets " + " ".join(sys.argv[1:]),
             "warnings": list(dict.fromkeys(text for row in rows for text in row["warnings"])),
         },

@@ -7,7 +7,6 @@ known capacity between, through a switch in the middle.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 from controller.policy.registry import make_policy
 from experiments.bench.loop.bench import INTERVAL_MS, MEASURED_S, Size, check, measure_size
 from experiments.bench.loop.report import SWITCHES, VARIED, summary
+from experiments.machine.processors import machine
 
 YARDSTICK = "fp"
 GRID = (100, 1_000, 10_000)  # entries of each switch
@@ -54,7 +54,7 @@ def run(
                     f"{row['entries']:>9,} {policy[0]:<16} {row['varied']:>4.0%}: {step_ms}, {summary(row)}", flush=True
                 )
             rows += made
-    settings = {"switches": switches, "interval_ms": interval_ms, "seconds": seconds, "load": os.getloadavg()[0]}
+    settings = {"switches": switches, "interval_ms": interval_ms, "seconds": seconds, **machine()}
     result = {"settings": settings, "figures": {"rows": rows}, "targets": targets(algorithm, rows)}
     (output / f"loop-{algorithm}.json").write_text(json.dumps(result, indent=1))
     return result

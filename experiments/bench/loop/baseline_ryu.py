@@ -29,7 +29,7 @@ BURST_S = 0.005
 LEAST_BURST_KBITS = 37
 
 
-class Baseline(app_manager.RyuApp):
+class Baseline(app_manager.RyuApp):  # type: ignore[misc]  # Ryu has no types
     """Polls, computes and modifies, round after round."""
 
     OFP_VERSIONS = [ofproto_v1_3.OFP_VERSION]  # noqa: RUF012  (as Ryu's own applications write it)
@@ -57,7 +57,7 @@ class Baseline(app_manager.RyuApp):
         self.answered = hub.Event()
         hub.spawn(self.rounds)
 
-    @set_ev_cls(ofp_event.EventOFPStateChange, [MAIN_DISPATCHER, DEAD_DISPATCHER])
+    @set_ev_cls(ofp_event.EventOFPStateChange, [MAIN_DISPATCHER, DEAD_DISPATCHER])  # type: ignore[untyped-decorator]
     def state_changed(self, event: Any) -> None:
         """A switch has come or gone."""
         if event.state == MAIN_DISPATCHER:
@@ -87,7 +87,7 @@ class Baseline(app_manager.RyuApp):
             sys.stdout.flush()
             hub.sleep(max(started_s + self.interval_s - time.monotonic(), 0.0))
 
-    @set_ev_cls(ofp_event.EventOFPMeterStatsReply, MAIN_DISPATCHER)
+    @set_ev_cls(ofp_event.EventOFPMeterStatsReply, MAIN_DISPATCHER)  # type: ignore[untyped-decorator]
     def meter_stats(self, event: Any) -> None:
         """One part of the counters of a switch: add up what each receiver gets."""
         dpid = event.msg.datapath.id

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -30,7 +31,7 @@ from experiments.bench.loop.fit import fit
 from experiments.bench.loop.loop_fabric import OFFERED, LoopPlan
 from experiments.bench.loop.report import SWITCHES, VARIED, all_set, plot, summary, table, targets
 from experiments.machine.controller_process import ROOT, STOP_TIMEOUT_S, ControllerError, ControllerProcess, free_ports
-from experiments.machine.processors import process_cpu_s
+from experiments.machine.processors import machine, process_cpu_s
 
 INTERVAL_MS = 55
 # Switches and entries of each, all set: enough of either to tell what one costs. Those of ten have a baseline.
@@ -95,9 +96,7 @@ def run(
             "switches": switches,
             "interval_ms": interval_ms,
             "seconds": seconds,
-            "cpu": _cpu_model(),
-            "cores": os.cpu_count(),
-            "load_average": os.getloadavg()[0],
+            **machine(),
             "command": "dets bench " + " ".join(["loop", *sys.argv[3:]]),
         },
         "figures": {"rows": rows},
@@ -228,14 +227,9 @@ def _measure_baseline(
         for varied in VARIED:
             tell(f"vary {varied} {BASELINE_OFFERED}")
             already = len(_rounds(log))
-            _wait(lambda already=already: len(_rounds(log)) >= already + 2, process)
+            _wait(partial(_has_rounds, log, already + 2), process)
             done, cpu_s, start_s = len(_rounds(log)), process_cpu_s(process.pid), time.monotonic()
-            _wait(
-                lambda done=done, start_s=start_s: (
-                    time.monotonic() - start_s > seconds and len(_rounds(log)) >= done + 3
-                ),
-                process,
-            )
+            _wait(partial(_has_rounds, log, done + 3, start_s + seconds), process)
             marks = np.array(_rounds(log)[done:])
             cpu_s, took_s = process_cpu_s(process.pid) - cpu_s, time.monotonic() - start_s
             spent_ms = np.diff(marks[:, :4], axis=1) * 1e3
@@ -340,6 +334,11 @@ def _rounds(log: Path) -> list[list[float]]:
     return [json.loads(line) for line in lines if line.startswith("[")]
 
 
+def _has_rounds(log: Path, count: int, after_s: float = 0.0) -> bool:
+    """Whether the baseline has done so many rounds, and it is later than ``after_s``."""
+    return time.monotonic() > after_s and len(_rounds(log)) >= count
+
+
 def _spread(column: Any) -> dict[str, float]:
     p50, p99 = np.percentile(column, (50, 99))
     return {"p50": float(p50), "p99": float(p99), "max": float(column.max())}
@@ -348,8 +347,3 @@ def _spread(column: Any) -> dict[str, float]:
 def _resident_bytes(pid: int) -> int:
     status = Path(f"/proc/{pid}/status").read_text().splitlines()
     return int(next(line for line in status if line.startswith("VmRSS:")).split()[1]) * 1024
-
-
-def _cpu_model() -> str:
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")

@@ -34,9 +34,8 @@ from controller.fabric.description import Config
 from controller.fabric.topology import PortId
 from controller.forwarding.pairs import Host, Pair
 from controller.openflow.meters import METER_CONFIG
-from experiments.bench.loop.busy_switches import BusyDatapath, BusyMeters, Swing
+from experiments.bench.loop.busy_switches import BusyDatapath, Swing
 from experiments.machine.controller_process import dump_yaml
-from experiments.switch.datapath import Datapath
 from experiments.switch.options import DatapathOptions
 from experiments.wire.fabric import WireFabric
 
@@ -155,7 +154,7 @@ def pairs_of(plan: LoopPlan, central: CentralController) -> list[Pair]:
     return pairs
 
 
-def fill(plan: LoopPlan, central: CentralController, datapaths: dict[int, Datapath]) -> None:
+def fill(plan: LoopPlan, central: CentralController, datapaths: dict[int, BusyDatapath]) -> None:
     """Make a controller without sockets install the pairs, so that another one finds what it would have installed."""
     nothing = np.empty(0, METER_CONFIG)
     for dpid in datapaths:
@@ -182,7 +181,7 @@ def load(
     plan: LoopPlan,
     varied_share: float,
     central: CentralController,
-    datapaths: dict[int, Datapath],
+    datapaths: dict[int, BusyDatapath],
     offered: float = OFFERED,
 ) -> None:
     """Set the traffic: that share of the receivers varies; each sender offers that part of its fair share."""
@@ -194,7 +193,6 @@ def load(
     for dpid, datapath in datapaths.items():
         if dpid > plan.switches:  # the core has no meters
             continue
-        assert isinstance(datapath.meters, BusyMeters)
         mine = np.flatnonzero(central.vns.dpid[entries.sender] == dpid)
         size = 1 + max(int(entries.meter_id[mine].max(initial=0)), int(datapath.meters.ids().max()))
         offered_bps, varied = np.zeros(size), np.zeros(size, np.bool_)
@@ -218,7 +216,7 @@ def serve(plan: LoopPlan, folder: Path) -> None:
     """Build the fabric, leave ``entries.json`` in ``folder`` for the baseline, and serve until stdin ends."""
     central = CentralController(plan.config())
     options = DatapathOptions()
-    datapaths: dict[int, Datapath] = {}
+    datapaths: dict[int, BusyDatapath] = {}
     for dpid in range(1, plan.switches + 1):
         datapath = datapaths[dpid] = BusyDatapath(dpid, options)
         if plan.standby_port is not None:
@@ -251,7 +249,7 @@ def serve(plan: LoopPlan, folder: Path) -> None:
 def _serve(
     plan: LoopPlan,
     central: CentralController,
-    datapaths: dict[int, Datapath],
+    datapaths: dict[int, BusyDatapath],
     orders: Iterable[str],
     answers: TextIO,
     other: TextIO | None = None,

@@ -24,6 +24,7 @@ from controller.policy.interface import PolicyView
 from controller.policy.memory import Memory
 from experiments.bench.allocate.bench import timed
 from experiments.machine.controller_process import configuration
+from experiments.machine.processors import machine
 from experiments.model.control import ControlPlane
 from experiments.model.fabric import ModelFabric, ModelOptions
 from experiments.model.sources import UdpSource
@@ -60,7 +61,7 @@ def run(hosts: int = HOSTS, vns: int | None = None) -> dict[str, Any]:
             "met": fastest >= TARGET_ENTRIES_PER_S,
         },
     ]
-    return {"figures": {"state": states, "step": steps}, "settings": {"hosts": hosts}, "targets": targets}
+    return {"figures": {"state": states, "step": steps}, "settings": {"hosts": hosts, **machine()}, "targets": targets}
 
 
 MODES = {
@@ -119,7 +120,7 @@ def busy(count: int, policy: HyGenICC) -> PolicyView:
     rng, rows = np.random.default_rng(1), np.arange(len(entries))
     limit_bps = rng.exponential(LINK_BPS / count, len(rows))
     measured_bps = limit_bps * rng.uniform(0.5, 1.0, len(rows))
-    arrived_bps = np.bincount(entries.receiver, measured_bps, minlength=count)
+    arrived_bps = np.bincount(entries.receiver, measured_bps, minlength=count).astype(np.float64)
     beyond_bps = np.where(rng.random(count) < 1 / 3, 0.02 * arrived_bps, 0.0)
     links = FabricLinks.of_access(vns)
     nothing = np.zeros(len(links.capacity_bps))

@@ -19,6 +19,7 @@ from experiments.bench.loop.loop_fabric import LoopPlan
 from experiments.bench.rest.bench import ENTRIES, INTERVAL_MS, PORTS, SETTLE_S, SWITCHES, VLANS
 from experiments.bench.rest.clients import Operator
 from experiments.machine.controller_process import ControllerProcess, free_ports
+from experiments.machine.processors import machine
 
 SECONDS = 30.0
 _LIMIT_BPS = 50_000_000
@@ -93,7 +94,7 @@ def run(vlans: int = VLANS, entries: int = ENTRIES, seconds: float = SECONDS) ->
             figures["scrolling_frames_per_s"] = page.evaluate(_SCROLL)
             browser.close()
     return {
-        "settings": {"vlans": vlans, "entries": entries, "seconds": seconds, "cores": os.cpu_count()},
+        "settings": {"vlans": vlans, "entries": entries, "seconds": seconds, **machine()},
         "figures": {key: round(value, 2) for key, value in figures.items()},
         "targets": [_target(figures, *budget) for budget in _BUDGETS],
     }

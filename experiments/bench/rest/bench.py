@@ -8,7 +8,6 @@ and a switch that reconnects, full of entries.
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 import time
@@ -24,6 +23,7 @@ from experiments.bench.rest.attack import Attack
 from experiments.bench.rest.clients import TIMEOUT_S, Operator, Streams, stand_aside
 from experiments.bench.rest.pages import Pages
 from experiments.machine.controller_process import ControllerProcess, free_ports
+from experiments.machine.processors import machine
 
 SWITCHES, PORTS = 4, 5
 VLANS, ENTRIES, CHANGES, STREAMS = 1_000, 10_000, 10_000, 50
@@ -80,8 +80,7 @@ def run(
             "streams": streams,
             "seconds": seconds,
             "interval_ms": INTERVAL_MS,
-            "cores": os.cpu_count(),
-            "load_average": os.getloadavg()[0],
+            **machine(),
             "command": "dets bench " + " ".join(["rest", *sys.argv[3:]]),
         },
         "figures": figures,
@@ -99,17 +98,12 @@ def measure(operator: Operator, changes: int, streams: int, seconds: float) -> d
     figures["full listing"] = watched(operator, lambda: vns.extend(operator.list_vns()))
     figures["vns listed"] = len(vns)
     some = vns[:: max(len(vns) // changes, 1)][:changes]
-    revision = [0]
 
-    def change(limit_bps: int) -> Callable[[], None]:
-        def work() -> None:
-            revision[0] = operator.change(some, limit_bps)
-
-        return work
-
-    figures[f"change of {len(some)} VNs, until kept"] = watched(operator, change(_LIMIT_BPS // 2))
+    figures[f"change of {len(some)} VNs, until kept"] = watched(
+        operator, lambda: operator.change(some, _LIMIT_BPS // 2)
+    )
     figures["the same, until in force"] = watched(
-        operator, lambda: (change(_LIMIT_BPS)(), operator.wait_in_force(revision[0]))
+        operator, lambda: operator.wait_in_force(operator.change(some, _LIMIT_BPS))
     )
     scraped: list[bytes] = []
     figures["scrape"] = watched(operator, lambda: scraped.append(operator.call("GET", "/metrics")))

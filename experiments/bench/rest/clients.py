@@ -98,10 +98,12 @@ class Streams:
         self.states, self.open, self.received_bytes = 0, len(queries), 0
         host, _, port = operator.host.partition(":")
         self._selector = selectors.DefaultSelector()
+        self._sockets: list[socket.socket] = []
         for query in queries:
             sock = socket.create_connection((host, int(port)), timeout=TIMEOUT_S)
             sock.sendall(f"GET /v1/stream{query} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
-            self._selector.register(sock, selectors.EVENT_READ)
+            self._selector.register(sock, selectors.EVENT_READ, sock)
+            self._sockets.append(sock)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._read)
 
@@ -112,17 +114,18 @@ class Streams:
     def __exit__(self, *exception: object) -> None:
         self._stop.set()
         self._thread.join()
-        for key in list(self._selector.get_map().values()):
-            key.fileobj.close()  # type: ignore[union-attr]
+        for sock in self._sockets:
+            sock.close()
         self._selector.close()
 
     def _read(self) -> None:
         stand_aside()
         while not self._stop.is_set():
             for key, _ in self._selector.select(0.2):
-                data = key.fileobj.recv(2**18)  # type: ignore[union-attr]
+                sock: socket.socket = key.data
+                data = sock.recv(2**18)
                 self.states += data.count(b"event: v") + data.count(b"event: s")
                 self.received_bytes += len(data)
                 if not data:
                     self.open -= 1
-                    self._selector.unregister(key.fileobj)
+                    self._selector.unregister(sock)

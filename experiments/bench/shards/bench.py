@@ -9,7 +9,6 @@ nodes say to each other.
 from __future__ import annotations
 
 import json
-import os
 import resource
 import sys
 import time
@@ -24,6 +23,7 @@ from controller.policy.cuts import check_cut
 from controller.policy.registry import make_policy
 from experiments.bench.shards.model import INTERVAL_S, LEASE_S, Model
 from experiments.bench.shards.world import World
+from experiments.machine.processors import machine
 
 SHARDS, PAIRS, PORTS, ALGORITHM, SEED = 64, (1_000_000,), 64, "fp", 1
 SWITCHES = 4  # of each node
@@ -64,7 +64,7 @@ def run(
             "shards": shards,
             "algorithm": algorithm,
             "seed": seed,
-            "cores": os.cpu_count(),
+            **machine(),
             "command": "dets bench " + " ".join(["shards", *sys.argv[3:]]),
         },
         "figures": {"sizes": sizes},

@@ -18,10 +18,12 @@ import itertools
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
 from controller.columns import BoolArray, FloatArray, IntArray
+from controller.frames.layout import Octets
 from controller.loop import step
 from controller.metering.enforcement import whole_rates
 from controller.shards.shard import Shard
@@ -54,7 +56,7 @@ class Node:
     shard: Shard
     meters: Meters = field(default_factory=Meters)
     offered_bps: FloatArray = field(default_factory=lambda: np.empty(0))
-    inbox: list[tuple[float, int, list[bytes]]] = field(default_factory=list)
+    inbox: list[tuple[float, int, list[Octets]]] = field(default_factory=list)
     last_s: dict[int, float] = field(default_factory=dict)  # when the last message from a peer arrived
     alive: bool = True
     missing: set[int] = field(default_factory=set)  # switches that are not known to be under control
@@ -96,7 +98,7 @@ class Model:
             first_id += len(senders)
             rate_bps = np.full(len(senders), RECEIVE_LIMIT_BPS)
             self._add(node, (senders, receivers, ids, rate_bps, step.first_bursts(rate_bps)), added_now=True)
-            self._at(float(self._random.uniform(0, INTERVAL_S)), lambda node=node: self._interval(node))
+            self._at(float(self._random.uniform(0, INTERVAL_S)), partial(self._interval, node))
         self.entries = first_id - 1
         self.now_sends(self.sends)
         self._at(INTERVAL_S, self._sample)
@@ -171,7 +173,7 @@ class Model:
     def _account(self, node: Node) -> None:
         entries, limit_bps = node.shard.state.entries, node.shard.state.enforcement.limit_bps
         got_bps = np.minimum(node.offered_bps, limit_bps)
-        node.received_bps = np.bincount(entries.receiver, got_bps, len(self.world.vns))
+        node.received_bps = np.bincount(entries.receiver, got_bps, len(self.world.vns)).astype(np.float64)
         fair_bps = self._fair_bps[entries.receiver]
         wrong = (node.offered_bps > 0.0) & (np.abs(limit_bps - fair_bps) > WITHIN * fair_bps)
         node.off = int(np.count_nonzero(wrong))
@@ -200,7 +202,7 @@ class Model:
             node.missing, node.frozen_s, node.released_s = set(changed), np.nan, np.nan
             if node.alive:
                 at_s = self.now_s + float(self._random.uniform(0, ASK_S))
-                self._at(at_s, lambda node=node: self._hear_owners(node, changed, before))
+                self._at(at_s, partial(self._hear_owners, node, changed, before))
 
     def _hear_owners(self, node: Node, changed: dict[int, int], before: dict[int, int]) -> None:
         node.frozen_s = self.now_s
@@ -211,7 +213,7 @@ class Model:
         for dpid in mine:
             entries = self.nodes[before[dpid]].shard.state.entries
             held = int(np.count_nonzero(self.world.vns.dpid[entries.sender] == dpid))
-            self._at(self.now_s + held * ADOPT_S, lambda dpid=dpid: self._adopt(node, dpid, self.nodes[before[dpid]]))
+            self._at(self.now_s + held * ADOPT_S, partial(self._adopt, node, dpid, self.nodes[before[dpid]]))
 
     # -- 3: taking over
 
@@ -221,7 +223,7 @@ class Model:
         for other in self.nodes:
             if other is not node:
                 delay_s = float(self._random.uniform(0, SAY_S)) + draw(self._random, 1000)
-                self._at(self.now_s + delay_s, lambda other=other: self._say(other, dpid))
+                self._at(self.now_s + delay_s, partial(self._say, other, dpid))
 
     def _say(self, hearer: Node, dpid: int) -> None:
         """The new owner says that it has a switch; who has not heard of new owners yet does not believe it."""

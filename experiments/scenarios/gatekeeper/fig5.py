@@ -13,9 +13,10 @@ from experiments.scenarios.traffic import Source
 
 LINK_BPS, SCHEDULED_BPS = 1_000_000_000, 860_000_000
 A_BPS, B_BPS = 645_000_000, 215_000_000
-KINDS = ("none", "1 TCP", "10 TCP", "UDP")
+TCP_KINDS = ("1 TCP", "10 TCP")
+KINDS = ("none", *TCP_KINDS, "UDP")
 CELLS = tuple(cell for cell in product(KINDS, KINDS) if cell != ("none", "none"))
-TCP_CELLS = tuple(product(("1 TCP", "10 TCP"), repeat=2))
+TCP_CELLS = tuple(product(TCP_KINDS, TCP_KINDS))
 CELL_S, GAP_S, MEASURED = 6.0, 1.0, 0.6
 LITERAL = "gatekeeper floor=0 served=0 targets=0 pair=0"
 SILENT = "gatekeeper feedback=0"

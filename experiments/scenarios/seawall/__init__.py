@@ -26,7 +26,7 @@ def entity(weight: float | None = None) -> Limits:
 
 def shared(name: str, title: str, vlans: Mapping[int, float | None], **more: Any) -> Scenario:
     """Return a scenario of VLANs with these weights whose VNs share links."""
-    settings = {
+    settings: dict[str, Any] = {
         "topology": "dets-fig1",
         "promise": "entities",
         "queues": False,

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from controller.errors import InvalidValueError
 from experiments.bench.cluster.testbed.talking_pair import SWITCHES
-from experiments.machine.controller_pair import ETCD_MEMBERS
+from experiments.machine.controller_pair import ETCD_MEMBERS, name_of
 from experiments.machine.controller_process import Place
 from experiments.machine.namespaces import Namespaces
 from experiments.machine.stepped_clock import SteppedClock
@@ -51,7 +51,7 @@ def ground(folder: Path, nodes: int) -> Iterator[Ground]:
     if missing := [what for what in ("ip", "nft", "gcc", "etcd") if shutil.which(what) is None]:
         raise InvalidValueError("faults", True, f"needs {', '.join(missing)}: see scripts/debian-packages")
     folder.mkdir(parents=True, exist_ok=True)
-    names = [f"n{number + 1}" for number in range(nodes)]
+    names = [name_of(number) for number in range(nodes)]
     sizes = {f"etcd{number + 1}": ETCD_DISK for number in range(ETCD_MEMBERS)} | dict.fromkeys(names, NODE_DISK)
     with ExitStack() as stack:
         disks = {name: stack.enter_context(_disk(folder / name, size)) for name, size in sizes.items()}

@@ -17,6 +17,8 @@ import pytest
 
 from experiments.machine.controller_process import FIRST_PORT, ControllerError, ControllerProcess, free_ports
 
+BROKEN_OFF = b'HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"switches"'
+
 
 def test_a_refused_configuration_is_told_with_the_controllers_own_words(tmp_path, monkeypatch) -> None:
     config = {"rest": {"listen": "127.0.0.1:1"}, "vlans": {}, "switches": {}, "nonsense": 1}
@@ -78,3 +80,25 @@ def test_readiness_is_every_switch_ready(fake, monkeypatch) -> None:
             fake.wait_ready({"s1", "s2", "s3"}, timeout_s=0.3)
         running = fake._process
     assert running.returncode is not None
+
+
+@pytest.mark.parametrize("said", [b"", b"nonsense\r\n\r\n", BROKEN_OFF, BROKEN_OFF.replace(b"200", b"503")])
+def test_an_answer_that_breaks_off_is_none(tmp_path, said: bytes) -> None:
+    """A controller that is killed may end within an answer; who waits for another one goes on."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        process = ControllerProcess({"rest": {"listen": f"127.0.0.1:{listener.getsockname()[1]}"}}, tmp_path)
+
+        def answer() -> None:
+            for _ in range(3):
+                with listener.accept()[0] as connection:
+                    connection.recv(1 << 16)
+                    connection.sendall(said)
+
+        server = threading.Thread(target=answer)
+        server.start()
+        assert process.health() == {}
+        with pytest.raises(OSError):  # noqa: PT011 - of which kind depends on how much was said
+            process.get("/v1/loop")
+        with pytest.raises(OSError):  # noqa: PT011
+            process.patch("/v1/vns/10/s1/1", send_limit_bps=1)
+        server.join()

@@ -16,6 +16,7 @@ from experiments.machine.processors import (
     busy_warning,
     cpu_shares,
     kept_awake,
+    machine,
     read_cpu_ticks,
 )
 
@@ -81,3 +82,13 @@ def test_a_machine_without_time_to_spare_is_told_of(shares: CpuShares, warned: b
     said = busy_warning(shares, "the blast")
     assert bool(said) == warned
     assert all(f"{shares.stolen:.0%}" in text and "the blast" in text for text in said)
+
+
+def test_a_machine_is_told_by_its_model_its_processors_and_their_load(monkeypatch, tmp_path) -> None:
+    told = machine()
+    assert told["cores"] == os.cpu_count()
+    assert told["load_average"] >= 0.0
+    monkeypatch.setattr(processors, "CPU_INFO", tmp_path / "cpuinfo")
+    for text, model in (("processor\t: 0\nmodel name\t: A 3 GHz\n", "A 3 GHz"), ("processor\t: 0\n", "unknown")):
+        processors.CPU_INFO.write_text(text)
+        assert machine()["cpu"] == model
