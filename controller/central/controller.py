@@ -278,12 +278,12 @@ class CentralController:
         self.pairs.flush()
         network, switches = self.network, self.switches
         network.find_paths()
-        connected = {dpid for dpid, record in switches.items() if record.connected}
-        for dpid, keys in network.desired.take_some(MOST_ENTRIES_AT_ONCE, connected).items():
-            record, wanted = switches[dpid], network.desired.of_switch(dpid)
-            record.set_flows(plan_flows(wanted, record.installed, keys))
+        installed = {dpid: record.installed for dpid, record in switches.items() if record.connected}
+        for dpid, keys in network.desired.take_some(MOST_ENTRIES_AT_ONCE, installed).items():
+            wanted = network.desired.of_switch(dpid)
+            switches[dpid].set_flows(plan_flows(wanted, installed[dpid], keys))
         waiting = network.desired.pending
-        due = [dpid for dpid in connected if switches[dpid].update.due]
+        due = [dpid for dpid in installed if switches[dpid].update.due]
         taken = {dpid: switches[dpid].take_update(keep_meters=dpid in waiting) for dpid in due}
         return {dpid: update for dpid, update in taken.items() if update.due} if waiting else taken
 

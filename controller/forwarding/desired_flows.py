@@ -12,6 +12,9 @@ from controller.forwarding.flow_table import KEY, KEY_BYTES, Effect, FlowTable, 
 from controller.openflow.constants import FlowModCommand
 from controller.openflow.flows import Flow
 
+# So many keys that were touched are compared at a time: those that are installed already cost a microsecond each.
+_MOST_LOOKED_AT = 10_000
+
 
 class DesiredFlows:
     """The flow entries the switches should have, by dpid; of ``only`` some switches, None: of all.
@@ -132,23 +135,28 @@ class DesiredFlows:
         touched, self._touched = self._touched, defaultdict(set)
         return touched
 
-    def take_some(self, most: int, dpids: Collection[int]) -> dict[int, set[bytes]]:
-        """Return ``most`` of the packed keys that were touched at these switches; those of others are forgotten.
+    def take_some(self, most: int, installed: Mapping[int, FlowTable]) -> dict[int, set[bytes]]:
+        """Return ``most`` of the packed keys that were touched of which ``installed`` tables, by dpid, differ.
 
-        Switches have their turn in the order in which they were touched first. Of one that has too many those come
-        first that must go, then those of later tables, as in ``plan_flows``.
+        What other switches are to have is forgotten: it is compared as a whole when they come. Switches take turns. Of
+        one that has too many those come first that must go, then those of later tables, as in ``plan_flows``.
         """
-        for dpid in self._touched.keys() - dpids:
+        for dpid in self._touched.keys() - installed.keys():
             del self._touched[dpid]
         taken: dict[int, set[bytes]] = {}
-        while self._touched and most > 0:
-            dpid, keys = next(iter(self._touched.items()))
-            if len(keys) > most:
-                taken[dpid] = set(self._first(dpid, keys)[:most])
-                keys -= taken[dpid]
+        looked_at = 0
+        for dpid in list(self._touched):
+            if most <= 0 or looked_at >= _MOST_LOOKED_AT:
                 break
-            taken[dpid] = self._touched.pop(dpid)
-            most -= len(keys)
+            keys = self._touched.pop(dpid)
+            looked_at += len(keys)
+            differing = self._tables[dpid].differing(installed[dpid], keys)
+            if len(differing) > most:
+                first = set(self._first(dpid, differing)[:most])
+                self._touched[dpid], differing = differing - first, first
+            if differing:
+                taken[dpid] = differing
+            most -= len(differing)
         return taken
 
     def _first(self, dpid: int, keys: Collection[bytes]) -> list[bytes]:

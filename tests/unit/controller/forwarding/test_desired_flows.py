@@ -66,19 +66,26 @@ def test_a_plan_for_some_keys_touches_no_other(desired, installed, chosen):
 
 def test_some_changes_are_taken_in_the_order_of_a_plan_and_the_others_wait():
     desired = DesiredFlows()
-    desired.put("a", {1: [flow(table) for table in range(5)], 2: [flow(0)], 3: [flow(0)]})
-    desired.take_changes()
+    desired.put("a", {1: [flow(table) for table in range(6)], 2: [flow(0)], 3: [flow(0)]})
+    installed = {1: FlowTable([flow(0), flow(1), flow(5)]), 2: FlowTable([flow(0)])}
     desired.drop("a")
-    desired.put("b", {1: [flow(2), flow(3), flow(4)], 2: [flow(1)]})
+    desired.put("b", {1: [flow(table) for table in range(2, 6)], 2: [flow(1)]})
     assert desired.pending == {1, 2, 3}
-    at_first, at_second = ([{pack_key(flow(table))} for table in tables] for tables in (range(5), (0, 1)))
-    assert desired.take_some(2, {1, 2}) == {1: at_first[0] | at_first[1]}  # what goes
+    keys = [pack_key(flow(table)) for table in range(6)]  # of which the last is there already
+    assert desired.take_some(2, installed) == {1: {keys[0], keys[1]}}  # what goes
     assert desired.pending == {1, 2}  # what is at the third is nobody's business any more
-    assert desired.take_some(2, {1, 2}) == {1: at_first[4] | at_first[3]}
-    assert desired.take_some(2, {1, 2}) == {1: at_first[2], 2: at_second[0]}
-    assert desired.take_some(2, {1, 2}) == {2: at_second[1]}
+    assert desired.take_some(1, installed) == {2: {keys[0]}}  # they take turns
+    assert desired.take_some(2, installed) == {1: {keys[4], keys[3]}}
+    assert desired.take_some(2, installed) == {2: {keys[1]}, 1: {keys[2]}}
     assert desired.pending == set()
-    assert desired.take_some(2, {1, 2}) == {}
+    assert desired.take_some(2, installed) == {}
+
+
+def test_changes_that_are_installed_already_do_not_count():
+    desired, many = DesiredFlows(), [flow(table) for table in range(6)]
+    desired.put("a", {1: many, 2: [flow(1)]})
+    assert desired.take_some(1, {1: FlowTable(many), 2: FlowTable()}) == {2: {pack_key(flow(1))}}
+    assert desired.pending == set()
 
 
 def test_groups_replace_and_drop_their_own_entries_only():
