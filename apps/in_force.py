@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from apps.ovsdb.queue_keeper import QueueKeeper
-from apps.southbound.shell import Shell
+if TYPE_CHECKING:
+    from apps.ovsdb.queue_keeper import QueueKeeper
+    from apps.southbound.shell import Shell
 
 
 class ChangesInForce:
