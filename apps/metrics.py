@@ -26,10 +26,10 @@ from controller.agents.ports import REFUSED_CAUSES
 from controller.capability.capabilities import Verdict
 from controller.central import enforceable
 from controller.central.controller import CentralController
-from controller.central.policy_columns import held_entries
 from controller.events import EventKind
 from controller.fabric.topology import PortId
 from controller.observed.observer import Observer
+from controller.observed.policy_columns import held_entries
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.04, 0.055, 0.08, 0.11, 0.25, 0.5, 1.0, 2.5)
 _ENFORCEABLE = {Verdict.YES: 1.0, Verdict.PARTLY: 0.5, Verdict.NO: 0.0}

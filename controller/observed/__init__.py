@@ -1,4 +1,5 @@
-"""What is observed of a running controller: live rates, traffic since the start, series, links. It decides nothing.
+"""What is observed of a running controller: live rates, traffic since the start, series, links, and why
+limits are as they are. It decides nothing.
 
-Start with observer.py.
+Start with observer.py, or explanation.py.
 """

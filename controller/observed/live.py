@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from controller.central.controller import CentralController
-from controller.central.policy_columns import marked_and_lost
 from controller.columns import BoolArray, FloatArray, unknown
 from controller.dets.send_rate_controller import Control
 from controller.metering.measurement import sums_by
+from controller.observed.policy_columns import marked_and_lost
 
 
 def live_rates(central: CentralController, online: BoolArray | None = None) -> tuple[FloatArray, ...]:

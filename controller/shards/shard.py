@@ -48,11 +48,10 @@ from controller.dets.send_rate_controller import SendRateControllers, traffic_re
 from controller.errors import InvalidValueError
 from controller.fabric.links import FabricLinks
 from controller.fabric.vns import VnTable
-from controller.frames.kinds import Grants, Left, LinkUse, Report
+from controller.frames.kinds import Left, LinkUse, Report
 from controller.frames.layout import Octets, fabric_digest
 from controller.frames.message import Message
 from controller.frames.refusal import FrameError
-from controller.frames.writing import encode
 from controller.loop.grant_side import put_in_force
 from controller.loop.sender_side import SenderSide, read_meters
 from controller.loop.step import ControlState, StepResult, ceilings_now
@@ -65,6 +64,7 @@ from controller.shards.answers import About, Answers, Granted, to_the_silent
 from controller.shards.crossing import Crossing
 from controller.shards.gathering import Gathered, add_loads
 from controller.shards.network_wide import added_up, network_wide, use_of_links
+from controller.shards.outbox import Outbox
 from controller.shards.peer import Part, Peer
 from controller.shards.readings import read_by_all, read_here, with_read
 from controller.shards.receiver_table import Pairs, ReceiverTable
@@ -111,20 +111,16 @@ class Shard:
             raise InvalidValueError("queues", vns.key(row), "has no queue, and its senders share an account")
         self.vns, self.groups, self._number_of_shard = vns, groups, number
         self._interval_s, self._links, self._owners = interval_s, tuple(links), b""
-        self.mine, self._token = np.zeros(len(vns), dtype=np.bool_), token
+        self.mine, self._outbox = np.zeros(len(vns), dtype=np.bool_), Outbox()
         self.decides, self._wide, self._no_shares = self.mine, *_kinds(groups, len(vns))
         self._owner, self.allocator = owner, NOBODY
         self.peers: dict[int, Peer] = {}
         self.state = ControlState.start(vns, groups)
-        self._number, self._began_s = 0, np.inf
-        self._told, self._sent_to = Told(len(vns)), dict[int, IntArray]()
-        self._sends = np.empty(0, dtype=np.bool_)  # to which VNs something is sent, and to which of each peer's
+        self._told, self._began_s = Told(len(vns)), np.inf
         self._memories = self._nothing = self.state.allocators.memories
         self._table = ReceiverTable.of([])
         self._crossing: Crossing | None = None
         self._granted: dict[int, Granted] = {}
-        self._messages: dict[int, Message] = {}
-        self._octets: dict[int, int] = {}  # of the last ones
         self._began: tuple[SenderSide, Loads, TrafficReport, int] | None = None
         self._decided: _Decided | None = None
         self._use: LinkUse | None = None
@@ -143,8 +139,9 @@ class Shard:
         """
         if allocator is None:
             allocator = next((one for one in owner.tolist() if one != NOBODY), NOBODY)
-        self._owner, self.allocator, self._token, self._owners = owner, allocator, token, owners_digest
-        self._fabric = fabric_digest(self.vns, self._links, owners_digest)
+        self._owner, self.allocator, self._owners = owner, allocator, owners_digest
+        fabric = fabric_digest(self.vns, self._links, owners_digest)
+        self._outbox.readdress(token, fabric)
         self._told.congested = np.where(self.decides, self.state.allocators.congested, self._told.congested)
         decider = np.where(self._wide, allocator, owner)
         self.mine, self.decides = (np.equal(column, self._number_of_shard) for column in (owner, decider))
@@ -154,11 +151,10 @@ class Shard:
         before_peers, self.peers = self.peers, {}
         for one in others:
             theirs = Part(np.equal(owner, one), np.equal(decider, one), wide and allocator == one)
-            peer = before_peers.get(one) or Peer(theirs, mine, self._fabric, self._interval_s, len(self._links))
-            peer.recut(theirs, mine, self._fabric)
+            peer = before_peers.get(one) or Peer(theirs, mine, fabric, self._interval_s, len(self._links))
+            peer.recut(theirs, mine, fabric)
             self.peers[one] = peer
         self._granted, self._began_s, self._crossing, self._use = {}, np.inf, None, None
-        self._sends = np.empty(0, dtype=np.bool_)
         self._told.forget_forfeits()
         self.forget()
 
@@ -175,7 +171,7 @@ class Shard:
         before = self._wide
         self._wide, self._no_shares = _kinds(groups, len(self.vns))
         if not np.array_equal(before, self._wide):
-            self.recut(self._owner, self._token, self.allocator, self._owners)
+            self.recut(self._owner, self._outbox.token, self.allocator, self._owners)
 
     @property
     def is_network_wide(self) -> bool:
@@ -188,8 +184,7 @@ class Shard:
 
     def report(self, readings: Readings, now_s: float) -> dict[int, Octets]:
         """Begin an interval; return a frame for each peer."""
-        self._number += 1
-        self._messages = {number: Message(self._octets.get(number, 0)) for number in self.peers}
+        self._outbox.begin(self.peers)
         self._began_s = min(self._began_s, now_s)
         state, vns, crossing = self.state, self.vns, self._crossing_now()
         entries, machines = state.entries, self._obey(state.machines, now_s)
@@ -221,20 +216,11 @@ class Shard:
             reports.drops,
             reports.active,
         ]
-        sends = (loads.smoothed_bps > 0.0) | (loads.passed_bps > 0.0) | (loads.dropped_bps > 0.0)
-        if not np.array_equal(sends, self._sends):
-            at = {number: np.flatnonzero(sends & (peer.owns | peer.decides)) for number, peer in self.peers.items()}
-            self._sends, self._sent_to = sends, at
-        frames, sent_to = {}, self._sent_to
-        for number, peer in self.peers.items():
-            loaded = sent_to[number]
-            brought = loads.passed_bps[loaded], loads.smoothed_bps[loaded], loads.dropped_bps[loaded]
-            frame = Report(loaded, *brought, *columns)
-            rows = told[number]
-            limits = self._told.granted(senders.machines, number) if rows is crossing.to[number] else 0
-            head = peer.head(self._token, self._number, now_s, Report, rows, left, limits)
-            frames[number] = encode(head, self._fabric, frame, rows, self._messages[number].place)
-        return frames
+        limits = {
+            number: self._told.granted(senders.machines, number) if rows is crossing.to[number] else 0
+            for number, rows in told.items()
+        }
+        return self._outbox.write_reports(self.peers, loads, columns, told, left, limits, now_s)
 
     def _left(self, senders: SenderSide, reports: TrafficReport) -> int:
         """Return what need not be said of entries: all were read, have traffic, and nobody looks at more."""
@@ -251,10 +237,8 @@ class Shard:
         peer = self.peers.get(self.allocator)
         if peer is None or observed is None or not self.is_network_wide:
             return {}
-        head = peer.head(self._token, self._number, now_s)
-        place = self._messages[self.allocator].place
         read = read_here(observed, self.mine)
-        return {self.allocator: [encode(head, self._fabric, frame, place=place) for frame in read]}
+        return {self.allocator: [self._outbox.write(self.allocator, peer, frame, now_s) for frame in read]}
 
     def decide(
         self, now_s: float, links: FabricLinks | None = None, observed: Observed | None = None
@@ -344,9 +328,8 @@ class Shard:
         for number, peer in self.peers.items():
             one = told.get(number, silent)
             if number in told:
-                peer.give(self._number, answers.rate_bps, one.rows)
-            head = peer.head(self._token, self._number, now_s, Grants, one.rows, left_out)
-            frames[number] = encode(head, self._fabric, *one, self._messages[number].place)
+                peer.give(self._outbox.number, answers.rate_bps, one.rows)
+            frames[number] = self._outbox.write(number, peer, one.whole, now_s, one.rows, left_out)
         return frames
 
     def use_of_links(self, now_s: float) -> dict[int, Octets]:
@@ -354,14 +337,11 @@ class Shard:
         peer = self.peers.get(self.allocator)
         if peer is None or self._use is None:
             return {}
-        head, place = peer.head(self._token, self._number, now_s), self._messages[self.allocator].place
-        return {self.allocator: encode(head, self._fabric, self._use, place=place)}
+        return {self.allocator: self._outbox.write(self.allocator, peer, self._use, now_s)}
 
     def take_messages(self) -> dict[int, Message]:
         """Return all frames of the interval, one message for each peer: the bytes that other phases have returned."""
-        messages, self._messages = self._messages, {}
-        self._octets = {number: len(message) for number, message in messages.items()}
-        return messages
+        return self._outbox.take()
 
     def enforce(self, now_s: float) -> StepResult:
         """End an interval: put in force what own receivers and peers have granted. ``decide`` comes before it."""

@@ -10,11 +10,11 @@ from support.fabrics import ControlLoop, Fabric
 from support.talking import restarted
 
 from controller.central.controller import CentralController
-from controller.central.explanation import explain_entry
 from controller.config.load import parse_config
 from controller.events import EventKind
 from controller.gatekeeper.policy import BLIND_INTERVALS
 from controller.loop import step
+from controller.observed.explanation import explain_entry
 from controller.policy.groups import PolicyChoice
 from controller.whatif.recording import Recorder, decode
 from controller.whatif.replay import replay

@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from controller.central.controller import CentralController
-from controller.central.explanation import explain_entry
-from controller.central.policy_columns import policy_columns
 from controller.config.load import parse_config
+from controller.observed.explanation import explain_entry
+from controller.observed.policy_columns import policy_columns
 from controller.policy.groups import PolicyChoice
 from controller.whatif.recording import Recorder, decode
 from controller.whatif.replay import replay

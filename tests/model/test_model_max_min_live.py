@@ -9,11 +9,11 @@ import pytest
 from support.configs import star
 from support.fabrics import ControlLoop, Fabric
 
-from controller.central.explanation import explain_entry
 from controller.config.load import parse_config
 from controller.dets.send_rate_controller import Control
 from controller.fabric.topology import PortId
 from controller.loop import step
+from controller.observed.explanation import explain_entry
 
 M = 1e6
 HUB = (1, 9)

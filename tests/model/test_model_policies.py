@@ -10,9 +10,9 @@ from support.configs import star
 from support.fabrics import ControlLoop, Fabric
 from support.paths import ROOT
 
-from controller.central.explanation import explain_entry
 from controller.dets.send_rate_controller import KEEP_ALIVE_INTERVALS
 from controller.loop import step
+from controller.observed.explanation import explain_entry
 from controller.policy import registry
 from controller.policy.groups import PolicyChoice
 from controller.policy.interface import Silence

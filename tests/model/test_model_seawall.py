@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from support.configs import fabric, star
 from support.fabrics import ControlLoop, Fabric
 
-from controller.central.explanation import explain_entry
-from controller.central.policy_columns import policy_columns
 from controller.loop import step
+from controller.observed.explanation import explain_entry
+from controller.observed.policy_columns import policy_columns
 from controller.policy.groups import PolicyChoice
 from controller.whatif.recording import Recorder, decode
 from controller.whatif.replay import replay

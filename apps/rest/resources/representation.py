@@ -29,8 +29,6 @@ from controller.agents.ports import AgentPort, Shaping
 from controller.allocation.parameters import check_parameters
 from controller.central.controller import CentralController
 from controller.central.enforceable import of_switch
-from controller.central.explanation import explain_entry
-from controller.central.policy_columns import busiest_entries, policy_columns
 from controller.columns import FloatArray, IntArray
 from controller.dets.control_frames import Feature
 from controller.dets.send_rate_controller import Control
@@ -39,7 +37,9 @@ from controller.fabric.description import EdgePort, Switch
 from controller.fabric.topology import PortId
 from controller.limits.overrides import Overrides, VnName, vn_value
 from controller.loop import step
+from controller.observed.explanation import explain_entry
 from controller.observed.live import connected, flood_rates, granted_bps, live_rates, mark_rates
+from controller.observed.policy_columns import busiest_entries, policy_columns
 from controller.observed.traffic import MISSED, Fulfilment
 from controller.openflow.frames import format_mac
 from controller.policy.registry import policies

@@ -22,7 +22,7 @@ with warnings.catch_warnings():  # what Ryu imports is deprecated
     importlib.import_module("ryu.base.app_manager")  # before what it imports, which imports it
     from apps.runtime.connection.switch_connection import Reply
     from apps.southbound.peers import Poll
-    from apps.southbound.polling import read_ports_and_queues
+    from apps.southbound.ports_and_queues import read_ports_and_queues
 
 
 def ports(*sent: int) -> bytes:

@@ -11,10 +11,10 @@ from support.fabrics import ControlLoop
 from support.kernels import numpy_alone, same
 from support.talking import started
 
-from controller.central.explanation import explain_entry
 from controller.metering import measure_kernel
 from controller.metering.counters import NOT_LISTED, ListedReadings, MeterReadings
 from controller.metering.send_limits import SendLimitMeters
+from controller.observed.explanation import explain_entry
 from controller.openflow.constants import COUNTER_UNAVAILABLE
 from controller.openflow.meters import METER_STATS
 

@@ -8,7 +8,7 @@ import pytest
 from support.configs import star
 from support.fabrics import ControlLoop, Fabric
 
-from controller.central.explanation import explain_entry, rate_in_words
+from controller.observed.explanation import explain_entry, rate_in_words
 
 M = 1e6
 

@@ -1,0 +1,85 @@
+"""What a shard says to its peers: frames, written one after another into one message for each peer and interval."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.columns import IntArray
+from controller.dets.messages import Loads
+from controller.frames.kinds import Frame, Left, Report
+from controller.frames.layout import Octets
+from controller.frames.message import Message
+from controller.frames.writing import encode
+from controller.shards.peer import Peer
+
+
+class Outbox:
+    """The frames of the interval ``number``, under the ``token`` of the shard's owner and the digest of the fabric."""
+
+    def __init__(self) -> None:
+        self.token, self.number, self.fabric = 0, 0, b""
+        self._messages: dict[int, Message] = {}
+        self._octets: dict[int, int] = {}  # of the last ones
+        # To which VNs something is sent, (vns,), and which of those are each peer's.
+        self._sends, self._sent_to = np.empty(0, dtype=np.bool_), dict[int, IntArray]()
+
+    def readdress(self, token: int, fabric: bytes) -> None:
+        """The VNs belong to others from now on."""
+        self.token, self.fabric, self._sends = token, fabric, np.empty(0, dtype=np.bool_)
+
+    def begin(self, peers: Iterable[int]) -> None:
+        """Begin an interval's messages to these peers."""
+        self.number += 1
+        self._messages = {number: Message(self._octets.get(number, 0)) for number in peers}
+
+    def write(
+        self,
+        number: int,
+        peer: Peer,
+        frame: Frame,
+        now_s: float,
+        said: IntArray | None = None,
+        left: int = Left.NONE,
+        limits: int = 0,
+    ) -> Octets:
+        """Return a frame for ``peer`` (``number``); ``said``, ``left`` and ``limits`` are as in ``Peer.head``."""
+        head = peer.head(self.token, self.number, now_s, type(frame), said, left, limits)
+        return encode(head, self.fabric, frame, said, self._messages[number].place)
+
+    def write_reports(
+        self,
+        peers: Mapping[int, Peer],
+        loads: Loads,
+        columns: Sequence[NDArray[Any]],
+        told: Mapping[int, IntArray],
+        left: int,
+        limits: Mapping[int, int],
+        now_s: float,
+    ) -> dict[int, Octets]:
+        """Return Reports for each peer: the loads that its VNs have, and of the entries' ``columns`` the rows ``told``.
+
+        ``limits`` are which of each peer's Grants are in force for all the rows that it is told.
+        """
+        sends = (loads.smoothed_bps > 0.0) | (loads.passed_bps > 0.0) | (loads.dropped_bps > 0.0)
+        if not np.array_equal(sends, self._sends):
+            self._sends = sends
+            self._sent_to = {
+                number: np.flatnonzero(sends & (peer.owns | peer.decides)) for number, peer in peers.items()
+            }
+        frames = {}
+        for number, peer in peers.items():
+            loaded = self._sent_to[number]
+            brought = loads.passed_bps[loaded], loads.smoothed_bps[loaded], loads.dropped_bps[loaded]
+            frame = Report(loaded, *brought, *columns)
+            frames[number] = self.write(number, peer, frame, now_s, told[number], left, limits[number])
+        return frames
+
+    def take(self) -> dict[int, Message]:
+        """Return the messages of the interval."""
+        messages, self._messages = self._messages, {}
+        self._octets = {number: len(message) for number, message in messages.items()}
+        return messages
