@@ -35,8 +35,9 @@ _MAX_REASON_LENGTH = 200
 _MOST_PARTS = 500_000  # lists and objects of a reply: those rows have so many, and all are made at once
 _CHUNK_BYTES = 1 << 16
 _MOST_OTHERS = 100  # messages of one connection that answer nothing; a server's probes are seconds apart
-# A character after a backslash is not what it looks like; a backslash at the end waits for it.
-_TOKEN = re.compile(rb'\\.|["{}]', re.DOTALL)
+_TOKEN = re.compile(rb'["{}]')
+# A string up to its end. A character after a backslash is not what it looks like; a backslash at the end waits for it.
+_IN_STRING = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
 # What a transaction's ``wait`` answers when a row was changed between reading and writing.
 _OUTRUN = "timed out"
 
@@ -201,19 +202,25 @@ class _Frame:
         """
         if not self._depth and buffer.lstrip()[:1] not in (bytearray(), bytearray(b"{")):
             raise ProtocolError("message: expected a JSON object")
-        for token in _TOKEN.finditer(buffer, self._at):
+        while self._pass_string(buffer) and (token := _TOKEN.search(buffer, self._at)):
             self._at = token.end()
-            found = token[0]
-            if found == b'"':
-                self._in_string = not self._in_string
-            elif self._in_string or found not in (b"{", b"}"):
+            if token[0] == b'"':
+                self._in_string = True
                 continue
-            else:
-                self._depth += 1 if found == b"{" else -1
-                if self._depth == 0:
-                    return self._at
-        self._at = max(self._at, len(buffer) - buffer.endswith(b"\\"))
+            self._depth += 1 if token[0] == b"{" else -1
+            if self._depth == 0:
+                return self._at
+        if not self._in_string:
+            self._at = len(buffer)
         return None
+
+    def _pass_string(self, buffer: bytearray) -> bool:
+        """Go on behind the string that it is in, if any; return whether that ends."""
+        if self._in_string and (rest := _IN_STRING.match(buffer, self._at)):
+            self._at = rest.end()
+            self._in_string = buffer[self._at : self._at + 1] != b'"'
+            self._at += not self._in_string
+        return not self._in_string
 
 
 def _connect(address: str, tls: ssl.SSLContext | None, timeout_s: float) -> socket.socket:
