@@ -29,6 +29,7 @@ class DesiredFlows:
         self._groups: dict[Hashable, dict[int, tuple[Flow, ...]]] = {}
         self._tables: defaultdict[int, FlowTable] = defaultdict(FlowTable)
         self._touched: defaultdict[int, set[bytes]] = defaultdict(set)
+        self._ordered: dict[int, list[bytes]] = {}  # of those that were too many at once, the next one last
         self._packed: tuple[Flow, bytes, Effect] | None = None  # the last: many switches in turn have the same entry
 
     def keeps(self, dpid: int) -> bool:
@@ -43,6 +44,7 @@ class DesiredFlows:
             del self._groups[group]
         self._tables.pop(dpid, None)
         self._touched.pop(dpid, None)
+        self._ordered.pop(dpid, None)
 
     def __contains__(self, group: Hashable) -> bool:
         return group in self._groups
@@ -120,7 +122,7 @@ class DesiredFlows:
     @property
     def pending(self) -> set[int]:
         """The switches of which entries were touched that nobody has taken yet."""
-        return {dpid for dpid, keys in self._touched.items() if keys}
+        return {dpid for dpid, keys in self._touched.items() if keys} | self._ordered.keys()
 
     def groups(self) -> list[Hashable]:
         """Return the names of all groups."""
@@ -133,30 +135,44 @@ class DesiredFlows:
     def take_changes(self) -> dict[int, set[bytes]]:
         """Return the packed keys touched since the last call, by dpid."""
         touched, self._touched = self._touched, defaultdict(set)
+        for dpid, keys in self._ordered.items():
+            touched[dpid].update(keys)
+        self._ordered = {}
         return touched
 
     def take_some(self, most: int, installed: Mapping[int, FlowTable]) -> dict[int, set[bytes]]:
         """Return ``most`` of the packed keys that were touched of which ``installed`` tables, by dpid, differ.
 
         What other switches are to have is forgotten: it is compared as a whole when they come. Switches take turns. Of
-        one that has too many those come first that must go, then those of later tables, as in ``plan_flows``.
+        one that has too many those come first that must go, then those of later tables, as in ``plan_flows``. Half of
+        ``most`` is for such ones while there are any, so that what is touched later need not wait for them.
         """
-        for dpid in self._touched.keys() - installed.keys():
-            del self._touched[dpid]
+        for waiting in (self._touched, self._ordered):
+            for dpid in waiting.keys() - installed.keys():
+                del waiting[dpid]
         taken: dict[int, set[bytes]] = {}
-        looked_at = 0
+        kept, looked_at = most // 2 if self._ordered else 0, 0
         for dpid in list(self._touched):
-            if most <= 0 or looked_at >= _MOST_LOOKED_AT:
+            if most <= kept or looked_at >= _MOST_LOOKED_AT:
                 break
             keys = self._touched.pop(dpid)
             looked_at += len(keys)
             differing = self._tables[dpid].differing(installed[dpid], keys)
             if len(differing) > most:
-                first = set(self._first(dpid, differing)[:most])
-                self._touched[dpid], differing = differing - first, first
-            if differing:
+                self._ordered[dpid] = self._first(dpid, differing)[::-1] + self._ordered.pop(dpid, [])
+            elif differing:
                 taken[dpid] = differing
-            most -= len(differing)
+                most -= len(differing)
+        for dpid in list(self._ordered):
+            if most <= 0:
+                break
+            ordered = self._ordered.pop(dpid)
+            some = ordered[-most:]
+            del ordered[-most:]
+            taken.setdefault(dpid, set()).update(some)
+            most -= len(some)
+            if ordered:
+                self._ordered[dpid] = ordered
         return taken
 
     def _first(self, dpid: int, keys: Collection[bytes]) -> list[bytes]:

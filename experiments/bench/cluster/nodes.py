@@ -232,6 +232,8 @@ class _Fabric:
             for pair in self._pairs(node.place):
                 node.central.pairs.seen(pair, self.now_s)
             node.wires.push()
+            while node.central.network.desired.pending:
+                node.wires.push()
             node.entries = len(node.central.state.entries)
         self._counts = [np.zeros((2, node.entries)) for node in self.nodes]
 

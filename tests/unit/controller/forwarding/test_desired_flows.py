@@ -72,13 +72,28 @@ def test_some_changes_are_taken_in_the_order_of_a_plan_and_the_others_wait():
     desired.put("b", {1: [flow(table) for table in range(2, 6)], 2: [flow(1)]})
     assert desired.pending == {1, 2, 3}
     keys = [pack_key(flow(table)) for table in range(6)]  # of which the last is there already
+    assert desired.take_some(2, installed) == {2: {keys[0], keys[1]}}  # few do not wait for many
+    assert desired.pending == {1}  # what is at the third is nobody's business any more
     assert desired.take_some(2, installed) == {1: {keys[0], keys[1]}}  # what goes
-    assert desired.pending == {1, 2}  # what is at the third is nobody's business any more
-    assert desired.take_some(1, installed) == {2: {keys[0]}}  # they take turns
-    assert desired.take_some(2, installed) == {1: {keys[4], keys[3]}}
-    assert desired.take_some(2, installed) == {2: {keys[1]}, 1: {keys[2]}}
+    desired.put("c", {2: [flow(2)]})
+    assert desired.take_some(2, installed) == {2: {keys[2]}, 1: {keys[4]}}  # nor many for few
+    assert desired.take_some(2, installed) == {1: {keys[3], keys[2]}}
     assert desired.pending == set()
     assert desired.take_some(2, installed) == {}
+
+
+def test_what_waits_is_taken_with_everything_else_or_forgotten_with_its_switch():
+    desired, installed = DesiredFlows(), {1: FlowTable()}
+    desired.only = {1}
+    desired.put("a", {1: [flow(table) for table in range(4)]})
+    desired.take_some(1, installed)
+    desired.take_some(1, installed)
+    assert desired.take_changes() == {1: {pack_key(flow(table)) for table in range(2)}}
+    assert desired.pending == set()
+    desired.put("b", {1: [flow(table) for table in range(4, 8)]})
+    desired.take_some(1, installed)
+    desired.forget(1)
+    assert desired.pending == set()
 
 
 def test_changes_that_are_installed_already_do_not_count():
