@@ -167,10 +167,11 @@ def fill(plan: LoopPlan, central: CentralController, datapaths: dict[int, BusyDa
         central.fabric.learn(Host(key.vlan_vid, _mac(row)), PortId(key.dpid, key.port_no), 0.0)
     for pair in pairs_of(plan, central):
         central.pairs.seen(pair, 0.0)
-    for dpid, update in central.take_updates().items():
-        datapaths[dpid].receive(update.encode(1), time.monotonic())
-        datapaths[dpid].take_messages()
-        assert not datapaths[dpid].refused, datapaths[dpid].refused[0]
+    while updates := central.take_updates():  # some entries at a time
+        for dpid, update in updates.items():
+            datapaths[dpid].receive(update.encode(1), time.monotonic())
+            datapaths[dpid].take_messages()
+            assert not datapaths[dpid].refused, datapaths[dpid].refused[0]
 
 
 def _mac(row: int) -> int:
