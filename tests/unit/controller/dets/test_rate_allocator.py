@@ -73,6 +73,13 @@ def reports(measured, limit_bps, rows=(0, 1, 2), available_bps=LIMIT):
     )
 
 
+def unlimited_reports(passed):
+    """Reports of all entries, which have no limits yet and drop nothing."""
+    rows, nobody = np.arange(len(passed)), np.zeros(len(passed), dtype=bool)
+    limits = np.full(len(passed), np.inf), np.full(len(passed), LIMIT)
+    return TrafficReport(rows, passed, np.zeros(len(passed)), nobody, *limits, ~nobody)
+
+
 def around(entries):
     rows = len(entries)
     unread, nothing = np.zeros(rows, dtype=int), np.zeros(rows)
@@ -161,15 +168,7 @@ def test_receivers_are_shared_out_each_by_its_own_algorithm():
     more = np.array([VNS.row_of(20, 1, 1), VNS.row_of(20, 1, 2)])
     entries, _ = ENTRIES.add(more, np.full(2, hub), np.array([21, 22]))
     passed = np.where(entries.receiver == hub, 60e6, 50e6)
-    report = TrafficReport(
-        np.arange(5),
-        passed,
-        np.zeros(5),
-        np.zeros(5, dtype=bool),
-        np.full(5, np.inf),
-        np.full(5, LIMIT),
-        np.ones(5, dtype=bool),
-    )
+    report = unlimited_reports(passed)
     state = RateAllocators.calm(len(VNS), groups)
     for _ in range(2):
         state, set_rate, _ = answer(state, groups, entries, VNS, report, around(entries))
@@ -203,15 +202,7 @@ def test_an_algorithms_memory_follows_its_receiver_and_its_entries():
     )
     state = state.carried(old_row)
     passed = np.where(entries.receiver == HUB, LIMIT / 3, LIMIT)
-    report = TrafficReport(
-        np.arange(5),
-        passed,
-        np.zeros(5),
-        np.zeros(5, dtype=bool),
-        np.full(5, np.inf),
-        np.full(5, LIMIT),
-        np.ones(5, dtype=bool),
-    )
+    report = unlimited_reports(passed)
     state, _, _ = answer(state, FE, entries, VNS, report, around(entries))
     after = fe_state(state)
     assert after == pytest.approx({lower: LIMIT, HUB: before[HUB], upper: LIMIT})
