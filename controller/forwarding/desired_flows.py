@@ -21,7 +21,7 @@ class DesiredFlows:
 
     Entries are put and dropped in groups, each named by what caused it, so that one host or one link replaces its own
     entries only. Those of which there are most are put by themselves (``put_entries``): their keys name them.
-    ``take_changes`` tells which entries were touched.
+    ``take_some`` tells which entries the switches have yet to follow.
     """
 
     def __init__(self) -> None:
@@ -131,14 +131,6 @@ class DesiredFlows:
     def of_switch(self, dpid: int) -> FlowTable:
         """Return all entries that a switch should have."""
         return self._tables[dpid]
-
-    def take_changes(self) -> dict[int, set[bytes]]:
-        """Return the packed keys touched since the last call, by dpid."""
-        touched, self._touched = self._touched, defaultdict(set)
-        for dpid, keys in self._ordered.items():
-            touched[dpid].update(keys)
-        self._ordered = {}
-        return touched
 
     def take_some(self, most: int, installed: Mapping[int, FlowTable]) -> dict[int, set[bytes]]:
         """Return ``most`` of the packed keys that were touched of which ``installed`` tables, by dpid, differ.

@@ -30,6 +30,11 @@ flows = st.builds(
 tables = st.lists(flows, max_size=12).map(FlowTable)
 
 
+def copies(desired):
+    """Return what is wanted of each switch as it is now: what would be installed if all had followed."""
+    return {dpid: desired.of_switch(dpid).copy() for dpid in (1, 2, 3)}
+
+
 def executed(installed, mods):
     after = dict(installed)
     for command, one in mods:
@@ -82,16 +87,12 @@ def test_some_changes_are_taken_in_the_order_of_a_plan_and_the_others_wait():
     assert desired.take_some(2, installed) == {}
 
 
-def test_what_waits_is_taken_with_everything_else_or_forgotten_with_its_switch():
+def test_what_waits_is_forgotten_with_its_switch():
     desired, installed = DesiredFlows(), {1: FlowTable()}
     desired.only = {1}
     desired.put("a", {1: [flow(table) for table in range(4)]})
     desired.take_some(1, installed)
-    desired.take_some(1, installed)
-    assert desired.take_changes() == {1: {pack_key(flow(table)) for table in range(2)}}
-    assert desired.pending == set()
-    desired.put("b", {1: [flow(table) for table in range(4, 8)]})
-    desired.take_some(1, installed)
+    assert desired.pending == {1}
     desired.forget(1)
     assert desired.pending == set()
 
@@ -107,11 +108,11 @@ def test_groups_replace_and_drop_their_own_entries_only():
     desired = DesiredFlows()
     desired.put("a", {1: [flow(0), flow(1)], 2: [flow(0)]})
     desired.put("b", {1: [flow(2)]})
-    desired.take_changes()
+    before = copies(desired)
     desired.put("a", {1: [flow(1), flow(3)]})
     assert set(desired.of_switch(1).values()) == {flow(1), flow(2), flow(3)}
     assert desired.of_switch(2) == {}
-    assert desired.take_changes() == {1: {pack_key(flow(table)) for table in (0, 3)}, 2: {pack_key(flow(0))}}
+    assert desired.take_some(9, before) == {1: {pack_key(flow(table)) for table in (0, 3)}, 2: {pack_key(flow(0))}}
     desired.drop("a")
     assert "a" not in desired
     assert desired.groups() == ["b"]
@@ -131,7 +132,7 @@ def test_desired_is_what_the_groups_ask_for_and_touched_what_differs(changes):
     """Each group has a table of its own; one is put as a whole, put at one switch, or dropped."""
     desired, wanted = DesiredFlows(), {}
     for group, *what in changes:
-        before = {dpid: dict(desired.of_switch(dpid)) for dpid in (1, 2, 3)}
+        before = copies(desired)
         if not what:
             desired.drop(group)
             wanted.pop(group, None)
@@ -147,7 +148,8 @@ def test_desired_is_what_the_groups_ask_for_and_touched_what_differs(changes):
             desired.put_at(group, dpid, iter(part))
             wanted[group] = wanted.get(group, {}) | {dpid: part}
         assert set(desired.groups()) == set(wanted)
-        touched = desired.take_changes()
+        touched = desired.pending
+        taken = desired.take_some(100, before)
         for dpid in (1, 2, 3):
             assert set(desired.of_switch(dpid).values()) == {
                 one for flows_of in wanted.values() for one in flows_of.get(dpid, ())
@@ -155,19 +157,17 @@ def test_desired_is_what_the_groups_ask_for_and_touched_what_differs(changes):
             after = desired.of_switch(dpid)
             keys = before[dpid].keys() | after.keys()
             differing = {pack_key(key) for key in keys if before[dpid].get(key) != after.get(key)}
-            assert differing <= touched.get(dpid, set())
-            assert all(unpack_key(packed).table_id == group for packed in touched.get(dpid, set()))
-            if not differing:
-                assert not touched.get(dpid)
+            assert taken.get(dpid, set()) == differing
+            assert (dpid in touched) == bool(differing)
 
 
 def test_the_same_again_changes_nothing():
     desired = DesiredFlows()
     desired.put("a", {1: [flow(0)]})
-    desired.take_changes()
+    desired.take_some(9, copies(desired))
     desired.put("a", {1: (flow(0),)})
     desired.drop("never there")
-    assert desired.take_changes() == {}
+    assert desired.pending == set()
 
 
 def test_a_group_that_lost_its_entry_to_another_does_not_drop_it():
@@ -190,14 +190,17 @@ def test_entries_that_no_group_has_are_named_by_their_keys():
     pairs = [pipeline.rate_control(1, 10, mac, mac + 1, 300) for mac in range(40)]
     macs = np.arange(40)
     keys, effect = keys_like(PAIR, np.full(40, 1), np.full(40, 10), macs), effect_of(pairs[0])
+    before = copies(desired)
     desired.put_entries(1, keys, macs + 1, effect)
     assert desired.of_switch(1) == {flow_key(one): one for one in pairs}
-    assert desired.take_changes() == {1: set(map(pack_key, pairs))}
+    assert desired.take_some(99, before) == {1: set(map(pack_key, pairs))}
+    before = copies(desired)
     desired.put_entries(1, keys, np.where(macs == 7, 99, macs + 1), effect)
     desired.put_entry(1, pairs[3])
-    assert desired.take_changes() == {1: {pack_key(pairs[7])}}
+    assert desired.take_some(99, before) == {1: {pack_key(pairs[7])}}
     assert desired.of_switch(1)[flow_key(pairs[7])].meter_id == 99
+    before = copies(desired)
     desired.drop_entry(1, pack_key(pairs[7]))
     desired.drop_entry(1, pack_key(pairs[7]))
-    assert desired.take_changes() == {1: {pack_key(pairs[7])}}
+    assert desired.take_some(99, before) == {1: {pack_key(pairs[7])}}
     assert len(desired.of_switch(1)) == 39

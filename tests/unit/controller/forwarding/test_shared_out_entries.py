@@ -66,7 +66,6 @@ class Both:
         getattr(self, what.replace(" ", "_"))(*about)
         for net in self.both():
             net.find_paths()
-            net.desired.take_changes()
 
     def take(self, dpid):
         if dpid not in self.mine:

@@ -47,7 +47,6 @@ def test_entries_are_those_of_the_paths_and_hosts_that_there_are(steps, shared):
                 pass
         elif desired.only is not None and what == "let go":
             desired.forget(of[0])
-        desired.take_changes()
         for dpid in SWITCHES:
             ports_to = {host: now.get((dpid, own)) for host, own in behind.items()} if desired.keeps(dpid) else {}
             flows = [
@@ -59,11 +58,17 @@ def test_entries_are_those_of_the_paths_and_hosts_that_there_are(steps, shared):
 def test_what_has_changed_is_told_and_nothing_else():
     desired = DesiredFlows()
     transit = Transit(desired)
-    transit.put_paths({(1, 2): 5, (3, 2): 6}, desired.keeps)
+
+    def put_paths(paths):
+        """Return how many entries of each switch are to follow."""
+        before = {dpid: desired.of_switch(dpid).copy() for dpid in SWITCHES}
+        transit.put_paths(paths, desired.keeps)
+        assert desired.pending == {dpid for dpid in SWITCHES if desired.of_switch(dpid) != before[dpid]}
+        return {dpid: len(keys) for dpid, keys in desired.take_some(1000, before).items()}
+
     for host in HOSTS:
         transit.place(host, 2, SWITCHES)
-    assert {dpid: len(keys) for dpid, keys in desired.take_changes().items()} == {1: len(HOSTS), 3: len(HOSTS)}
-    transit.put_paths({(1, 2): 5, (3, 2): 7}, desired.keeps)
-    assert {dpid: len(keys) for dpid, keys in desired.take_changes().items()} == {3: len(HOSTS)}
-    transit.put_paths({(3, 2): 7}, desired.keeps)
-    assert {dpid: len(keys) for dpid, keys in desired.take_changes().items()} == {1: len(HOSTS)}
+    assert put_paths({(1, 2): 5, (3, 2): 6}) == {1: len(HOSTS), 3: len(HOSTS)}
+    assert put_paths({(1, 2): 5, (3, 2): 7}) == {3: len(HOSTS)}
+    assert put_paths({(3, 2): 7}) == {1: len(HOSTS)}
+    assert put_paths({(3, 2): 7}) == {}
