@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 
@@ -30,12 +29,12 @@ from controller.agents.ports import (
 )
 from controller.agents.reports import ReportColumns
 from controller.agents.speech import AgentFrame, Rates, Speech
+from controller.agents.told_pairs import ToldPairs
 from controller.agents.verify import Verification
 from controller.central.state import FabricState
 from controller.columns import NEW_ROW, BoolArray, FloatArray, IntArray
 from controller.dets.control_frames import ControlFrame, Opcode, Refusal, ReportFlag, decode, mac_numbers
 from controller.events import EventKind
-from controller.fabric.entries import EntryTable
 from controller.fabric.topology import PortId
 from controller.forwarding.pairs import Pair
 from controller.metering.counters import MeterReadings
@@ -47,15 +46,6 @@ FRAMES_FACTOR = 4
 MOST_REPORTS, MOST_UNKNOWN = 3, 256
 # An agent that has not reported a pair for so long is told of it again.
 UNHEARD_INTERVALS = 2.5
-
-
-class _Told(NamedTuple):
-    """The pairs that agents are told of; columns of shape (pairs,). ``row`` is that of the entry table."""
-
-    row: IntArray
-    sender: IntArray
-    sender_mac: IntArray
-    receiver_mac: IntArray
 
 
 class Agents:
@@ -80,8 +70,8 @@ class Agents:
         self._own_kbps = np.full(len(fabric.vns), -1, dtype=np.int64)
         self._own_heard_s = np.full(len(fabric.vns), -math.inf)
         self._meant_kbps = np.full(len(self._entries), -1, dtype=np.int64)
-        self._told: _Told | None = None
-        self._told_for: tuple[EntryTable, int] | None = None
+        self._told: ToldPairs | None = None
+        self._told_for: int | None = None  # so many changes of hosts were seen
         self._unknown: dict[tuple[int, bytes, bytes], None] = {}
         self._stepped_s: float | None = None
 
@@ -229,14 +219,16 @@ class Agents:
                 self._speech.hello(port, agent, now_s)
         present = self._by_vn(lambda agent: agent.present)
         heard_since_s = now_s - UNHEARD_INTERVALS * self._fabric.config.interval_s
-        mine = np.flatnonzero(present[told.sender]) if len(told.sender) else np.empty(0, dtype=np.int64)
-        told = _Told(*(column[mine] for column in told))
-        reports, row = self._reports, told.row
+        mine = present[told.sender]
+        row, sender, sender_mac, receiver_mac = (
+            column[mine] for column in (told.row, told.sender, told.sender_mac, told.receiver_mac)
+        )
+        reports = self._reports
         heard = reports.heard_s[row] >= heard_since_s
-        pairs = Rates(*told[1:], self._meant_kbps[row], reports.limit_kbps[row], heard)
-        senders, first = np.unique(told.sender, return_index=True)
+        pairs = Rates(sender, sender_mac, receiver_mac, self._meant_kbps[row], reports.limit_kbps[row], heard)
+        senders, first = np.unique(sender, return_index=True)
         most_kbps = np.rint(whole_rates(self._fabric.vns.send_most_bps[senders]) / RATE_STEP_BPS).astype(np.int64)
-        macs, heard = told.sender_mac[first], self._own_heard_s[senders] >= heard_since_s
+        macs, heard = sender_mac[first], self._own_heard_s[senders] >= heard_since_s
         self._speech.rates(Rates(senders, macs, macs, most_kbps, self._own_kbps[senders], heard), pairs, now_s)
         unknown, self._unknown = self._unknown, {}
         self._speech.deactivate(unknown, now_s)
@@ -249,7 +241,7 @@ class Agents:
         found: BoolArray = answers[self._number_of_vn]
         return found
 
-    def _refill(self, told: _Told) -> None:
+    def _refill(self, told: ToldPairs) -> None:
         """Let each port say as much in the next interval as its VNs and pairs call for."""
         pairs = np.bincount(self._number_of_vn[told.sender], minlength=len(self._agents))
         for agent, count in zip(self._agents, pairs.tolist(), strict=True):
@@ -282,27 +274,13 @@ class Agents:
             setattr(self, name, moved)
         self._entries = now
 
-    def _follow_told(self) -> _Told:
-        """Return the pairs behind agents whose receivers have one address: what an agent can tell apart."""
-        fabric = self._fabric
-        now = (fabric.state.entries, fabric.network.host_changes)
-        known = self._told_for
-        if self._told is not None and known is not None and known[0] is now[0] and known[1] == now[1]:
-            return self._told
-        entries, hosts_of_vn = fabric.state.entries, fabric.network.hosts_of_vn
-        behind = self._number_of_vn >= 0
-        rows = np.flatnonzero(behind[entries.sender]) if len(entries) else np.empty(0, dtype=np.int64)
-        ends = np.unique(np.concatenate([entries.sender[rows], entries.receiver[rows]]))
-        macs = {row: sorted(host.mac for host in hosts_of_vn(row)) for row in ends.tolist()}
-        found = [
-            (row, sender, macs[sender][0], macs[receiver][0])
-            for row, sender, receiver in zip(
-                rows.tolist(), entries.sender[rows].tolist(), entries.receiver[rows].tolist(), strict=True
-            )
-            if macs[sender] and len(macs[receiver]) == 1
-        ]
-        self._told = _Told(*np.array(found, dtype=np.int64).reshape(-1, 4).T)
-        self._told_for = now
+    def _follow_told(self) -> ToldPairs:
+        """Return the pairs that agents are told of, which change with the entries and with the hosts."""
+        entries, vns, network = self._fabric.state.entries, self._fabric.vns, self._fabric.network
+        if self._told is None or self._told.entries is not entries or self._told_for != network.host_changes:
+            behind = self._number_of_vn >= 0
+            self._told = ToldPairs.among(vns, entries, behind, network.host_count, network.lowest_mac)
+            self._told_for = network.host_changes
         return self._told
 
     def _look_for_floods(self, now_s: float) -> None:
@@ -343,7 +321,6 @@ class Agents:
         heard, self._heard = self._heard, []
         if not heard:
             return
-        told, vns, entries = self._follow_told(), len(self._fabric.vns), self._fabric.state.entries
         said = np.concatenate([frame.entries for _, frame in heard])
         counts = [len(frame.entries) for _, frame in heard]
         sender = np.repeat(np.array([row for row, _ in heard], dtype=np.int64), counts)
@@ -351,19 +328,8 @@ class Agents:
         own = (said["sender"] == said["receiver"]).all(axis=1)
         self._own_kbps[sender[own]] = said["limit_kbps"][own]
         self._own_heard_s[sender[own]] = now_s
-        # A receiver is known by VLAN and address: the table of those that agents are told of, sorted.
-        vids = self._fabric.vns.vlan_vid
-        keys = vids[told.sender].astype(np.int64) << 48 | told.receiver_mac
-        order = np.argsort(keys, kind="stable")
-        wanted = vids[sender].astype(np.int64) << 48 | mac_numbers(said["receiver"])
-        at = np.minimum(np.searchsorted(keys, wanted, sorter=order), max(len(keys) - 1, 0))
-        known = keys[order][at] == wanted if len(keys) else np.zeros(len(wanted), dtype=np.bool_)
-        receiver = entries.receiver[told.row[order[at]]] if len(keys) else np.zeros(len(wanted), dtype=np.int64)
-        entry_keys = entries.receiver * vns + entries.sender
-        sought = receiver * vns + sender
-        row = np.minimum(np.searchsorted(entry_keys, sought), max(len(entry_keys) - 1, 0))
-        if len(entry_keys):
-            known &= entry_keys[row] == sought
+        row = self._follow_told().find(sender, mac_numbers(said["receiver"]))
+        known = row >= 0
         for number in np.flatnonzero(~known & ~own)[:MOST_UNKNOWN].tolist():
             ends = said["sender"][number].tobytes(), said["receiver"][number].tobytes()
             self._unknown[int(sender[number]), *ends] = None

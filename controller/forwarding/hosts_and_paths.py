@@ -9,6 +9,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from controller.fabric.description import EdgePort, Switch
 from controller.fabric.topology import PortId, Topology
 from controller.fabric.vns import VnTable
@@ -25,6 +27,8 @@ from controller.pieces import pieces
 
 # So many VNs get their entries before others in the process get their turn.
 _AT_ONCE = 500
+# The lowest address of a VN without hosts: above all addresses.
+_NO_MAC = 1 << 48
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,9 @@ class Network:
     Entries with meters appear once the caller has given a pair its meter (``pairs.add``). Where other nodes have some
     of the switches (``share_out``), entries are those of switches that this one has (``put_own``, until ``let_go``);
     hosts, links and paths are those of the whole fabric.
+
+    ``host_count`` and ``lowest_mac`` are columns of shape (vns,): how many hosts a VN has, and the lowest of their
+    addresses, which says nothing where there is none. ``host_changes`` counts the changes of both.
     """
 
     def __init__(self, switches: Iterable[Switch], vns: VnTable, settings: ForwardingSettings) -> None:
@@ -56,6 +63,8 @@ class Network:
         self._edges = _edges_by_vlan(self._switches.values())
         self._has_agents = any(port.agent != "none" for one in self._switches.values() for port in one.ports.values())
         self.host_changes = 0
+        self.host_count = np.zeros(len(vns), dtype=np.int64)
+        self.lowest_mac = np.full(len(vns), _NO_MAC, dtype=np.int64)
         self._changes: list[HostChange] | None = None
         self.sent_to_elsewhere: frozenset[int] = frozenset()  # rows of VNs to which other nodes' switches send
         self._vn_of_host: dict[Host, int] = {}
@@ -193,6 +202,8 @@ class Network:
         self._note_change(host, None, row)
         self._vn_of_host[host] = row
         self._hosts_of_vn[row].add(host)
+        self.host_count[row] += 1
+        self.lowest_mac[row] = min(int(self.lowest_mac[row]), host.mac)
         self.find_paths()
         self._transit.place(host, self._vns.key(row).dpid, self._switches)
         self._put_host(host)
@@ -227,6 +238,9 @@ class Network:
             return
         self._note_change(host, row, None)
         self._hosts_of_vn[row].discard(host)
+        self.host_count[row] -= 1
+        if host.mac == self.lowest_mac[row]:
+            self.lowest_mac[row] = min((other.mac for other in self._hosts_of_vn[row]), default=_NO_MAC)
         for group in ("source", "forward", "discover"):
             self.desired.drop((group, host))
         self._transit.forget(host, self._vns.key(row).dpid, self._switches)

@@ -38,6 +38,7 @@ class MeteredPairs:
         self._desired, self._vns, self._hosts_of_vn, self._marked = desired, vns, hosts_of_vn, marked
         self._mac_ageing_s = mac_ageing_s
         self._meters_to: defaultdict[int, dict[int, int | None]] = defaultdict(dict)  # by receiver and sender
+        self._sender_count = np.zeros(len(vns), dtype=np.int64)  # by receiver
         self._numbers: dict[int, int] = {}  # see _know
         self._unused: set[Pair] = set()
 
@@ -54,9 +55,9 @@ class MeteredPairs:
         """Return the pairs that send to a VN."""
         return [Pair(sender, row) for sender in self._meters_to[row]]
 
-    def receivers(self) -> list[int]:
-        """Return the rows of the VNs to which pairs lead."""
-        return [row for row, senders in self._meters_to.items() if senders]
+    def receivers(self) -> IntArray:
+        """Return the rows of the VNs to which pairs lead, in ascending order."""
+        return np.flatnonzero(self._sender_count)
 
     def hosts_of(self, pair: Pair) -> list[Host]:
         """Return the hosts of the pair's receiver to which its sender has an entry."""
@@ -83,12 +84,14 @@ class MeteredPairs:
             mine = order[start:end]
             senders, meters = sender[mine].tolist(), meter_id[mine].tolist()
             self._meters_to[row].update(zip(map(one, senders, senders), map(one, meters, meters), strict=True))
+            self._sender_count[row] = len(self._meters_to[row])
 
     def _know(self, pair: Pair, meter_id: int | None) -> None:
         """Note a pair's meter. A number that many pairs have is one object: of its own it would take 32 octets."""
         one = self._numbers.setdefault
         meter_id = None if meter_id is None else one(meter_id, meter_id)
         self._meters_to[pair.receiver][one(pair.sender, pair.sender)] = meter_id
+        self._sender_count[pair.receiver] = len(self._meters_to[pair.receiver])
 
     def put_all(self, sender: IntArray, receiver: IntArray) -> None:
         """Let the frames of these pairs, in columns, as far as they are still known, pass their meters."""
@@ -122,6 +125,7 @@ class MeteredPairs:
     def remove(self, pair: Pair) -> None:
         """A pair has lost its meter."""
         self._meters_to[pair.receiver].pop(pair.sender, None)
+        self._sender_count[pair.receiver] = len(self._meters_to[pair.receiver])
         for host in self._hosts_of_vn(pair.receiver):
             self.drop_entry(pair, host)
 

@@ -310,9 +310,8 @@ class Sharing:
         heard = np.array([(*one, *other) for one, other in hellos], dtype=np.uint64)
         sender_dpid, sender_port, receiver_dpid, receiver_port = heard.reshape(-1, 4).T
         ports = sender_port.astype(np.int64), receiver_port.astype(np.int64)
-        sent_to = np.array(network.pairs.receivers(), dtype=np.int64)
         dpids, gone = (np.array(sorted(some), dtype=np.uint64) for some in (up, lost))
-        return Places(dpids, sender_dpid, receiver_dpid, *ports, late, sent_to, gone)
+        return Places(dpids, sender_dpid, receiver_dpid, *ports, late, network.pairs.receivers(), gone)
 
 
 def owners_digest(owners: Mapping[int, Owner]) -> bytes:

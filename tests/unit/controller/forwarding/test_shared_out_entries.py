@@ -150,3 +150,16 @@ def test_what_is_kept_of_others_hosts_does_not_grow_with_the_switches():
     assert {group[0] for group in groups} == {"discover"}  # others' hosts are learned, and go out, elsewhere
     both.do("let go", 1)
     assert not any(len(both.part.desired.of_switch(dpid)) for dpid in SWITCHES)
+
+
+@settings(derandomize=True, max_examples=60, deadline=None)
+@given(st.lists(steps, max_size=40))
+def test_columns_of_vns_say_what_their_hosts_and_senders_are(done):
+    fabrics = Both()
+    for one in done:
+        fabrics.do(*one)
+    for net in fabrics.both():
+        macs = [[host.mac for host in net.hosts_of_vn(row)] for row in range(len(VNS))]
+        assert net.host_count.tolist() == [len(some) for some in macs]
+        assert all(min(some) == net.lowest_mac[row] for row, some in enumerate(macs) if some)
+        assert net.pairs.receivers().tolist() == [row for row in range(len(VNS)) if net.pairs.to(row)]
