@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -266,22 +266,32 @@ def _row(
 
 
 class FabricOrders:
-    """Tells a running ``experiments.bench.loop.loop_fabric`` what it reads."""
+    """Tells a running ``experiments.bench.loop.loop_fabric`` what it reads; RuntimeError once that has ended."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
-        self._stdin, self._stdout = process.stdin, process.stdout
+        self._process, self._stdin, self._stdout = process, process.stdin, process.stdout
 
     def __call__(self, line: str) -> None:
         """Tell it one line."""
-        self._stdin.write(f"{line}\n")
-        self._stdin.flush()
+        try:
+            self._stdin.write(f"{line}\n")
+            self._stdin.flush()
+        except BrokenPipeError:
+            raise self._ended(line) from None
 
     def ask(self, line: str) -> Any:
         """Tell it one line and return the JSON that it answers."""
         self(line)
-        return json.loads(self._stdout.readline())
+        answer = self._stdout.readline()
+        if not answer:
+            raise self._ended(line)
+        return json.loads(answer)
+
+    def _ended(self, line: str) -> RuntimeError:
+        status = self._process.wait(STOP_TIMEOUT_S)
+        return RuntimeError(f"the switches' process ended with status {status}: it cannot be told {line!r}")
 
 
 @contextmanager
@@ -297,7 +307,8 @@ def fabric_process(plan: LoopPlan, folder: Path) -> Iterator[FabricOrders]:
             raise RuntimeError(f"the switches did not start (status {process.wait(STOP_TIMEOUT_S)})")
         yield FabricOrders(process)
     finally:
-        process.stdin.close()
+        with suppress(BrokenPipeError):  # it has ended, and did not read all that it was told
+            process.stdin.close()
         _end(process)
         process.stdout.close()
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -158,3 +161,17 @@ def test_what_no_fabric_can_have_is_refused(name: str, value: float) -> None:
     with pytest.raises(InvalidValueError) as refused:
         bench.run(**{name: value})  # type: ignore[arg-type]
     assert refused.value.key == name
+
+
+@pytest.mark.parametrize("script", ["import sys; sys.exit(3)", "import sys; sys.stdin.readline(); sys.exit(3)"])
+def test_switches_that_have_ended_are_named_with_their_status(script: str) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        orders = bench.FabricOrders(process)
+        if "readline" not in script:
+            process.wait()
+        with pytest.raises(RuntimeError, match="ended with status 3: it cannot be told 'report'"):
+            orders.ask("report")
+        with suppress(BrokenPipeError):
+            orders._stdin.close()
