@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments import single
-from experiments.machine.controller_pair import ETCD_MEMBERS
+from experiments.machine.cluster import ETCD_MEMBERS
 from experiments.options import ExperimentOptions
 from experiments.report import AROUND_INTERVALS
 

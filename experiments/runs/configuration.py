@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from controller.policy.registry import policies
-from experiments.machine.controller_pair import SharedNodes
+from experiments.machine.cluster import SharedNodes
 from experiments.machine.controller_process import ControllerProcess, configuration, free_ports
 from experiments.ovs.static_limits import TCP_BURST_S, UDP_BURST_S, QueueRates, Share, equal_shares
 from experiments.runs.run import DEFAULT_SETTINGS, RunSettings

@@ -18,7 +18,7 @@ import numpy as np
 
 from apps.cli.support import recordings
 from controller.whatif.recording import Start, decode
-from experiments.machine.controller_pair import SharedNodes
+from experiments.machine.cluster import SharedNodes
 from experiments.machine.controller_process import ControllerError, ControllerProcess
 from experiments.runs.configuration import fields_in_use
 from experiments.runs.run import FloatArray, receivers_of

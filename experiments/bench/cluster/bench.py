@@ -29,8 +29,8 @@ from experiments.bench.cluster.kills import run_kills
 from experiments.bench.cluster.nodes import LOOP, NODES, WHOLE, WITH_OPENFLOW, crossing_ns, efficiency, measure_nodes
 from experiments.bench.cluster.shared_nodes import run_shared
 from experiments.bench.cluster.takeover import INTERVAL_MS, measure
-from experiments.bench.cluster.testbed.talking_pair import Judgement
-from experiments.machine.controller_pair import ETCD_MEMBERS
+from experiments.bench.cluster.testbed.loaded_cluster import Judgement
+from experiments.machine.cluster import ETCD_MEMBERS
 from experiments.machine.processors import machine
 
 SWITCHES, ENTRIES, REPEATS, SECONDS = 2, 10_000, 3, 20.0

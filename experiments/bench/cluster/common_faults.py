@@ -12,8 +12,8 @@ from functools import partial
 
 from apps.cluster.etcd import Etcd, EtcdError, put
 from experiments.bench.cluster.testbed.fault_ground import Ground, full
-from experiments.bench.cluster.testbed.talking_pair import CHANGED_VN, TalkingPair
-from experiments.machine.controller_pair import name_of
+from experiments.bench.cluster.testbed.loaded_cluster import CHANGED_VN, LoadedCluster
+from experiments.machine.cluster import name_of
 
 LEASE_S = 3  # by default
 HOLD_S, LOOK_EVERY_S = LEASE_S + 1.0, 0.2  # whatever is to happen has begun by then
@@ -28,8 +28,8 @@ class Faults(ABC):
     ``ready`` names a node, the victim: the one whose loss would be noticed.
     """
 
-    def __init__(self, talking: TalkingPair, ground: Ground) -> None:
-        self.talking, self.nodes, self.ground = talking, talking.pair, ground
+    def __init__(self, loaded: LoadedCluster, ground: Ground) -> None:
+        self.loaded, self.nodes, self.ground = loaded, loaded.cluster, ground
 
     @abstractmethod
     def faults(self) -> dict[str, Callable[[], None]]:
@@ -138,7 +138,7 @@ class Faults(ABC):
         """All nodes have to say that they are cut off from etcd; no change is kept, and what there is can be read."""
         numbers = range(len(self.nodes.nodes))
         self.nodes.wait(lambda: all(map(self._is_cut_off, numbers)), "all nodes are cut off from etcd")
-        self.expect(not self.talking.change_once(), "no change is kept without etcd")
+        self.expect(not self.loaded.change_once(), "no change is kept without etcd")
         for node in self.nodes.nodes:
             node.get(CHANGED_VN)
 
@@ -205,12 +205,12 @@ class Faults(ABC):
 
     def kept(self) -> None:
         """A change has to be kept, now or soon."""
-        self.nodes.wait(self.talking.change_once, "a change is kept")
+        self.nodes.wait(self.loaded.change_once, "a change is kept")
 
     def expect(self, true: bool, what: str) -> None:
         """Note a problem unless something is so."""
         if not true:
-            self.talking.judgement.problems.append(f"not so: {what}")
+            self.loaded.judgement.problems.append(f"not so: {what}")
 
     def _is_cut_off(self, number: int) -> bool:
         return self.nodes.role(number) == "cut off from etcd"

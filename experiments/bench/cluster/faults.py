@@ -15,14 +15,14 @@ from experiments.bench.cluster.common_faults import Faults
 from experiments.bench.cluster.pair_faults import PairFaults
 from experiments.bench.cluster.shared_faults import SharedFaults
 from experiments.bench.cluster.testbed.fault_ground import ground
-from experiments.bench.cluster.testbed.talking_pair import (
+from experiments.bench.cluster.testbed.loaded_cluster import (
     Judgement,
-    TalkingPair,
+    LoadedCluster,
     document,
+    row_of_switches,
     shared_document,
-    talking_fabric,
 )
-from experiments.machine.controller_pair import ControllerPair, SharedNodes
+from experiments.machine.cluster import Cluster, SharedNodes
 
 
 @dataclass
@@ -41,27 +41,27 @@ def run_faults(
     Raises InvalidValueError without root or a program that is needed, ControllerError if the nodes do not come back.
     """
     with ground(folder, 3 if shared else 2) as made:
-        kind, of = (SharedNodes, shared_document) if shared else (ControllerPair, document)
+        kind, of = (SharedNodes, shared_document) if shared else (Cluster, document)
         with (
             kind(of, folder, made.places, made.network.host) as nodes,
-            talking_fabric(nodes, made.sources) as fabric,
+            row_of_switches(nodes, made.sources) as fabric,
         ):
-            talking = TalkingPair(nodes, fabric)
+            loaded = LoadedCluster(nodes, fabric)
             if isinstance(nodes, SharedNodes):
-                return _run(SharedFaults(talking, nodes, made), names, tell)
-            return _run(PairFaults(talking, made), names, tell)
+                return _run(SharedFaults(loaded, nodes, made), names, tell)
+            return _run(PairFaults(loaded, made), names, tell)
 
 
 def _run(faults: Faults, names: Sequence[str], tell: Callable[[str], None]) -> FaultsReport:
-    talking = faults.talking
-    talking.begin()
-    report = FaultsReport(talking.judgement)
+    loaded = faults.loaded
+    loaded.begin()
+    report = FaultsReport(loaded.judgement)
     for name, fault in faults.faults().items():
         if not names or name in names:
-            began_s, problems = time.monotonic(), len(talking.judgement.problems)
+            began_s, problems = time.monotonic(), len(loaded.judgement.problems)
             fault()
-            talking.pair.wait_ready()
+            loaded.cluster.wait_ready()
             report.took_s[name] = time.monotonic() - began_s
-            tell("; ".join([f"{name}: {report.took_s[name]:.1f} s", *talking.judgement.problems[problems:]]))
-    talking.judge()
+            tell("; ".join([f"{name}: {report.took_s[name]:.1f} s", *loaded.judgement.problems[problems:]]))
+    loaded.judge()
     return report

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from experiments.bench.cluster.testbed.disturbances import Disturbances
-from experiments.bench.cluster.testbed.talking_pair import Judgement, TalkingPair, document, talking_fabric
-from experiments.machine.controller_pair import ControllerPair, name_of
+from experiments.bench.cluster.testbed.loaded_cluster import Judgement, LoadedCluster, document, row_of_switches
+from experiments.machine.cluster import Cluster, name_of
 
 LONGEST_PAUSE_S, LONGEST_WAIT_S = 6.0, 4.0
 BOTH_READY_SHARE = 0.8  # of the turns begin with a standby that can take over
@@ -33,20 +33,20 @@ class KillsReport:
 
 def run_kills(count: int, seed: int, folder: Path, tell: Callable[[str], None] = lambda _line: None) -> KillsReport:
     """Disturb a pair so many times, and return what came of it. Raises ControllerError if it does not come back."""
-    with ControllerPair(document, folder) as pair, talking_fabric(pair) as fabric:
-        run = _Run(TalkingPair(pair, fabric), random.Random(seed))
-        run.talking.begin()
+    with Cluster(document, folder) as pair, row_of_switches(pair) as fabric:
+        run = _Run(LoadedCluster(pair, fabric), random.Random(seed))
+        run.loaded.begin()
         for turn in range(count):
             told = run.turn()
             tell(f"{turn + 1:>3}: {told}")
-        return KillsReport(run.talking.judge(), run.disturbances)
+        return KillsReport(run.loaded.judge(), run.disturbances)
 
 
 class _Run:
-    def __init__(self, talking: TalkingPair, random_: random.Random) -> None:
-        self.talking, self.disturbances = talking, dict[str, int]()
-        self._pair, self._random = talking.pair, random_
-        self._done = Disturbances(talking.pair)
+    def __init__(self, loaded: LoadedCluster, random_: random.Random) -> None:
+        self.loaded, self.disturbances = loaded, dict[str, int]()
+        self._pair, self._random = loaded.cluster, random_
+        self._done = Disturbances(loaded.cluster)
 
     def turn(self) -> str:
         """Disturb, change a limit meanwhile and afterwards, and wait until a node controls the switches again."""
@@ -55,13 +55,13 @@ class _Run:
         names = [self._disturb()]
         if self._random.random() < SECOND_SHARE:
             names.append(self._disturb())
-        self.talking.change_once()
+        self.loaded.change_once()
         time.sleep(self._random.uniform(0.0, LONGEST_WAIT_S))
-        self.talking.change_once()
+        self.loaded.change_once()
         self._done.undo()
         begun_s = time.monotonic()
         active = self._pair.wait_controls()
-        self._pair.wait(self.talking.change_once, "a change is kept", SETTLE_S)
+        self._pair.wait(self.loaded.change_once, "a change is kept", SETTLE_S)
         return (
             f"{', '.join(names)}; {name_of(active)} in control {time.monotonic() - begun_s:.1f} s after all were back"
         )

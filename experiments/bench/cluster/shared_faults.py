@@ -16,8 +16,8 @@ from apps.cluster.wishes import Wishes
 from controller.shards.silence import HOLD_S as PEERS_HOLD_S
 from experiments.bench.cluster.common_faults import HOLD_S, Faults
 from experiments.bench.cluster.testbed.fault_ground import Ground
-from experiments.bench.cluster.testbed.talking_pair import PREFIX, RECEIVER, SWITCHES, TalkingPair
-from experiments.machine.controller_pair import SharedNodes, name_of, number_of
+from experiments.bench.cluster.testbed.loaded_cluster import PREFIX, RECEIVER, SWITCHES, LoadedCluster
+from experiments.machine.cluster import SharedNodes, name_of, number_of
 
 _RECEIVED = re.compile(r'^dets_cluster_frames_total\{peer="n(\d+)",result="received"\} (\S+)$', re.MULTILINE)
 AFTER_S = 1.5
@@ -27,8 +27,8 @@ SWITCH = f"s{RECEIVER[0]}"
 class SharedFaults(Faults):
     """Faults of nodes each of which controls one of the switches."""
 
-    def __init__(self, talking: TalkingPair, shared: SharedNodes, ground: Ground) -> None:
-        super().__init__(talking, ground)
+    def __init__(self, loaded: LoadedCluster, shared: SharedNodes, ground: Ground) -> None:
+        super().__init__(loaded, ground)
         self._shared, self._numbers = shared, range(len(shared.nodes))
         self._dpids = {f"s{dpid}": dpid for dpid in SWITCHES}
         self._owners_before: dict[str, str | None] = {}
@@ -126,5 +126,5 @@ class SharedFaults(Faults):
 
     def _writers(self) -> list[int]:
         """Return how many writers each switch has had, one after the other."""
-        with self.talking.fabric.locked():
-            return [len(switch.writers) for switch in self.talking.fabric.switches.values()]
+        with self.loaded.fabric.locked():
+            return [len(switch.writers) for switch in self.loaded.fabric.switches.values()]

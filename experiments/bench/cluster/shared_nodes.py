@@ -21,16 +21,16 @@ from apps.cluster.wishes import Wishes
 from controller.openflow.constants import MessageType
 from experiments.bench.cluster.kills import LONGEST_PAUSE_S, LONGEST_WAIT_S
 from experiments.bench.cluster.testbed.disturbances import Disturbances
-from experiments.bench.cluster.testbed.switch_logs import ReadingLog
-from experiments.bench.cluster.testbed.talking_pair import (
+from experiments.bench.cluster.testbed.loaded_cluster import (
     PREFIX,
     SWITCHES,
     Judgement,
-    TalkingPair,
+    LoadedCluster,
+    row_of_switches,
     shared_document,
-    talking_fabric,
 )
-from experiments.machine.controller_pair import SharedNodes, name_of, number_of
+from experiments.bench.cluster.testbed.switch_logs import ReadingLog
+from experiments.machine.cluster import SharedNodes, name_of, number_of
 
 INTERVAL_S = 0.055
 SETTLE_S = 60.0
@@ -61,9 +61,9 @@ def run_shared(
 
     Then so many nodes die, one each DEATH_EVERY_S. Raises ControllerError if the nodes do not come back.
     """
-    with SharedNodes(shared_document, folder) as nodes, talking_fabric(nodes) as fabric:
-        run = _Run(TalkingPair(nodes, fabric), nodes, random.Random(seed))
-        run.talking.begin()
+    with SharedNodes(shared_document, folder) as nodes, row_of_switches(nodes) as fabric:
+        run = _Run(LoadedCluster(nodes, fabric), nodes, random.Random(seed))
+        run.loaded.begin()
         for _ in range(repeats):
             for way in WAYS:
                 run.measure(way)
@@ -77,7 +77,7 @@ def run_shared(
             tell(f"{turn + 1:>3}: {run.death()}")
             time.sleep(max(0.0, due_s - time.monotonic()))
         run.report.refused_writes = run.refused_writes() - before
-        run.report.judgement = run.talking.judge()
+        run.report.judgement = run.loaded.judge()
         return run.report
 
 
@@ -111,8 +111,8 @@ class _Frozen:
 
 
 class _Run:
-    def __init__(self, talking: TalkingPair, nodes: SharedNodes, random_: random.Random) -> None:
-        self.talking, self.report = talking, SharedReport()
+    def __init__(self, loaded: LoadedCluster, nodes: SharedNodes, random_: random.Random) -> None:
+        self.loaded, self.report = loaded, SharedReport()
         self._nodes, self._random = nodes, random_
         self._done = Disturbances(nodes)
         self._names = {f"s{dpid}": dpid for dpid in SWITCHES}
@@ -131,14 +131,14 @@ class _Run:
         to = self._random.choice([name for name in names if name != owner])
         losing = [name for name, node in self._nodes.owners().items() if node == owner]
         affected = [switch] if way == "moved" else losing
-        with self.talking.fabric.locked():
-            logs = [ReadingLog(self.talking.fabric.switches[self._names[name]]) for name in affected]
+        with self.loaded.fabric.locked():
+            logs = [ReadingLog(self.loaded.fabric.switches[self._names[name]]) for name in affected]
         time.sleep(AFTER_S)
         with _Frozen(self._nodes) as frozen:
             self._end(way, number, switch, to)
             self._nodes.wait(lambda: all(len({node for _, node in log.read_s}) > 1 for log in logs), "others decide")
             time.sleep(AFTER_S)
-        with self.talking.fabric.locked():
+        with self.loaded.fabric.locked():
             gap_s = max(log.longest_gap_s() for log in logs)
             for log in logs:
                 log.close()
@@ -171,13 +171,13 @@ class _Run:
         """Disturb, change a limit meanwhile and afterwards, and wait until all switches are under control again."""
         self._nodes.wait_ready()
         names = [self._disturb() for _ in range(self._random.choice((1, 1, 2)))]
-        self.talking.change_once()
+        self.loaded.change_once()
         time.sleep(self._random.uniform(0.0, LONGEST_WAIT_S))
-        self.talking.change_once()
+        self.loaded.change_once()
         self._done.undo()
         begun_s = time.monotonic()
         self._nodes.wait_controls()
-        self._nodes.wait(self.talking.change_once, "a change is kept", SETTLE_S)
+        self._nodes.wait(self.loaded.change_once, "a change is kept", SETTLE_S)
         return f"{', '.join(names)}; all under control {time.monotonic() - begun_s:.1f} s after all were back"
 
     def death(self) -> str:
@@ -194,9 +194,9 @@ class _Run:
             self._done.kill(number, signal.SIGKILL)
         self._nodes.wait(lambda: self._nodes.shared_by(others), "others have its switches", SETTLE_S)
         took_s = time.monotonic() - begun_s
-        self.talking.change_once()
+        self.loaded.change_once()
         time.sleep(self._random.uniform(0.0, LONGEST_DEATH_S))
-        self.talking.change_once()
+        self.loaded.change_once()
         self._done.undo()
         name = "machine dead" if machine else "killed"
         self.report.disturbances[name] = self.report.disturbances.get(name, 0) + 1
@@ -204,8 +204,8 @@ class _Run:
 
     def refused_writes(self) -> int:
         """Return how many messages but requests for roles switches have refused so far."""
-        with self.talking.fabric.locked():
-            refused = [kind for switch in self.talking.fabric.switches.values() for kind, _ in switch.refused]
+        with self.loaded.fabric.locked():
+            refused = [kind for switch in self.loaded.fabric.switches.values() for kind, _ in switch.refused]
         return sum(kind != MessageType.ROLE_REQUEST for kind in refused)
 
     def _disturb(self) -> str:

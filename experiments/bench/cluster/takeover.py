@@ -11,7 +11,7 @@ from typing import Any
 
 from experiments.bench.loop.bench import FabricOrders, fabric_process
 from experiments.bench.loop.loop_fabric import LoopPlan
-from experiments.machine.controller_pair import ControllerPair, kill_machine_of
+from experiments.machine.cluster import Cluster, kill_machine_of
 from experiments.machine.controller_process import ControllerError, ControllerProcess, free_ports
 from experiments.machine.processors import process_cpu_s
 
@@ -23,22 +23,22 @@ LOOK_EVERY_S = 0.2
 Tell = Callable[[str], None]
 
 
-def killed(pair: ControllerPair, number: int) -> None:
+def killed(pair: Cluster, number: int) -> None:
     """SIGKILL: the process next to the node gives its lease up."""
     pair.send_signal(number, signal.SIGKILL)
 
 
-def machine_dead(pair: ControllerPair, number: int) -> None:
+def machine_dead(pair: Cluster, number: int) -> None:
     """Nobody gives the lease up."""
     kill_machine_of(pair.nodes[number].pid)
 
 
-def paused(pair: ControllerPair, number: int) -> None:
+def paused(pair: Cluster, number: int) -> None:
     """SIGSTOP: the connections stand, and nothing comes."""
     pair.send_signal(number, signal.SIGSTOP)
 
 
-def stopped(pair: ControllerPair, number: int) -> None:
+def stopped(pair: Cluster, number: int) -> None:
     """SIGTERM: the node hands over, as for an upgrade."""
     pair.send_signal(number, signal.SIGTERM)
 
@@ -64,14 +64,14 @@ def measure(switches: int, entries: int, repeats: int, seconds: float, folder: P
     def document(openflow_port: int, rest_port: int) -> dict[str, Any]:
         return replace(plan, openflow_port=openflow_port, rest_port=rest_port).configuration()
 
-    with ControllerPair(document, folder / "pair") as pair:
+    with Cluster(document, folder / "pair") as pair:
         here, there = (port for _host, port in pair.openflow)
         with fabric_process(replace(plan, openflow_port=here, standby_port=there), folder / "pair") as orders:
             return {"alone": alone, **_measure_pair(pair, orders, plan, repeats, seconds, tell)}
 
 
 def _measure_pair(
-    pair: ControllerPair, orders: FabricOrders, plan: LoopPlan, repeats: int, seconds: float, tell: Tell
+    pair: Cluster, orders: FabricOrders, plan: LoopPlan, repeats: int, seconds: float, tell: Tell
 ) -> dict[str, Any]:
     active = _settled(pair, plan)
     members = {f"member_{number}": member.pid for number, member in enumerate(pair.etcd.members, 1)}
@@ -88,7 +88,7 @@ def _measure_pair(
 
 
 def _take_over(
-    pair: ControllerPair, orders: FabricOrders, plan: LoopPlan, end: Callable[[ControllerPair, int], None]
+    pair: Cluster, orders: FabricOrders, plan: LoopPlan, end: Callable[[Cluster, int], None]
 ) -> dict[str, Any]:
     active = _settled(pair, plan)
     other = 1 - active
@@ -120,7 +120,7 @@ def _take_over(
     }
 
 
-def _settled(pair: ControllerPair, plan: LoopPlan) -> int:
+def _settled(pair: Cluster, plan: LoopPlan) -> int:
     """Wait until the pair is ready and all entries are measured; return the active node."""
     pair.wait_ready()
     active = pair.wait_controls()

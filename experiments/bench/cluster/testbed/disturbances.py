@@ -6,13 +6,13 @@ import signal
 import time
 from collections.abc import Callable
 
-from experiments.machine.controller_pair import ControllerPair, kill_machine_of
+from experiments.machine.cluster import Cluster, kill_machine_of
 
 
 class Disturbances:
     """Kills and pauses of nodes and members, until ``undo``. ``dead`` are the nodes that have ended."""
 
-    def __init__(self, nodes: ControllerPair) -> None:
+    def __init__(self, nodes: Cluster) -> None:
         self._nodes = nodes
         self._undo: list[Callable[[], None]] = []
         self.dead: set[int] = set()

@@ -16,8 +16,8 @@ from functools import partial
 from pathlib import Path
 
 from controller.errors import InvalidValueError
-from experiments.bench.cluster.testbed.talking_pair import SWITCHES
-from experiments.machine.controller_pair import ETCD_MEMBERS, name_of
+from experiments.bench.cluster.testbed.loaded_cluster import SWITCHES
+from experiments.machine.cluster import ETCD_MEMBERS, name_of
 from experiments.machine.controller_process import Place
 from experiments.machine.namespaces import Namespaces
 from experiments.machine.stepped_clock import SteppedClock

@@ -15,8 +15,8 @@ from experiments.bench.cluster import bench
 from experiments.bench.cluster.bench import hosts_targets, run, shared_targets
 from experiments.bench.cluster.faults import FaultsReport
 from experiments.bench.cluster.hosts import measure_hosts
+from experiments.bench.cluster.testbed.loaded_cluster import Judgement, is_shared_out
 from experiments.bench.cluster.testbed.switch_logs import MeterLog, ReadingLog, second_writer
-from experiments.bench.cluster.testbed.talking_pair import Judgement, is_shared_out
 from experiments.switch.datapath import Datapath
 
 MASTER, SLAVE, EQUAL = ControllerRole.MASTER, ControllerRole.SLAVE, ControllerRole.EQUAL

@@ -37,12 +37,12 @@ def kill_machine_of(pid: int) -> None:
         os.kill(each, signal.SIGKILL)
 
 
-class ControllerPair:
-    """Both nodes and etcd, inside a ``with``, in which the first node is active; files go to ``folder``.
+class Cluster:
+    """The nodes and etcd, inside a ``with``, in which the first node is active; files go to ``folder``.
 
     ``document`` makes a node's configuration from its OpenFlow port and its REST port. ``openflow`` is where switches
-    reach the nodes. Nodes are 0 and 1, and run at ``places``; etcd is at ``etcd_host``. What a node is asked raises
-    OSError while it does not answer.
+    reach the nodes. Nodes are numbered from 0, and each runs at one of the ``places``; etcd is at ``etcd_host``. What a
+    node is asked raises OSError while it does not answer.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class ControllerPair:
 
     @property
     def active(self) -> int | None:
-        """The node that says that it may change switches; None if neither does."""
+        """The node that says that it may change switches; None if none does."""
         return next((number for number in range(len(self.nodes)) if self.role(number) == "active"), None)
 
     def role(self, number: int) -> str | None:
@@ -180,7 +180,7 @@ class ControllerPair:
             time.sleep(LOOK_EVERY_S)
 
 
-class SharedNodes(ControllerPair):
+class SharedNodes(Cluster):
     """Three nodes that share the switches out; each decides about the pairs that send behind its switches."""
 
     def __init__(

@@ -21,7 +21,7 @@ from controller.forwarding.pipeline import Table
 from controller.openflow.frames import BROADCAST, FrameHeader, build_frame
 from controller.openflow.match import Match
 from experiments.bench.cluster.testbed.switch_logs import MeterLog, second_writer
-from experiments.machine.controller_pair import ControllerPair
+from experiments.machine.cluster import Cluster
 from experiments.wire.fabric import WireFabric
 
 LINK_BPS, LIMIT_BPS, OFFERED_BPS = 1_000_000_000, 400_000_000, 300_000_000
@@ -82,9 +82,9 @@ def is_shared_out(rates_kbps: Sequence[int]) -> bool:
     return len(rates_kbps) == len(SENDERS) and all(abs(rate / share_kbps - 1) < 0.05 for rate in rates_kbps)
 
 
-def talking_fabric(pair: ControllerPair, sources: Mapping[int, str] | None = None) -> WireFabric:
+def row_of_switches(cluster: Cluster, sources: Mapping[int, str] | None = None) -> WireFabric:
     """Return the switches of ``document``, which connect to all nodes, each from its address of ``sources``, if any."""
-    fabric = WireFabric(pair.openflow[0], standbys=pair.openflow[1:], retry_s=0.1, sources=sources)
+    fabric = WireFabric(cluster.openflow[0], standbys=cluster.openflow[1:], retry_s=0.1, sources=sources)
     for dpid in SWITCHES:
         fabric.add_switch(dpid, dict.fromkeys((*PORTS, *UPLINKS), float(LINK_BPS)))
     for one, other in pairwise(SWITCHES):
@@ -92,11 +92,11 @@ def talking_fabric(pair: ControllerPair, sources: Mapping[int, str] | None = Non
     return fabric
 
 
-class TalkingPair:
-    """The nodes, their switches and the hosts. ``judgement`` takes every problem that is found."""
+class LoadedCluster:
+    """The nodes, their switches and the hosts that send. ``judgement`` takes every problem that is found."""
 
-    def __init__(self, pair: ControllerPair, fabric: WireFabric) -> None:
-        self.pair, self.fabric, self.judgement = pair, fabric, Judgement()
+    def __init__(self, cluster: Cluster, fabric: WireFabric) -> None:
+        self.cluster, self.fabric, self.judgement = cluster, fabric, Judgement()
         self._logs: dict[int, MeterLog] = {}
         self._standing: dict[int, dict[int, int]] = {}
         self._kept: dict[int, int] = {}  # limit by revision, as acknowledged
@@ -104,7 +104,7 @@ class TalkingPair:
 
     def begin(self) -> None:
         """Let the hosts talk until their limits are shared, and write down what is done to the switches from then."""
-        self.pair.wait_ready()
+        self.cluster.wait_ready()
         places = (RECEIVER, *SENDERS)
         macs = {place: 0x02_00_00_00_00_00 | place[0] << 8 | place[1] for place in places}
 
@@ -119,19 +119,21 @@ class TalkingPair:
                 ]
             return all({Match(vlan_vid=TALKING, eth_dst=mac) for mac in macs.values()} <= one for one in matches)
 
-        self.pair.wait(known, "the hosts are known")
+        self.cluster.wait(known, "the hosts are known")
         with self.fabric.locked():
             for place in SENDERS:
                 ends = {"eth_src": macs[place], "eth_dst": macs[RECEIVER], "vlan_vid": TALKING}
                 self.fabric.rates.offer(*place, float(OFFERED_BPS), **ends)
-        self.pair.wait(self._shared, "the receive limit is shared")
+        self.cluster.wait(self._shared, "the receive limit is shared")
         with self.fabric.locked():
             self._logs = {dpid: MeterLog(switch) for dpid, switch in self.fabric.switches.items()}
 
     def _shared(self) -> bool:
         """Whether the senders' meters share the receiver's limit; notes their rates as those that stand."""
         place = f"/v1/entries?vlan={TALKING}"
-        entries = [entry for number in self.pair.deciding for entry in self.pair.nodes[number].get(place)["entries"]]
+        entries = [
+            entry for number in self.cluster.deciding for entry in self.cluster.nodes[number].get(place)["entries"]
+        ]
         ids = {(entry["sender"]["switch"], entry["meter_id"]) for entry in entries if entry["granted_bps"]}
         with self.fabric.locked():
             self._standing = {
@@ -142,8 +144,8 @@ class TalkingPair:
 
     def change_once(self) -> bool:
         """Ask the nodes for a change; return whether one has kept it. What is not acknowledged may be kept or not."""
-        for number, node in enumerate(self.pair.nodes):
-            if number in self.pair.paused:
+        for number, node in enumerate(self.cluster.nodes):
+            if number in self.cluster.paused:
                 continue
             self._limit_bps += 1000
             try:
@@ -163,7 +165,7 @@ class TalkingPair:
         """Return what came of all turns."""
         report = self.judgement
         report.kept = len(self._kept)
-        active = self.pair.wait_controls()
+        active = self.cluster.wait_controls()
         with self.fabric.locked():
             for dpid, switch in self.fabric.switches.items():
                 if said := second_writer(switch.writers):
@@ -189,7 +191,7 @@ class TalkingPair:
             report.problems.append(f"s{dpid}: a grant rose to {highest:.2f} of what it was")
 
     def _judge_history(self, number: int) -> None:
-        node, problems = self.pair.nodes[number], self.judgement.problems
+        node, problems = self.cluster.nodes[number], self.judgement.problems
         newest = int(node.get("/v1/revision")["revision"])
         last_bps = LIMIT_BPS
         listed = [one["revision"] for one in node.get(f"/v1/history?limit={LISTED}")["changes"]]
