@@ -1,1 +1,4 @@
-"""Fabrics: what they are made of (description) and how Mininet builds them."""
+"""Fabrics: what they are made of and how Mininet builds them.
+
+Start with fabric.py (the description), then builders.py (the fabrics that there are); mn.py builds them in Mininet.
+"""

@@ -1,7 +1,8 @@
 """The ``dets`` command.
 
 Its start must be quick: what a sub-command needs is imported inside it, so that no numpy, networkx or controller
-framework is loaded for ``--help``. Exit status: 0 done, 1 failed, 2 what was asked for is not acceptable.
+framework is loaded for ``--help``. Exit status: 0 done, 1 failed, 2 what was asked for is not acceptable. Start with
+``main`` here, then the sub-commands in ``commands``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Two controllers of one fabric on etcd: the lease, the roles at the switches, and settings that both nodes see.
+"""Several controllers of one fabric on etcd: the lease, the roles at the switches, and settings that all nodes see.
 
 Start at node.py: the control loop calls its ``round``. What may be concluded from etcd's answers is in
 controller/cluster; docs/cluster.md tells operators.

@@ -1,4 +1,7 @@
-"""The REST interface, version 1 (docs/rest-api.md, docs/adr/0005-rest.md)."""
+"""The REST interface, version 1 (docs/rest-api.md, docs/adr/0005-rest.md).
+
+Start with application.py, then resources/show.py.
+"""
 
 from __future__ import annotations
 

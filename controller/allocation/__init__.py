@@ -1,4 +1,7 @@
-"""Rate allocation: pure algorithms, arrays in, arrays out."""
+"""Rate allocation: pure algorithms, arrays in, arrays out.
+
+Start with interface.py (what an algorithm gets and returns), then fair_share.py, the simplest one.
+"""
 
 from controller.allocation.interface import (
     AlgorithmState,
