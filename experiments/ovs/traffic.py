@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import signal
 import subprocess
 import time
 from collections.abc import Iterable, Sequence
@@ -17,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from experiments.machine.process_groups import end_groups
 from experiments.measure.frames import UDP_FRAME_BYTES, UDP_PAYLOAD_BYTES
 from experiments.ovs.fabric import OvsFabric
 from topologies.fabric import VirtualNode
@@ -72,7 +71,7 @@ class IperfTraffic:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        _end([*self._clients.values(), *self._servers])
+        end_groups([*self._clients.values(), *self._servers])
 
     def serve(self, sources: Iterable[IperfSource]) -> None:
         """Start the servers of these flows and wait until each listens; raise TimeoutError if one does not."""
@@ -115,7 +114,7 @@ class IperfTraffic:
         for client in clients:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 client.wait(max(0.0, deadline - time.monotonic()))
-        _end(clients)
+        end_groups(clients)
 
     def report(self, name: str) -> dict[str, Any]:
         """Return a client's JSON report; {"error": ...} if it was ended before it could write one."""
@@ -132,18 +131,3 @@ class IperfTraffic:
 def _bounded(duration_s: float) -> list[str]:
     """Return the start of a command line that ends by itself."""
     return ["timeout", f"{duration_s:.0f}"]
-
-
-def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    """End processes, each with the group it leads: ``timeout`` and iperf3 (mnexec -d starts a session for them)."""
-    for process in processes:
-        if process.poll() is None:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGTERM)
-    for process in processes:
-        try:
-            process.wait(timeout=3)
-        except subprocess.TimeoutExpired:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait(timeout=3)

@@ -5,18 +5,17 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
-import os
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from experiments.machine.controller_process import ControllerProcess
+from experiments.machine.process_groups import end_groups
 from experiments.machine.processors import (
     CpuTicks,
     busy_warning,
@@ -338,23 +337,4 @@ class _Endpoints:
         return dict(json.loads((self._folder / f"{role}-{name}.report.json").read_text()))
 
     def _end(self) -> None:
-        _end(list(self._processes.values()))
-
-
-def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    """End processes, each with the group it leads (mnexec starts a session for them), and close their files."""
-    for process in processes:
-        if process.poll() is None:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGTERM)
-    for process in processes:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=3)
-        if process.poll() is None:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait(timeout=3)
-        for file in (process.stdin, process.stdout):
-            if file is not None:
-                with contextlib.suppress(BrokenPipeError):
-                    file.close()
+        end_groups(list(self._processes.values()))
