@@ -48,7 +48,7 @@ class Hellos:
         """Send a hello out of a port, if the switch has it, it is up, and it leads to no host."""
         peer = self._peers.get(dpid)
         port = peer.ports.get(port_no) if peer is not None else None
-        if peer is None or port is None or not port.up or port_no > ofp.PORT_MAX:
+        if peer is None or port is None or not port.up or not 1 <= port_no <= ofp.PORT_MAX:
             return
         if self._peers.central.network.edge_port(PortId(dpid, port_no)) is not None:
             return
