@@ -114,6 +114,18 @@ def test_a_switch_with_more_ports_than_there_can_be_is_cut_off(run: WireRun) -> 
         run.app.wait_for(cut_off_for(run, last, "too many ports"), "told")
 
 
+def test_a_port_without_a_number_is_left_alone(run: WireRun) -> None:
+    """Ports begin at 1 (OpenFlow 1.3.5, section 7.2.1); a hello cannot go out of any other."""
+    with HostilePeer(address(run)) as peer:
+        switch = peer.become_ready(HOSTILE)
+        assert switch is not None
+        run.app.wait_for(lambda: state(run, HOSTILE) == "ready", "ready")
+        switch.send_raw(message(MessageType.PORT_STATUS, bytes(8) + attacks.port(0)))
+        assert not peer.behave(switch, lambda: False, 3.0)
+        assert (peer.gone, state(run, HOSTILE)) == (False, "ready")
+    assert "Traceback" not in run.app.log()
+
+
 def test_a_reply_that_never_ends_is_cut_off(run: WireRun) -> None:
     last = run.app.last_event()
     with unharmed(run):
@@ -181,7 +193,12 @@ def test_an_auxiliary_connection_is_cut_off(run: WireRun) -> None:
 
 @pytest.mark.parametrize(
     ("name", "why"),
-    [("unknown types", "type"), ("unasked replies", "nobody asked"), ("errors", "before the handshake")],
+    [
+        ("unknown types", "type"),
+        ("unasked replies", "nobody asked"),
+        ("errors", "before the handshake"),
+        ("handshake's errors", "before the handshake"),
+    ],
 )
 def test_before_the_handshake_nothing_else_is_read(run: WireRun, name: str, why: str) -> None:
     before = run.app.metrics()
@@ -242,9 +259,10 @@ def test_a_message_that_cannot_be_ends_the_connection(run: WireRun) -> None:
         assert peer.wait_gone(5.0)
 
 
-def test_nothing_of_it_is_a_traceback_and_the_log_stays_short(run: WireRun) -> None:
+@pytest.mark.parametrize("name", ["unknown versions", "handshake's errors"])
+def test_nothing_of_it_is_a_traceback_and_the_log_stays_short(run: WireRun, name: str) -> None:
     lines = len(run.app.log().splitlines())
-    attacked(run, "unknown versions")
+    attacked(run, name)
     assert len(run.app.log().splitlines()) - lines < 20
     assert "Traceback" not in run.app.log()
 

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 from eventlet import patcher
 from ryu.controller import controller, ofp_event
-from ryu.controller.handler import CONFIG_DISPATCHER, DEAD_DISPATCHER, HANDSHAKE_DISPATCHER, MAIN_DISPATCHER
+from ryu.controller.handler import DEAD_DISPATCHER, HANDSHAKE_DISPATCHER, MAIN_DISPATCHER
 from ryu.lib import hub
 from ryu.ofproto import ofproto_v1_3_parser
 
@@ -66,7 +66,6 @@ _REPORTS = {
 }
 # Without a listener, Ryu would only parse these.
 _FOR_LISTENERS = frozenset({MessageType.PACKET_IN, MessageType.FLOW_REMOVED, MessageType.ERROR})
-_BEFORE_HANDSHAKE = frozenset({MessageType.ECHO_REQUEST, MessageType.ERROR})
 _ALWAYS = frozenset({*_REPORTS, MessageType.ECHO_REQUEST, MessageType.EXPERIMENTER})
 
 
@@ -332,7 +331,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
             if kind in _FOR_LISTENERS and not self.ofp_brick.observers.get(_REPORTS[kind]):
                 return acted
             self._to_ryu(kind, xid, message)
-        elif kind in _BEFORE_HANDSHAKE and (kind != MessageType.ERROR or self.state == CONFIG_DISPATCHER):
+        elif kind == MessageType.ECHO_REQUEST:
             self._to_ryu(kind, xid, message)
         else:
             self._drop("before the handshake")
@@ -375,6 +374,8 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
             return
         event = ofp_event.ofp_msg_to_ev(parsed)
         self.ofp_brick.send_event_to_observers(event, self.state)
+        if kind == MessageType.ERROR:  # Ryu's own handler only writes lines about it, and fails at texts beyond ASCII
+            return
         for handler in self.ofp_brick.get_handlers(event):
             if self.state in handler.callers[event.__class__].dispatchers:
                 handler(event)

@@ -111,6 +111,17 @@ def claim_dpid_and_stay(address: Address, until_s: float) -> None:
     again(address, until_s, work)
 
 
+def errors_in_handshake(address: Address, until_s: float) -> None:
+    """Somebody greets, and pours errors that say nothing instead of telling who he is."""
+
+    def work(peer: HostilePeer) -> None:
+        peer.send(message(MessageType.HELLO))
+        if peer.await_message(MessageType.FEATURES_REQUEST) is not None:
+            _pour(peer, _SHORT_ERROR * _PARTS_AT_ONCE, until_s)
+
+    again(address, until_s, work)
+
+
 def _flood(data: bytes, dpid: int | None = None, *, ready: bool = False) -> Callable[[Address, float], None]:
     """Return an attack that pours ``data``: before any handshake, after one, or as a switch under control."""
 
@@ -303,6 +314,7 @@ _METER = struct.pack("!IH50x", 1, 56)
 _ECHO = message(MessageType.ECHO_REQUEST)
 _LONG_ECHO = message(MessageType.ECHO_REQUEST, bytes(60_000))
 _ERROR = message(MessageType.ERROR, b"\0\1\0\1" + bytes(64))
+_SHORT_ERROR = message(MessageType.ERROR, b"\0\1\0\1")
 _PORT_DESC = multipart_reply(MultipartType.PORT_DESC, b"".join(map(port, range(1, 1001))))
 
 ATTACKS: dict[str, Attack] = {
@@ -314,6 +326,7 @@ ATTACKS: dict[str, Attack] = {
     "unknown types": Attack("types of message that there are not", _flood(message(_UNKNOWN_TYPE) * _PARTS_AT_ONCE)),
     "unasked replies": Attack("descriptions of 1,000 ports that nobody asked for", _flood(_PORT_DESC)),
     "errors": Attack("errors before any handshake", _flood(_ERROR * _PARTS_AT_ONCE)),
+    "handshake's errors": Attack("short errors within the handshake", errors_in_handshake),
     "stranger's errors": Attack("errors of a switch not configured", _flood(_ERROR * _PARTS_AT_ONCE, STRANGER_DPID)),
     "switch's errors": Attack("errors of a switch under control", _flood(_ERROR * _PARTS_AT_ONCE, ready=True)),
     "switch's replies": Attack("replies that nobody asked it for", _flood(_PORT_DESC, ready=True)),

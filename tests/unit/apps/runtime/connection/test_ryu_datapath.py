@@ -29,7 +29,9 @@ with warnings.catch_warnings():  # what Ryu imports is deprecated
 
     eventlet.wsgi.ALREADY_HANDLED = []  # as the launcher does
     app_manager = importlib.import_module("ryu.base.app_manager")  # before what it imports, which imports it
-    from ryu.controller.handler import MAIN_DISPATCHER
+    from ryu.controller import ofp_event
+    from ryu.controller.handler import MAIN_DISPATCHER, register_instance
+    from ryu.controller.ofp_handler import OFPHandler
     from ryu.lib import hub
 
     from apps.runtime.connection.ryu_datapath import READER, PeerDatapath
@@ -135,6 +137,23 @@ def test_reports_that_nobody_looks_at_take_the_allowance_of_replies(
     loud.end.send(loud.says(MessageType.PACKET_IN, *range(2 * SWITCH.messages)))
     wait_for(lambda: len(loud.reports) >= SWITCH.messages)
     assert len(loud.reports) == SWITCH.messages, "no time passes, so that it is never given another allowance"
+
+
+def test_errors_go_to_applications_and_not_to_the_framework_which_fails_at_some(
+    switches: list[Switch], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    switch, _other = switches
+    events: list[Any] = []
+    brick = switch.datapath.ofp_brick
+    monkeypatch.setattr(brick, "observers", {ofp_event.EventOFPErrorMsg: {"other application": {MAIN_DISPATCHER}}})
+    monkeypatch.setattr(brick, "send_event_to_observers", lambda event, _state: events.append(event.msg.data))
+    framework = OFPHandler()
+    register_instance(framework)
+    brick.get_handlers = framework.get_handlers
+    not_ascii = struct.pack("!BBHIHH", VERSION, MessageType.ERROR, 13, 0, 0, 0) + b"\xff"
+    switch.end.send(not_ascii * 2)
+    wait_for(lambda: len(events) == 2 or switch.loop.dead)
+    assert (events, switch.loop.dead) == ([b"\xff"] * 2, False)
 
 
 def test_replies_count_towards_the_allowance(switches: list[Switch]) -> None:
