@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import base64
 import http.client
+import io
 import json
+import socket
+import time
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -106,6 +109,8 @@ class Etcd:
         idle = self._idle[endpoint]
         connection = idle.pop() if idle else self._connection(endpoint)
         try:
+            if connection.sock is not None:
+                connection.sock.settimeout(REQUEST_TIMEOUT_S)
             connection.request("POST", path, body, {"Content-Type": "application/json"})
             response = connection.getresponse()
             content = response.read(MOST_ANSWER_BYTES)
@@ -117,7 +122,7 @@ class Etcd:
         idle.append(connection)
         try:
             answer = json.loads(content)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise EtcdError(f"{response.status} {response.reason}, without JSON: {content[:100]!r}") from None
         if response.status != http.client.OK or not isinstance(answer, dict):
             reason = answer.get("error", response.reason) if isinstance(answer, dict) else response.reason
@@ -127,9 +132,43 @@ class Etcd:
     def _connection(self, endpoint: str) -> http.client.HTTPConnection:
         url = urlsplit(endpoint)
         assert url.hostname is not None
+        connection = http.client.HTTPConnection(url.hostname, url.port, timeout=REQUEST_TIMEOUT_S)
         if url.scheme == "https":
-            return http.client.HTTPSConnection(url.hostname, url.port, timeout=REQUEST_TIMEOUT_S, context=self._context)
-        return http.client.HTTPConnection(url.hostname, url.port, timeout=REQUEST_TIMEOUT_S)
+            connection = http.client.HTTPSConnection(
+                url.hostname, url.port, timeout=REQUEST_TIMEOUT_S, context=self._context
+            )
+        connection.response_class = _Response
+        return connection
+
+
+class _Response(http.client.HTTPResponse):
+    """An answer that has REQUEST_TIMEOUT_S in all; the socket's own time-out begins again with every byte."""
+
+    def __init__(self, sock: socket.socket, *arguments: Any, **named: Any) -> None:
+        super().__init__(sock, *arguments, **named)
+        self.fp = io.BufferedReader(_Timed(sock, self.fp.detach()))
+
+
+class _Timed(io.RawIOBase):
+    """Reads a socket's ``raw`` file until REQUEST_TIMEOUT_S have passed; raises TimeoutError then."""
+
+    def __init__(self, sock: socket.socket, raw: io.RawIOBase) -> None:
+        self._sock, self._raw = sock, raw
+        self._due_s = time.monotonic() + REQUEST_TIMEOUT_S
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        left_s = self._due_s - time.monotonic()
+        if left_s <= 0.0:
+            raise TimeoutError("timed out")
+        self._sock.settimeout(left_s)
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
 
 
 def get(

@@ -30,7 +30,7 @@ from apps.settings.errors import StoreError
 from controller.cluster.expiry import Expiry
 from controller.cluster.leadership import REVISION_BITS, Answer, Leadership, generation_id
 from controller.cluster.ownership import Ownership
-from controller.errors import InvalidValueError
+from controller.errors import DetsError
 from controller.fabric.description import Cluster
 from controller.openflow.constants import ControllerRole
 
@@ -169,10 +169,11 @@ class ClusterNode:
             if self.problem:
                 LOG.info("etcd answers again")
             self.problem = ""
-        except (EtcdError, StoreError, InvalidValueError, ValueError, KeyError, TypeError) as error:
+        except (DetsError, AttributeError, LookupError, TypeError, ValueError) as error:  # or an odd answer
+            problem = str(error) if isinstance(error, DetsError) else f"an answer that is not etcd's: {error!r}"
             if not self.problem:
-                LOG.warning("etcd has not refreshed this node's lease: %s", error)
-            self.problem = str(error)
+                LOG.warning("etcd has not refreshed this node's lease: %s", problem)
+            self.problem = problem
         finally:
             self._asking = False
 

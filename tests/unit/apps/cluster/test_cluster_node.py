@@ -154,6 +154,18 @@ def test_a_silent_etcd_is_outlived_for_less_than_the_lease_and_its_return_is_not
     assert (run.started_over, run.node.takeovers) == (0, 1)  # nobody else was active: what it knows still counts
 
 
+@pytest.mark.parametrize("error", [IndexError("no key"), AttributeError("a list"), KeyError("ID"), ValueError("int")])
+def test_an_answer_that_is_not_etcds_is_a_problem_and_no_failure(
+    run: Run, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def odd(_lease_id: int) -> bool:
+        raise error
+
+    monkeypatch.setattr(run.etcd, "keep_alive", odd)
+    run.interval()
+    assert run.node.describe()["etcd"] == f"an answer that is not etcd's: {error!r}"
+
+
 def test_a_full_etcd_costs_no_lease_and_nobody_takes_over_on_it(run: Run) -> None:
     run.etcd.full = True
     for _ in range(40):
