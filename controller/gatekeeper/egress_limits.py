@@ -1,5 +1,5 @@
 """The sending side: it halves the limit of a sender that it is told of, lets it rise again, and schedules the sending
-port by guarantees (Gatekeeper, section 3)."""
+port by guarantees (Gatekeeper, section 2, figure 2)."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class SendingVns:
 def scheduled(
     pairs: Pairs, demand_bps: FloatArray, vns: SendingVns, promised_bps: FloatArray, left_bps: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return what the egress scheduler of each sending port lets pairs send (entries,), and VNs (vns,) (section 3.2).
+    """Return what the egress scheduler of each sending port lets pairs send (entries,), and VNs (vns,) (section 2).
 
     ``promised_bps`` (ports,) is what guarantees may use of a port, ``left_bps`` what VLANs under other policies leave
     of it in fact.

@@ -1,4 +1,4 @@
-"""The receiving side: it watches what its queue drops, and tells senders (Gatekeeper, section 3).
+"""The receiving side: it watches what its queue drops, and tells senders (Gatekeeper, section 2, figure 3).
 
 Its guarantee is held by the queue's scheduler. Drops there stop TCP. Who does not respond to drops is told by a
 congestion notification, and the sending side limits it.
@@ -82,7 +82,7 @@ class IngressWatch:
     def means(self, window: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return (vns,) the mean drops and service over the last ``window`` (vns,) readings; NaN where none is known.
 
-        The paper: over the last 100 ms.
+        The paper: over the last 100 ms, of samples of 10 ms (section 3.1).
         """
         within = np.arange(self.dropped_bps.shape[1]) < window[:, None]
         counted = within & ~np.isnan(self.dropped_bps)
@@ -97,7 +97,8 @@ def thresholds(capacity_bps: FloatArray, threshold: FloatArray, window_s: FloatA
     """Return (vns,) the mean drops above which a VN is congested.
 
     Choice: the threshold is a part of the port's capacity. The paper gives none; it sizes its queue so that 256 TCP
-    connections drop 20 Mb/s of 1 Gb/s at most. A window that lasted no time, before the first interval, shows nothing.
+    connections drop 20 Mb/s of 1 Gb/s at most (section 3.1). A window that lasted no time, before the first interval,
+    shows nothing.
     """
     least_bps = np.divide(LEAST_DROPPED_BITS, window_s, out=np.full(len(window_s), np.inf), where=window_s > 0)
     result: FloatArray = np.maximum(threshold * capacity_bps, least_bps)

@@ -17,7 +17,7 @@ import numpy as np
 from controller.allocation.interface import BoolArray, FloatArray
 from controller.seawall.loops import Loops
 
-# Choice: the loop may hold this many times what it used lately (section 4.4 says "a multiple"). What was used fades by
+# Choice: the loop may hold this many times what it used lately (section 4.5 says "a multiple"). What was used fades by
 # half in half a second: that is slower than a loop's growth shows, and an idle entity does not come back at full rate.
 KAPPA = 2.0
 FADING_INTERVALS = 9
@@ -132,7 +132,7 @@ def clamped(
     capacity_bps: FloatArray,
     kappa: FloatArray | float = KAPPA,
 ) -> FloatArray:
-    """Return the rates within what the loops can show that they use (section 4.4), all (loops,) but the capacities.
+    """Return the rates within what the loops can show that they use (section 4.5), all (loops,) but the capacities.
 
     At most kappa times the peak of its use, or the standing share where that is more, and no more than the link.
     """

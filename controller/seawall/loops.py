@@ -13,7 +13,7 @@ import numpy as np
 from controller.allocation.interface import BoolArray, FloatArray, IntArray
 from controller.errors import ColumnError, InvalidValueError
 
-# Paper, section 4.3: the part of a loop's rate that follows what its destinations get; "beta > 0.8".
+# Paper, section 4.3: the part of a loop's rate that follows what its destinations get. Section 4.6 has "beta > .8".
 BETA = 0.9
 
 

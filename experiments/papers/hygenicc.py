@@ -157,7 +157,7 @@ CLAIMS = (
     Claim("eight", "V, fig. 3", "eight senders: 125 Mb/s each, within 15 % (20 %)", _within(FIG3[8], BOTH)),
     Claim("second", "V", "a newcomer has its share within a second", _within(FIGURES, SECOND)),
     Claim("connections", "I", "nobody gains by more connections", _parallel),
-    Claim("weights", "III", "weights set the shares: 2 to 1", _weights),
+    Claim("weights", "II", "weights set the shares: 2 to 1", _weights),
     Claim("pairs", "-", "aim: a congested destination does not slow down another one", _pairs),
 )
 

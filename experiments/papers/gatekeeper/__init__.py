@@ -45,9 +45,9 @@ CLAIMS = (
         as_promised(f"{TX}-meters", cells=METERED_CELLS, near=0.10),
     ),
     Claim("literal", "3.2, fig. 5b", "the same of the paper's law to the letter", as_promised(RX, LITERAL)),
-    Claim("literal-160", "3.2", "the same, and its queues of 160 packets", as_promised(f"{RX}-160", LITERAL)),
+    Claim("literal-160", "3.1", "the same, and its queues of 160 packets", as_promised(f"{RX}-160", LITERAL)),
     Claim("queue-160", "-", "aim: the default keeps them with queues of 160 packets", as_promised(f"{RX}-160")),
-    Claim("messages", "3.2, fig. 7", "without messages UDP starves others before the scheduler", needs_messages),
+    Claim("messages", "5", "without messages UDP starves others before the scheduler", needs_messages),
     Claim(
         "fig6-none",
         "3.3, fig. 6",
@@ -109,7 +109,7 @@ CLAIMS = (
     ),
     Claim("beat-guarantees-tx", "-", "to beat: the same, sending", guarantees(TX)),
     Claim("beat-use", "-", "to beat: one alone has 99 % of what the scheduler gives", alone(RX)),
-    Claim("beat-use-160", "2", "to beat: the same, queues of 160 packets", alone(f"{RX}-160")),
+    Claim("beat-use-160", "-", "to beat: the same, queues of 160 packets", alone(f"{RX}-160")),
     Claim("beat-use-edge", "-", "to beat: TCP alone has 99 % of the link at the edge, without headroom", use_of_edge),
     Claim("beat-mods", "-", "to beat: at most 8 changes of a meter a second", meter_mods),
 )
