@@ -1,6 +1,7 @@
-"""Rate allocation: pure algorithms, arrays in, arrays out.
+"""Rate allocation: pure algorithms, arrays in, arrays out. DETS's four (section III-A), Fair Level, and max-min.
 
-Start with interface.py (what an algorithm gets and returns), then fair_share.py, the simplest one.
+Start with interface.py, then fair_share.py, slow_probe.py (Algorithm 1), fast_probe.py (Algorithm 2) and
+forward_explicit.py.
 """
 
 from controller.allocation.interface import (

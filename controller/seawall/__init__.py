@@ -1,4 +1,5 @@
 """The Seawall paper: every link is shared by the weights of the VNs that send through it, whatever they send.
 
-Start with loops.py (what a link and a sender have to do with each other), then laws.py.
+Start with loops.py (the paper's Class 2: a loop for each sender and link), then laws.py (Classes 1 and 3); policy.py
+joins them.
 """
