@@ -1,4 +1,7 @@
-"""Figure 2 (section I): without control, TCP starves as soon as UDP of another VLAN joins."""
+"""Figure 2 (section I): without control, TCP starves as soon as UDP of another VLAN joins.
+
+Deviation: the paper has figure 1's five PNs here; with figure 5's eleven the two figures are one run, with and without.
+"""
 
 from experiments.scenarios.dets_fig5 import joined_by_udp
 

@@ -26,6 +26,8 @@ def joined_by_udp(
 
     TCP is alone for ``warmup_s``, of which the second half is measured, and again for ``cooldown_s``. ``udp_rate_bps``
     is what each UDP sender offers. Choice: the paper does not say how much; this is more than the link carries.
+    Deviation: the paper's UDP begins at about unit 320 (17.6 s), and in figure 2 lasts 700 units; all is settled sooner
+    here.
     """
     receiver, stop_s = senders + 1, warmup_s + blast_s
     end_s = stop_s + cooldown_s

@@ -3,9 +3,9 @@
 from experiments.scenarios.scenario import CONTROLS, INTERVAL_S, Limits, Scenario, Source
 
 RECEIVER = 11
-# Choice: the paper does not say which senders are held to 20 Mb/s, nor which speak TCP. Every other one speaks TCP; the
-# three are of both kinds, with short, middling and long bursts. What holds them is their hosts, so that no allocator
-# knows it beforehand.
+# Choice: the paper gives no receive limit here; it is that of figure 5's first VLAN. Nor does it say which senders are
+# held to 20 Mb/s, which speak TCP, and what UDP offers in a burst. Every other one speaks TCP; the three are of both
+# kinds, with short, middling and long bursts. What holds them is their hosts, so that no allocator knows it beforehand.
 HELD = (2, 5, 8)
 HELD_BPS = 20_000_000
 UDP_BPS = 150_000_000

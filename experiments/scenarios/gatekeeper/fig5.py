@@ -1,7 +1,8 @@
-"""Figure 5 (sections 3.1, 3.2): two tenants at one bottleneck, each silent or with 1 TCP, 10 TCP or UDP: 15 cells.
+"""Figure 5 (section 3.2): two tenants at one bottleneck, each silent or with 1 TCP, 10 TCP or UDP: 15 cells.
 
 Of a link of 1 Gb/s the scheduler gives 860 Mb/s, A 75 % and B 25 % of it. ``rx``: both send to one PN, and meet in the
-core switch before it. ``tx``: one PN sends for both, to one PN each. All cells run one after another, as phases.
+core switch before it. ``tx``: one PN sends for both, to one PN each. All cells run one after another, as phases: the
+paper does not say how long they take. 5(a) is the control ``none``, 5(b) ``gatekeeper``.
 """
 
 from itertools import product

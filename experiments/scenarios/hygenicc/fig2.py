@@ -1,6 +1,8 @@
 """HyGenICC's figure 2: two senders to one receiver; the tagged one, TCP, comes at 5 s, the other goes at 10.
 
-The competitor is TCP or UDP. Deviation: the paper has DCTCP as well; the link to the receiver makes no ECN marks here.
+The competitor is TCP or UDP. Deviation: the paper has DCTCP and ECN as well (figures 2b, 2d, 2f); the link to the
+receiver makes no ECN marks here. Its queue holds 30 ms, for the paper's 100 packets. TCP is cubic unless it is told
+otherwise, for the paper's NewReno.
 """
 
 from experiments.scenarios.scenario import Limits, Scenario, Source

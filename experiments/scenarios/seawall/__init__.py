@@ -1,7 +1,8 @@
 """The Seawall paper (NSDI 2011): its figures, and what else it promises. All share links of 1 Gb/s by ceilings.
 
 Edge ports have one queue, as the paper's, so that nothing but the senders' meters shares a link. The first seconds are
-left out, so that TCP's slow start and the law's approach do not count.
+left out, so that TCP's slow start and the law's approach do not count. Deviation: the paper has runs of two minutes,
+and 60 servers, of which a figure uses a few; here there are those alone.
 """
 
 from __future__ import annotations
