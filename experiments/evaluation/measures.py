@@ -14,6 +14,7 @@ from experiments.runs.run import FloatArray, ScenarioRun
 from experiments.scenarios.traffic import Span
 
 JAIN_WINDOW = 18  # intervals, one second: rates of shorter time are those of TCP's sawtooth
+FAR_BELOW = 0.80  # of the oracle's: a receiver's link that is not full
 ABOVE_LIMIT = 1.05  # of the limit: more than rounding and a frame that came late
 SETTLED_WITHIN = 0.05
 SETTLED_FOR = 5  # intervals in a row
@@ -108,6 +109,7 @@ def _measures(run: ScenarioRun, oracle: Oracle) -> Figures:
         "missed_intervals": int(missed.sum()),
         "missed_share": float(missed.sum() / wanted.sum()) if wanted.any() else None,
         "missed_longest": max(longest_run(column) for column in missed.T),
+        "idle_longest": max(longest_run(column) for column in (wanted & (useful_bits < FAR_BELOW * oracle_bits)).T),
         "probing_cost": float(np.minimum(np.minimum(unused_bps, unmet_bps), idle_bps).sum() / limit_bps.sum()),
         "grant_mean_bps": _mean(means_bps),
         "grant_spread": _mean(spreads_bps / means_bps),
@@ -169,7 +171,7 @@ def _sums_by_receiver(run: ScenarioRun) -> Callable[[FloatArray], FloatArray]:
     return sums
 
 
-def _sums_by_sender(run: ScenarioRun) -> Callable[[FloatArray], FloatArray]:
+def sums_by_sender(run: ScenarioRun) -> Callable[[FloatArray], FloatArray]:
     """Return a function that adds up the columns of pairs, (intervals, pairs), by sending VN."""
     column = np.array([run.senders.index((vid, sender)) for vid, sender, _ in run.scenario.pairs])
 
@@ -182,11 +184,18 @@ def _sums_by_sender(run: ScenarioRun) -> Callable[[FloatArray], FloatArray]:
 
 
 def _by_sender(run: ScenarioRun, delivered_bps: FloatArray, oracle: Oracle) -> Figures:
-    """Return what came of each sending VN, in the order of ``run.senders``: its rate, and its part of the oracle's."""
-    sums, passed_s = _sums_by_sender(run), np.diff(run.time_s)[:, None]
+    """Return what came of each sending VN, in the order of ``run.senders``.
+
+    Its rate, its part of the oracle's, and the standard deviation of its rates from interval to interval.
+    """
+    sums, passed_s = sums_by_sender(run), np.diff(run.time_s)[:, None]
     bits, wanted_bits = ((sums(rates) * passed_s).sum(axis=0) for rates in (delivered_bps, oracle.rate_bps))
     parts = [got / wanted if wanted else None for got, wanted in zip(bits.tolist(), wanted_bits.tolist(), strict=True)]
-    return {"delivered_bps_by_sender": (bits / passed_s.sum()).tolist(), "part_of_oracle_by_sender": parts}
+    return {
+        "delivered_bps_by_sender": (bits / passed_s.sum()).tolist(),
+        "part_of_oracle_by_sender": parts,
+        "swing_bps_by_sender": sums(delivered_bps).std(axis=0).tolist(),
+    }
 
 
 def _most_received_bps(run: ScenarioRun) -> FloatArray:
@@ -223,7 +232,7 @@ def _jain(delivered_bps: FloatArray, oracle: Oracle, backlogged: BoolArray, run:
         group = np.array([run.receivers.index((vid, receiver)) for vid, _, receiver in run.scenario.pairs])
         fair_bps = np.ones(delivered_bps.shape)
     else:
-        by_sender = _sums_by_sender(run)
+        by_sender = sums_by_sender(run)
         group = np.zeros(len(run.senders), dtype=np.int64)
         delivered_bps, fair_bps = by_sender(delivered_bps), by_sender(oracle.rate_bps)
         backlogged = by_sender(backlogged.astype(np.float64)) > 0

@@ -186,3 +186,14 @@ def test_overshoot_shows_in_the_distance_from_the_oracle_and_not_in_use():
     assert found["use_of_oracle"] == pytest.approx(0.9)
     assert found["above_limit_share"] == pytest.approx(0.5)
     assert found["oracle_distance"] == pytest.approx(0.2)
+
+
+def test_a_link_that_is_not_full_and_rates_that_swing_are_measured():
+    scenario = scenario_of(Source(1, 1, 4, "tcp"), Source(1, 2, 4, "tcp"))
+    delivered = np.full((INTERVALS, 2), 45.0)
+    delivered[10:13, 0], delivered[20, 1] = 20.0, 26.0  # 65 of 90 for three intervals, and 71 for one
+    found = measures(run_of(scenario, delivered))
+    assert (found["idle_longest"], found["missed_longest"]) == (3, 3)
+    assert found["swing_bps_by_sender"] == pytest.approx(delivered.std(axis=0) * M)
+    delivered[10:13, 0] = 30.0  # 75 of 90 are 83 %
+    assert measures(run_of(scenario, delivered))["idle_longest"] == 1
