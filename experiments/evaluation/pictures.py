@@ -1,8 +1,9 @@
-"""Pictures of cells, in the paper's arrangement: a row per algorithm, received rates left, granted ones right."""
+"""Pictures of cells, arranged as DETS's figure 6: a row per control, received rates left, granted ones right."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +11,18 @@ import numpy as np
 
 from controller.policy.registry import title_of as title_of_policy
 from experiments.evaluation.cells import Cell
-from experiments.evaluation.measures import confidence, grant_statistics, rates_at
-from experiments.evaluation.oracle import oracle_of
+from experiments.evaluation.measures import confidence, grant_statistics, pair_rates, rates_at, sums_by_sender
+from experiments.evaluation.oracle import Oracle, oracle_of
 from experiments.measure.series import ENOUGH, goodput_limit_bps
 from experiments.runs.run import FloatArray, ScenarioRun
-from experiments.scenarios.scenario import INTERVAL_S
+from experiments.scenarios.scenario import INTERVAL_S, Scenario
 
 BASELINE_TITLES = {"none": "no control", "static": "static equal limits"}
 PAPER_ORDER = ("sp", "fp", "fs", "fe")  # a to d of figure 6
 ROW_INCHES, ISOLATION_INCHES, WIDTH_INCHES, DOTS_PER_INCH = 1.9, 3.0, 11.0, 80
 AROUND = 40.0  # intervals before and after a controller's kill
+LINE_COLOURS = ("tab:blue", "tab:red", "tab:green", "tab:purple")
+MOST_NAMED = 5  # phases whose names stand side by side
 NODE_COLOURS = ("tab:green", "tab:orange", "tab:purple")
 
 
@@ -39,17 +42,64 @@ def in_order(cells: Sequence[Cell]) -> list[Cell]:
     return [first[control] for control in order if control in first]
 
 
+@dataclass(frozen=True, slots=True)
+class RateLine:
+    """A line of a picture: ``label`` ("": in no legend), colour, and rates in bit/s, (intervals,).
+
+    ``promised_bps`` (intervals,) is drawn dashed; None: nothing is.
+    """
+
+    label: str
+    colour: str
+    rate_bps: FloatArray
+    promised_bps: FloatArray | None = None
+
+
+def received_lines(run: ScenarioRun, oracle: Oracle) -> list[RateLine]:
+    """Return what each receiver gets, next to its VLAN's receive limit, and what the tagged PN sends of it.
+
+    Where sending VNs share links (promise ``entities``) it is what gets through of each of them, next to the oracle's.
+    More lines than there are colours have those of their VLANs, and the first of a VLAN has the label.
+    """
+    scenario, sums, of_pairs_bps = run.scenario, sums_by_sender(run), pair_rates(run)
+    if scenario.promise == "entities":
+        vns, rates_bps, promised_bps, what = run.senders, sums(of_pairs_bps), sums(oracle.rate_bps), "senders"
+    else:
+        vns, rates_bps, what = run.receivers, run.received_bits / np.diff(run.time_s)[:, None], "receivers"
+        limits_bps = [float(scenario.limits[vid].receive_bps) for vid, _ in vns]
+        promised_bps = np.broadcast_to(limits_bps, rates_bps.shape)
+    vids, many = sorted(scenario.limits), len(vns) > len(LINE_COLOURS)
+    lines = []
+    for place, column in enumerate(sorted(range(len(vns)), key=vns.__getitem__)):
+        vid, pn = vns[column]
+        alike = [other for other in vns if other[0] == vid]
+        label = f"VLAN {vid}, {'from ' if what == 'senders' else ''}PN {pn}"
+        if many and len(alike) > 1:
+            label = f"VLAN {vid}, {len(alike)} {what}" if vns[column] == min(alike) else ""
+        colour = LINE_COLOURS[(vids.index(vid) if many else place) % len(LINE_COLOURS)]
+        lines.append(RateLine(label, colour, rates_bps[:, column], promised_bps[:, column]))
+    for column, (_, pn) in enumerate(run.senders):
+        if pn == scenario.tagged:
+            colour = LINE_COLOURS[len(lines) % len(LINE_COLOURS)]
+            lines.append(RateLine(f"of it, from PN {pn}", colour, sums(of_pairs_bps)[:, column]))
+    return lines
+
+
 def draw_scenario(cells: Sequence[Cell], results: Path, path: Path) -> None:
-    """Draw a row per control: received rates by receiver, and mean and standard deviation of the grants."""
+    """Draw a row per control: received rates, and mean and standard deviation of the grants."""
     shown = [cell for cell in in_order(cells) if " " not in cell.control] or in_order(cells)
     figure, axes = _figure(len(shown), 2)
     for row, cell in enumerate(shown):
         run = cell.load(results)
+        oracle = oracle_of(run)
         letter = f"{chr(ord('a') + row)}"
-        _draw_received(axes[row][0], run, f"{letter}1) {title_of(cell.control)}: received")
-        _draw_granted(axes[row][1], run, f"{letter}2) {title_of(cell.control)}: granted, mean and standard deviation")
-    for column in range(2):
-        axes[-1][column].set_xlabel("time unit (55 ms)")
+        _draw_received(axes[row][0], run, received_lines(run, oracle), f"{letter}1) {title_of(cell.control)}: received")
+        title = f"{letter}2) {title_of(cell.control)}: granted to pairs that send"
+        _draw_granted(axes[row][1], run, grant_statistics(run, oracle.demand_bps > 0), title)
+    _name_phases(axes[0][0], shown[0].scenario)
+    dashed = "what the oracle gives" if shown[0].scenario.promise == "entities" else "the VLAN's receive limit"
+    axes[-1][0].set_xlabel(f"time unit (55 ms); on the wire; dashed: {dashed}", fontsize="small")
+    axes[-1][1].set_xlabel("time unit (55 ms)", fontsize="small")
     _save(figure, path)
 
 
@@ -143,32 +193,39 @@ def _kill_label(run: ScenarioRun) -> str:
     return f"{run.notes['killed']}, one of {len(set(run.notes['owners'].values()))} controllers, is killed"
 
 
-def _draw_received(box: Any, run: ScenarioRun, title: str) -> None:
+def _draw_received(box: Any, run: ScenarioRun, lines: Sequence[RateLine], title: str) -> None:
     unit = run.time_s[1:] / INTERVAL_S
-    rates = run.received_bits / np.diff(run.time_s)[:, None] / 1e6
-    many = len(run.receivers) > 2
-    for column, (vid, pn) in enumerate(run.receivers):
-        colour = ("tab:blue", "tab:red")[(vid - 1) % 2] if many else None
-        box.plot(unit, rates[:, column], lw=0.6, color=colour, alpha=0.6 if many else 1.0, label=f"VLAN {vid}, PN {pn}")
-    for vid, limits in run.scenario.limits.items():
-        box.axhline(limits.receive_bps / 1e6, ls="--", lw=0.7, color=("tab:blue", "tab:red")[(vid - 1) % 2])
+    for line in lines:
+        box.plot(unit, line.rate_bps / 1e6, lw=0.6, color=line.colour, label=line.label or None)
+        if line.promised_bps is not None:
+            box.plot(unit, line.promised_bps / 1e6, ls="--", lw=0.7, color=line.colour)
     for begin_s, _ in run.scenario.phases.values():
         box.axvline(begin_s / INTERVAL_S, lw=0.5, color="grey", ls=":")
     box.set(title=title, ylabel="Mb/s", ylim=(0, None))
-    if not many:
-        box.legend(loc="lower right", fontsize="x-small")
+    box.legend(loc="lower right", fontsize="xx-small", framealpha=0.6)
 
 
-def _draw_granted(box: Any, run: ScenarioRun, title: str) -> None:
+def _name_phases(box: Any, scenario: Scenario) -> None:
+    """Write the phases' names above a box, in the middle of each."""
+    if not scenario.phases:
+        return
+    middles = [(begin_s + end_s) / 2 / INTERVAL_S for begin_s, end_s in scenario.phases.values()]
+    above = box.secondary_xaxis("top")
+    above.set_xticks(middles, list(scenario.phases), fontsize="xx-small")
+    above.tick_params(length=0)
+    if len(middles) > MOST_NAMED:
+        above.tick_params(rotation=90)
+
+
+def _draw_granted(box: Any, run: ScenarioRun, statistics: tuple[FloatArray, FloatArray], title: str) -> None:
     if run.control == "none":
         box.set_axis_off()
         return
-    means, spreads = grant_statistics(run, oracle_of(run).demand_bps > 0)
     unit = run.time_s[1:] / INTERVAL_S
-    box.plot(unit, means / 1e6, lw=0.8, label="mean")
-    box.plot(unit, spreads / 1e6, lw=0.8, label="standard deviation")
+    for label, rate_bps in zip(("mean", "standard deviation"), statistics, strict=True):
+        box.plot(unit, rate_bps / 1e6, lw=0.8, label=label)
     box.set(title=title, ylabel="Mb/s", ylim=(0, None))
-    box.legend(loc="upper right", fontsize="x-small")
+    box.legend(loc="upper right", fontsize="xx-small", framealpha=0.6)
 
 
 def _figure(rows: int, columns: int, height: float = ROW_INCHES) -> tuple[Any, Any]:

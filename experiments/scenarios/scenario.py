@@ -78,7 +78,8 @@ class Scenario:
     and meters alone hold the limits. ``promise`` is one of PROMISES; ``topology_options`` go to the topology's builder,
     those that end with ``_bps`` scaled. With ``uplink_queues`` the senders' own schedulers serve VLANs by their send
     limits, and up to their send ceilings, under every control but ``none``. ``queue_packets`` is how deep the model's
-    queues are; None: as deep as elsewhere. ``shaping`` is one of SHAPINGS. Raises InvalidValueError naming the field.
+    queues are; None: as deep as elsewhere. ``shaping`` is one of SHAPINGS. Pictures show what the ``tagged`` PN sends.
+    Raises InvalidValueError naming the field.
     """
 
     name: str
@@ -106,6 +107,7 @@ class Scenario:
     uplink_queues: bool = False
     queue_packets: int | None = None
     shaping: str = field(default="meter", repr=False)  # not in the digests of runs that are done: names tell them apart
+    tagged: int | None = field(default=None, repr=False)  # nor this: it is for pictures alone
 
     def __post_init__(self) -> None:
         require(self.conditions in CONDITIONS, "conditions", self.conditions, f"is not one of {', '.join(CONDITIONS)}")
@@ -119,6 +121,9 @@ class Scenario:
         require(len(self.limits) > 0, "limits", {}, "name no VLAN")
         require(self.shaping in SHAPINGS, "shaping", self.shaping, f"is not one of {', '.join(SHAPINGS)}")
         require(self.promise in PROMISES, "promise", self.promise, f"is not one of {', '.join(PROMISES)}")
+        require(
+            self.tagged is None or 1 <= self.tagged <= self.pns, "tagged", self.tagged, f"is outside 1 to {self.pns}"
+        )
         self._check_limits()
         for number, source in enumerate(self.sources):
             source.check(f"sources[{number}]", tuple(self.limits), self.pns, self.duration_s)

@@ -42,6 +42,7 @@ def competition(name: str, title: str, senders: int, competitor: str, controls: 
         controls=controls,
         emulated_controls=in_real_time(controls),
         seeds=3,
+        tagged=senders,
     )
 
 
