@@ -1,0 +1,57 @@
+"""HyGenICC's claims, on figures made by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from experiments.evaluation.claims import Measured
+from experiments.papers.hygenicc import BEST, FIGURES, LAW, SENDERS, paper
+from experiments.scenarios.hygenicc.fig2 import BOTH, LINK_BPS
+
+CLAIM = {claim.key: claim for claim in paper.claims}
+
+
+def run(experiment, control, swing, idle=0, fabric="model", seed=1):
+    """A run whose tagged sender, the last, swings by a part of its share; ``idle`` intervals are below 80 %."""
+    scale = 1.0 if fabric == "model" else 0.05
+    senders = SENDERS[experiment]
+    share_bps = LINK_BPS * scale / senders
+    phase = {"swing_bps_by_sender": [0.0] * (senders - 1) + [swing * share_bps]}
+    phase["delivered_bps_by_sender"] = [share_bps] * senders
+    names = {"experiment": experiment, "control": control, "seed": seed, "fabric": fabric}
+    return {**names, "figures": {"idle_longest": idle}, "phases": {BOTH: phase}}
+
+
+def judged(key, *runs):
+    return CLAIM[key].judge(Measured(runs))
+
+
+def test_every_claim_says_that_it_does_not_know_without_runs():
+    assert all(claim.judge(Measured([])).holds is None for claim in paper.claims)
+
+
+@pytest.mark.parametrize(
+    ("fabric", "swing", "holds"), [("model", 0.14, True), ("model", 0.16, False), ("ovs", 0.24, True)]
+)
+def test_the_tagged_sender_must_not_swing_whoever_it_competes_with(fabric, swing, holds):
+    runs = [run(name, BEST, 0.05, fabric=fabric) for name in FIGURES[:-1]]
+    assert judged("smooth", *runs, run(FIGURES[-1], BEST, swing, fabric=fabric)).holds is holds
+
+
+def test_the_link_must_not_be_idle_for_long_under_the_recommended_cut():
+    assert judged("utilised", run(FIGURES[0], BEST, 0.1, idle=5), run(FIGURES[0], LAW, 0.1, idle=9)).holds is True
+    found = judged("utilised", run(FIGURES[0], BEST, 0.1, idle=6), run(FIGURES[0], LAW, 0.1, idle=2))
+    assert (found.holds, found.found) == (
+        False,
+        "cut 0: at most 2; cut 1: at most -; cut 2: at most 6 intervals in a row",
+    )
+
+
+@pytest.mark.parametrize(("none", "holds"), [(0.31, True), (0.29, False)])
+def test_without_control_rates_must_swing_three_times_as_much(none, holds):
+    assert judged("unstable", run("hygenicc-fig2-tcp", "none", none), run("hygenicc-fig2-tcp", LAW, 0.1)).holds is holds
+
+
+def test_the_least_and_the_most_of_several_experiments_are_told():
+    found = judged("smooth", run(FIGURES[0], BEST, 0.05), run(FIGURES[1], BEST, 0.125), run(FIGURES[1], LAW, 0.3))
+    assert found.found == "cut 0: 30.0 %; cut 1: -; cut 2: 5.0 to 12.5 %"
