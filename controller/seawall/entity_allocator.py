@@ -115,8 +115,8 @@ def allocate(
     peak_bps = laws.faded_peak(before.peak_bps, use_bps)
     bounded_bps = laws.clamped(loops, moved_bps, peak_bps, standing_bps, capacity_bps, constants.kappa)  # 4
     next_bps = np.where(fresh, rate_bps, bounded_bps)
-    next_bps = np.minimum(next_bps, ceiling_bps)
     next_bps = np.maximum(next_bps, laws.FLOOR * capacity_bps[loops.link])
+    next_bps = np.minimum(next_bps, ceiling_bps)
     allowed_bps, left_bps = entry_rates(loops, next_bps, part, constants.beta)  # 5
     state = replace(before, rate_bps=next_bps, peak_bps=peak_bps, unknown=unknown, curve=remembered)
     return Allocation(allowed_bps, left_bps, state)

@@ -32,6 +32,7 @@ class World:
     demand_bps: np.ndarray = None
     options: dict = field(default_factory=dict)
     lag: int = 0
+    ceiling_bps: float = np.inf
     feedback_known: bool = True
 
     def __post_init__(self):
@@ -80,7 +81,7 @@ class World:
             along_paths(self.loops, marked[uses]) if self.feedback_known else nothing,
             laws.standing_shares(self.loops, active, weight, self.capacity_bps),
             weight,
-            np.full(len(self.loops), np.inf),
+            np.full(len(self.loops), self.ceiling_bps),
             self.capacity_bps,
             self.constants(),
         )

@@ -76,6 +76,12 @@ def test_many_that_join_at_once_are_held_to_the_link():
     assert sent.sum(axis=1).max() <= C
 
 
+@pytest.mark.parametrize("law", list(Law))
+def test_a_ceiling_below_the_least_rate_of_a_fast_link_holds(law):
+    sent = World([[0], [0]], [0, 0], [10 * C], law=law, ceiling_bps=1e6).run(40)
+    assert sent[1:].sum(axis=1).max() <= 1e6 * (1 + 1e-9)
+
+
 # -- the slips of the listing, each with what a literal reading does
 
 
