@@ -158,6 +158,9 @@ def answer(
 ) -> tuple[RateAllocators, SetRate, KeepAlive]:
     """Answer the Traffic Reports: let each policy decide, Set Rate where the grant changed, Keep Alive elsewhere.
 
+    Choice: the paper does not say when Keep Alive is sent. Set Rate says as much, so that each sender hears one of them
+    in every interval.
+
     ``reports`` must be in ascending order of ``entry``, which keeps the senders of a receiver together.
     """
     alone = len(groups) == 1  # its grants are those of all

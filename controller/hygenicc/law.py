@@ -6,6 +6,10 @@ Deviation: the paper counts marks since the last update, every 5 round trips, an
 control interval holds a hundred times as many frames, and that would be several times the link. Feedback here is phi,
 the share of marked frames. At the paper's own pace its decrease is in proportion to phi and to the rate, so the law is
 additive increase, multiplicative decrease, and is built as such.
+
+Deviation: lines 25 and 30 of the listing ask ``then - now >= timeout``, which is never so; ``now - then`` is meant. Its
+bucket is refilled from the time of the last frame that went out, so that each drop credits the same time again, and
+once for each flow. Meters are refilled by one clock.
 """
 
 from __future__ import annotations
@@ -125,7 +129,9 @@ def capacity_shares(
     limit. ``wanted_bps`` (vns,) is what a VN would send: 0 if it is silent, infinite if it is held back.
 
     Deviation: in the paper an active VM keeps its part of the NIC though it sends little, and the rest is lost. Here
-    others have what it leaves, and it finds its part when it wants more; until their rates fall the link is shared.
+    others have what it leaves, and it finds its part when it wants more; until their rates fall the link is shared. So
+    it does not matter that silence is told sooner here (IDLE_INTERVALS; the paper: 1 s), nor that a VM that only
+    receives is active in the paper, and has a part that it does not use.
     """
     ports = len(capacity_bps)
     sends = wanted_bps > 0
