@@ -104,7 +104,7 @@ class Wishes:
         moves = {dpid: node for dpid, node in first.items() if known.owners[dpid] != node and dpid not in known.wants}
         return len(moves) - len(self._move(moves, known)), len(moves)
 
-    def handed_over(self, node: str, told: Callable[[int], None] = lambda left: None) -> list[str]:
+    def handed_over(self, node: str) -> list[str]:
         """Wait until a drained node has no switch that others could take; return the names of those that it keeps."""
         left, since_s = -1, self._clock()
         while True:
@@ -113,7 +113,6 @@ class Wishes:
             going = {dpid for dpid in kept if able(dpid, known)}
             if len(going) != left:
                 left, since_s = len(going), self._clock()
-                told(left)
             if not going or node not in known.drained or self._clock() - since_s > PATIENCE_S:
                 return sorted(name for name, dpid in self._switches.items() if dpid in kept)
             self._sleep(LOOK_EVERY_S)

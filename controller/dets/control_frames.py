@@ -83,7 +83,6 @@ class Feature(IntEnum):
     SHAPES = 1
     REPORTS = 2
     LONG_FRAMES = 4
-    COUNTS_CE = 8
 
 
 _MAC = (np.uint8, (6,))

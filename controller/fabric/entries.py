@@ -56,10 +56,6 @@ class EntryTable:
             self.__dict__["_least"] = kept
         return kept[2]
 
-    def offsets(self, vns: int) -> IntArray:
-        """Return shape (vns + 1,): the entries towards VN r are rows ``offsets[r]:offsets[r + 1]``."""
-        return np.searchsorted(self.receiver, np.arange(vns + 1)).astype(np.int64)
-
     def add(self, sender: IntArray, receiver: IntArray, meter_id: IntArray) -> tuple[EntryTable, IntArray]:
         """Return the table with more entries, and for each of its rows the old row (NEW_ROW for the added)."""
         order = np.lexsort((sender, receiver))

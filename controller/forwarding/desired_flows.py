@@ -46,9 +46,6 @@ class DesiredFlows:
         self._touched.pop(dpid, None)
         self._ordered.pop(dpid, None)
 
-    def __contains__(self, group: Hashable) -> bool:
-        return group in self._groups
-
     def put(self, group: Hashable, flows: Mapping[int, Iterable[Flow]]) -> None:
         """Make ``flows``, by dpid, all that ``group`` asks for."""
         if group not in self._groups and self.only is not None and self.only.isdisjoint(flows):
@@ -123,10 +120,6 @@ class DesiredFlows:
     def pending(self) -> set[int]:
         """The switches of which entries were touched that nobody has taken yet."""
         return {dpid for dpid, keys in self._touched.items() if keys} | self._ordered.keys()
-
-    def groups(self) -> list[Hashable]:
-        """Return the names of all groups."""
-        return list(self._groups)
 
     def of_switch(self, dpid: int) -> FlowTable:
         """Return all entries that a switch should have."""

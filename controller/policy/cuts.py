@@ -15,9 +15,9 @@ def is_network_wide(policy: Policy | type[Policy]) -> bool:
     return bool(policy.reads) or policy.always_controls
 
 
-def check_cut(policy: Policy | type[Policy], key: str = "algorithm") -> None:
+def check_cut(policy: Policy | type[Policy]) -> None:
     """Raise InvalidValueError for a policy that cannot be cut."""
     if policy.name in SWINGING:
         raise InvalidValueError(
-            key, policy.name, "swings when its grants work intervals later, and cannot be cut into shards"
+            "algorithm", policy.name, "swings when its grants work intervals later, and cannot be cut into shards"
         )

@@ -35,11 +35,6 @@ class CongestionFeedback:
                 reason = f"is not one float for each of {len(self.entry)} messages"
                 raise InvalidValueError(f"feedback.{name}", f"{column.shape} of {column.dtype}", reason)
 
-    @classmethod
-    def none(cls, *names: str) -> CongestionFeedback:
-        """Return no message, with these columns."""
-        return cls(np.empty(0, dtype=np.int64), {name: np.empty(0) for name in names})
-
     def __len__(self) -> int:
         return len(self.entry)
 

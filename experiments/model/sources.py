@@ -78,8 +78,8 @@ class UdpSource(ModelSource):
     ``phase``, 0 to 1, is how much of its first packet it has ready at the start.
     """
 
-    def __init__(self, rate_bps: float, slot_s: float, phase: float = 0.0, frame_bytes: int = UDP_FRAME_BYTES) -> None:
-        super().__init__(frame_bytes)
+    def __init__(self, rate_bps: float, slot_s: float, phase: float = 0.0) -> None:
+        super().__init__(UDP_FRAME_BYTES)
         if rate_bps <= 0:
             raise InvalidValueError("rate_bps", rate_bps, "is not above 0")
         self.rate_bps = rate_bps

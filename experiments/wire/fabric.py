@@ -186,9 +186,9 @@ class WireFabric:
         """Whether the TCP connection of a switch stands."""
         return self._connections[dpid, controller].connected
 
-    def connections(self, dpid: int, controller: int = 0) -> int:
+    def connections(self, dpid: int) -> int:
         """Return how many times a switch has connected."""
-        return self._connections[dpid, controller].connections
+        return self._connections[dpid, 0].connections
 
     def disconnect(self, dpid: int, *, keep_tables: bool = True, reconnect: bool = True, controller: int = 0) -> None:
         """Cut a switch off; it comes back by itself, or on ``reconnect``, with its tables or (restarted) without."""

@@ -28,6 +28,7 @@ from experiments.wire.fabric import WireFabric
 
 REPORT_INTERVAL_S = 0.055
 INTRODUCE_S = 1.0  # hosts say something again after so long, until all switches know the way to them
+INTRODUCED_S = 30.0  # until all switches know the way to all hosts
 TICK_S = 0.005
 
 
@@ -59,7 +60,7 @@ class WireModel(WireFabric):
         """The model's time."""
         return self.model.now_s
 
-    def introduce_hosts(self, timeout_s: float = 30.0) -> None:
+    def introduce_hosts(self) -> None:
         """Let every host broadcast, again and again, until all switches know the way to all of them.
 
         Raises TimeoutError when they do not learn it.
@@ -81,7 +82,7 @@ class WireModel(WireFabric):
             )
             return all(wanted <= matches for matches in forwarded)
 
-        self.wait_for(known, timeout_s)
+        self.wait_for(known, INTRODUCED_S)
 
     def run(self, until_s: float) -> None:
         """Wait until the model has come so far; raises what stopped it if anything did."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support import link_marker
 from support.application import Application
 from support.ip_frames import IPV4, IPV6, ip_frame, traffic_class
 from support.ovs import End, controlled, wait_until
@@ -19,7 +20,6 @@ from experiments.measure.series import rates_of, read_samples
 from experiments.ovs.fabric import OvsFabric
 from experiments.ovs.ovs_vsctl import ofctl
 from experiments.ovs.traffic import FIRST_PORT, IperfSource, IperfTraffic
-from topologies import link_marker
 from topologies.builders import dumbbell
 
 LINK_BPS, MARKED_FROM_BPS = 50_000_000, 20_000_000

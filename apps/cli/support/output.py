@@ -137,12 +137,12 @@ def console() -> Console:
     return found if found.is_terminal else Console(highlight=False, width=_UNFOLDED)
 
 
-def print_bench(result: Mapping[str, Any], console: Console | None = None) -> None:
+def print_bench(result: Mapping[str, Any]) -> None:
     """Print a benchmark's figures and how they compare with its targets."""
     from rich.console import Console
     from rich.table import Table
 
-    console = console or Console()
+    console = Console()
     figures = Table(title=f"bench {result['name']}", title_justify="left")
     figures.add_column("figure")
     figures.add_column("value", justify="right")
@@ -158,12 +158,12 @@ def print_bench(result: Mapping[str, Any], console: Console | None = None) -> No
     console.print(targets)
 
 
-def print_replay(result: Mapping[str, Any], console: Console | None = None) -> None:
+def print_replay(result: Mapping[str, Any]) -> None:
     """Print whether a replay decided the same, and the differences to another algorithm."""
     from rich.console import Console
     from rich.table import Table
 
-    console = console or Console()
+    console = Console()
     said = f"{result['intervals']} intervals, {result['seconds']:g} s: "
     said += "every decision is the recorded one, bit for bit"
     if not result["same"]:

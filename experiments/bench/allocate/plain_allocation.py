@@ -81,11 +81,9 @@ def slow_probe(limit: float, nodes: list[Node], inflation: float, floor: float, 
     distribute(limit - sum(node.grant for node in active), active)
 
 
-def fast_probe(
-    limit: float, nodes: list[Node], d: float, inflation: float, floor: float, headroom: float = 0.0
-) -> None:
+def fast_probe(limit: float, nodes: list[Node], d: float, inflation: float, floor: float) -> None:
     """Set every node's grant by RAA-FP (Algorithm 2)."""
-    slow_probe(limit, nodes, inflation, floor, headroom)
+    slow_probe(limit, nodes, inflation, floor)
     full = [node for node in nodes if node.full]
     if not full:
         return

@@ -45,11 +45,11 @@ class BurstPattern:
         return found
 
 
-def worst_gain(time_s: FloatArray, bits: FloatArray, limit_bps: float, window_s: float = WINDOW_S) -> float:
-    """Return by how much the worst window of that length exceeds the limit, as a part of it; below 0 where none does.
+def worst_gain(time_s: FloatArray, bits: FloatArray, limit_bps: float) -> float:
+    """Return by how much the worst window of WINDOW_S exceeds the limit, as a part of it; below 0 where none does.
 
     ``bits`` are those received up to each of ``time_s``; in between they are taken to come evenly.
     """
-    ends_s = time_s[time_s >= time_s[0] + window_s]
-    within = np.interp(ends_s, time_s, bits) - np.interp(ends_s - window_s, time_s, bits)
-    return float(within.max() / (limit_bps * window_s) - 1.0)
+    ends_s = time_s[time_s >= time_s[0] + WINDOW_S]
+    within = np.interp(ends_s, time_s, bits) - np.interp(ends_s - WINDOW_S, time_s, bits)
+    return float(within.max() / (limit_bps * WINDOW_S) - 1.0)

@@ -104,7 +104,7 @@ def chosen_cases(grants_bps: Iterable[int], traffic: Sequence[str], patterns: Se
     ]
 
 
-def packed(cases: Iterable[Case], most_pps: float, most_slots: int = MOST_SLOTS) -> list[list[Case]]:
+def packed(cases: Iterable[Case], most_pps: float) -> list[list[Case]]:
     """Return the cases in batches of one grant each that run side by side, as few as their load allows.
 
     The heaviest come first. One that is too heavy for any company, or for the machine, has a batch of its own.
@@ -113,7 +113,7 @@ def packed(cases: Iterable[Case], most_pps: float, most_slots: int = MOST_SLOTS)
     for case in sorted(cases, key=lambda one: (one.grant_bps, -one.most_pps)):
         for batch in batches:
             load_pps = sum(one.most_pps for one in batch) + case.most_pps
-            if batch[0].grant_bps == case.grant_bps and len(batch) < most_slots and load_pps <= most_pps:
+            if batch[0].grant_bps == case.grant_bps and len(batch) < MOST_SLOTS and load_pps <= most_pps:
                 batch.append(case)
                 break
         else:

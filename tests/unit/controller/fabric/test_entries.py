@@ -47,7 +47,6 @@ def test_sorted_by_receiver_and_sender():
     assert table.sender.tolist() == [2, 1, 3]
     assert table.meter_id.tolist() == [20, 10, 30]
     assert old_row.tolist() == [NEW_ROW] * 3
-    assert table.offsets(7).tolist() == [0, 1, 1, 1, 1, 1, 3, 3]
 
 
 def test_old_rows_of_an_addition_and_a_removal():
