@@ -13,29 +13,24 @@ from controller.fabric.entries import EntryTable
 from controller.fabric.vns import VnTable
 from controller.metering.counters import MeterCounters, meter_rates
 from controller.switch.meter_settings import MeterColumns, MeterSetting
-from controller.switch.phantom_meters import read_meters
+from controller.switch.read_meters import ReadMeters
 
 # A meter needs a band to drop by (OpenFlow 1.3.5, section 7.3.4.4): one that never does has the greatest rate there is.
 UNLIMITED = MeterSetting(2**32 - 1, 2**32 - 1)
 
 
 @dataclass(frozen=True)
-class MeasuringMeters:
-    """The pairs that have one, by (receiver, sender), rows of the VN table; columns of shape (meters,).
-
-    ``meter_id`` is a meter of the receiver's switch, ``counters`` are as last read.
-    """
+class MeasuringMeters(ReadMeters):
+    """The pairs that have one, by (receiver, sender), rows of the VN table; columns of shape (meters,)."""
 
     sender: IntArray
     receiver: IntArray
-    meter_id: IntArray
-    counters: MeterCounters
 
     @classmethod
     def none(cls) -> MeasuringMeters:
         """Return the state in which no pair has one."""
         nothing = np.empty(0, dtype=np.int64)
-        return cls(nothing, nothing, nothing, MeterCounters.unknown(0))
+        return cls(nothing, MeterCounters.unknown(0), nothing, nothing)
 
     def __len__(self) -> int:
         return len(self.meter_id)
@@ -51,23 +46,11 @@ class MeasuringMeters:
         counters = self.counters.carried(more)
         order = np.lexsort((senders, receivers))
         ids = np.concatenate([self.meter_id, meter_id])
-        return MeasuringMeters(senders, receivers, ids, counters)._rows(order)
-
-    def forgotten(self, dpid: int, vns: VnTable, meter_id: IntArray | None) -> MeasuringMeters:
-        """Return the state in which nothing is known of the counters of a switch, of all or of some meters."""
-        rows = self._of_switch(dpid, vns)
-        if meter_id is not None:
-            rows = rows[np.isin(self.meter_id[rows], meter_id)]
-        return replace(self, counters=self.counters.forgotten(rows)) if len(rows) else self
-
-    def ids_of(self, dpid: int, vns: VnTable) -> list[int]:
-        """Return the ids of a switch's meters."""
-        ids: list[int] = self.meter_id[self._of_switch(dpid, vns)].tolist()
-        return ids
+        return MeasuringMeters(ids, counters, senders, receivers)._rows(order)
 
     def settings(self, dpid: int, vns: VnTable) -> MeterColumns:
         """Return what a switch's meters are set to."""
-        ids = self.meter_id[self._of_switch(dpid, vns)]
+        ids = self.meter_id[self.of_switch(dpid, vns)]
         return MeterColumns(ids, *(np.full(len(ids), value) for value in UNLIMITED))
 
     def rows_in(self, entries: EntryTable, vns: int) -> tuple[IntArray, BoolArray]:
@@ -87,17 +70,17 @@ class MeasuringMeters:
         confirmed_s: Mapping[int, float],
     ) -> tuple[MeasuringMeters, FloatArray]:
         """Return the state after one more interval, and what came with a mark, (entries,); NaN where unknown."""
-        rows_by_switch = {dpid: self._of_switch(dpid, vns) for dpid in stats}
-        now = read_meters(self.meter_id, rows_by_switch, stats, received_s, confirmed_s)
+        now = self.readings(vns, stats, received_s, confirmed_s)
         rates, counters = meter_rates(self.counters, now, vns.capacity_bps[self.sender])
         marked_bps = np.full(len(entries), np.nan)
         at, there = self.rows_in(entries, len(vns))
         marked_bps[at[there]] = rates.offered_bps[there]
         return replace(self, counters=counters), marked_bps
 
-    def _of_switch(self, dpid: int, vns: VnTable) -> IntArray:
+    def of_switch(self, dpid: int, vns: VnTable) -> IntArray:
+        """Return the rows of a switch's meters."""
         return np.flatnonzero(vns.dpid[self.receiver] == dpid)
 
     def _rows(self, rows: IntArray) -> MeasuringMeters:
         counters = self.counters.carried(rows)
-        return MeasuringMeters(self.sender[rows], self.receiver[rows], self.meter_id[rows], counters)
+        return MeasuringMeters(self.meter_id[rows], counters, self.sender[rows], self.receiver[rows])
