@@ -81,10 +81,13 @@ class Dets(AppBase):
         try:
             self.config = load_config(configured_file() or os.environ.get("DETS_CONFIG", "dets.yaml"))
             set_log(self.config.log_format, self.config.log_level)
+            interval_s = self.config.interval_s
+            self.spare = SpareTime(interval_s, time.monotonic, hub.sleep, Flag(), hub.Semaphore(), hub.spawn)
             tls = self.config.openflow_tls
             context = server_context("openflow", tls) if tls is not None else None
             reserved = self.config.rest.max_connections + RESERVED_FILES
-            listen_on(self.config.openflow_listen.host, self.config.openflow_listen.port, context, reserved)
+            openflow = self.config.openflow_listen
+            listen_on(openflow.host, openflow.port, context, reserved, self.spare.wait)
             check_free("rest.listen", self.config.rest.listen.host, self.config.rest.listen.port)
             rest_tls = None if self.config.rest.tls is None else server_context("rest", self.config.rest.tls)
             self.node, self.roles = self._cluster()
@@ -93,7 +96,6 @@ class Dets(AppBase):
         except DetsError as error:  # what its author can mend needs no traceback
             print(error, file=sys.stderr)
             raise SystemExit(2) from None
-        self.spare = SpareTime(self.config.interval_s, time.monotonic, hub.sleep, Flag(), hub.Semaphore(), hub.spawn)
         self.shell = Shell(
             self.config, time.monotonic, self._ports_known, self.spare.breathe, self.spare.waiting, self.roles
         )
@@ -283,7 +285,8 @@ class Dets(AppBase):
         pace = rest.Pace(settings.requests_per_s, time.monotonic)
         gate = rest.counted(rest.paced(app, pace, hub.sleep, self.spare.wait), self.metrics.requests)
         self.logger.info("listens for REST at %s", settings.listen)
-        return rest.serve(gate, settings.listen.host, settings.listen.port, tls, settings.max_connections)
+        at = settings.listen
+        return rest.serve(gate, at.host, at.port, tls, settings.max_connections, wait=self.spare.wait)
 
     def _settings(self, store: SettingsStore) -> Settings:
         # Etcd is waited for without blocking others; in a thread of its own its sockets would have no hub.

@@ -30,6 +30,7 @@ from ryu.ofproto import ofproto_v1_3
 from apps.runtime.connection.peer_limits import ConnectionLimits, CutOff
 from apps.runtime.connection.ryu_datapath import READER, PeerDatapath, serve_peer
 from apps.runtime.connection.switch_connection import Reply, SwitchConnection, call_all
+from apps.runtime.handshake import shake_hands
 from apps.runtime.lasting_listener import LastingListener
 from apps.runtime.logs import LogFormat, set_format, set_level
 from apps.runtime.sockets.roll_call import MOST_PORTS
@@ -105,9 +106,16 @@ def on_hangup(work: Callable[[], None]) -> None:
     signal.signal(signal.SIGHUP, lambda _number, _frame: eventlet.spawn_n(work))
 
 
-def listen_on(host: str, port: int, tls: ssl.SSLContext | None = None, reserved_files: int = 0) -> None:
+def listen_on(
+    host: str,
+    port: int,
+    tls: ssl.SSLContext | None = None,
+    reserved_files: int = 0,
+    wait: Callable[[], None] = lambda: None,
+) -> None:
     """Make the framework listen for switches there, over TLS if there is a context for it; the log says where.
 
+    ``wait`` returns when it is the caller's turn for a step of a TLS handshake.
     Options on Ryu's own command line take precedence. Connections of switches leave ``reserved_files`` of the process's
     file descriptors to others, or half of them if there are so few. Raises InvalidValueError when nobody can listen
     there: the framework itself would go on, and be deaf.
@@ -125,7 +133,7 @@ def listen_on(host: str, port: int, tls: ssl.SSLContext | None = None, reserved_
     most = files - min(reserved_files, files // 2)
     waiting = min(MOST_WAITING, most // 2)
     limits: ConnectionLimits[_Visit] = ConnectionLimits(most, waiting, min(MOST_WAITING_OF_HOST, waiting))
-    controller.StreamServer = partial(_Server, limits, tls)
+    controller.StreamServer = partial(_Server, limits, tls, wait)
     # For connections that the framework itself opens (ofp-switch-address-list).
     controller.datapath_connection_factory = lambda sock, address: serve_peer(PeerDatapath(sock, address))
 
@@ -158,12 +166,13 @@ class _Server(hub.StreamServer):  # type: ignore[misc]
         self,
         limits: ConnectionLimits[_Visit],
         context: ssl.SSLContext | None,
+        wait: Callable[[], None],
         address: tuple[str, int],
         _handle: Callable[..., None],
     ) -> None:
         super().__init__(address, None)
         self.server = LastingListener(self.server, "OpenFlow", hub.sleep)  # type: ignore[has-type]
-        self._limits, self._context = limits, context
+        self._limits, self._context, self._wait = limits, context, wait
 
     def serve_forever(self) -> None:
         """Take connections."""
@@ -201,11 +210,10 @@ class _Server(hub.StreamServer):  # type: ignore[misc]
     def _encrypted(self, visit: _Visit) -> TlsConnection | None:
         """Do the TLS handshake; None if it fails. ``cut_off`` closes the socket below it."""
         assert self._context is not None
-        visit.plain.settimeout(HANDSHAKE_TIMEOUT_S)
         try:
             connection = self._context.wrap_socket(visit.plain, server_side=True, do_handshake_on_connect=False)
             visit.plain = connection
-            connection.do_handshake()
+            shake_hands(connection, HANDSHAKE_TIMEOUT_S, self._wait)
         except OSError as error:  # ssl.SSLError and time-outs among them
             if PeerDatapath.sparing.due(("TLS", visit.address[0])):
                 LOG.warning("TLS handshake with %s failed: %s", visit.address, error)

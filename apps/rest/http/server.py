@@ -8,7 +8,9 @@ from __future__ import annotations
 import logging
 import socket
 import ssl
-from dataclasses import dataclass
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
 
@@ -18,6 +20,8 @@ from apps.rest.http.access import Places, WsgiApp
 from apps.rest.http.connection import Connection
 from apps.rest.http.exchange import Patience
 from apps.rest.http.problems import raw_answer
+from apps.runtime.connection.peer_limits import Sparing
+from apps.runtime.handshake import shake_hands
 from apps.runtime.lasting_listener import LastingListener
 
 MAX_CONNECTIONS = 256
@@ -56,15 +60,17 @@ def serve(
     tls: ssl.SSLContext | None = None,
     max_connections: int = MAX_CONNECTIONS,
     patience: Patience = PATIENT,
+    wait: Callable[[], None] = lambda: None,
 ) -> RestServer:
     """Serve a WSGI application at an address, in a greenlet of its own; port 0 takes any free one.
 
     Raises OSError when the address cannot be listened on. Requests run in the caller's hub, one at a time between their
-    waits for the socket. With ``tls`` HTTPS is served.
+    waits for the socket. With ``tls`` HTTPS is served; ``wait`` returns when it is the caller's turn for a step of a
+    handshake.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = eventlet.listen((host, port), family)
-    doorman = _Doorman(app, tls, Places(max_connections), patience)
+    doorman = _Doorman(app, tls, Places(max_connections), patience, wait)
     greenlet = eventlet.spawn(doorman.accept_from, LastingListener(listener, "REST", eventlet.sleep))
     return RestServer(listener.getsockname()[1], listener, greenlet)
 
@@ -77,7 +83,9 @@ class _Doorman:
     tls: ssl.SSLContext | None
     places: Places
     patience: Patience
+    wait: Callable[[], None]
     turning_away: int = 0
+    sparing: Sparing = field(default_factory=lambda: Sparing(time.monotonic))
 
     def accept_from(self, listener: LastingListener) -> None:
         """Take connections until the listener is closed."""
@@ -97,15 +105,21 @@ class _Doorman:
             secured = sock if self.tls is None else self._secure(sock, self.tls)
             Connection(secured, address, self.app, self.patience).serve()
         except (OSError, ValueError) as error:  # ssl.SSLError among them: no certificate, or not TLS at all
-            log.info("REST: no connection with %s: %s", address, error)
+            if self.sparing.due(address[0]):
+                log.info("REST: no connection with %s: %s", address, error)
         finally:
             sock.close()
             self.places.give_back(address[0])
 
     def _secure(self, sock: Any, tls: ssl.SSLContext) -> Any:
-        sock.settimeout(self.patience.handshake_s)
-        with eventlet.Timeout(self.patience.handshake_s, TimeoutError("the handshake takes too long")):
-            return tls.wrap_socket(sock, server_side=True)
+        connection = tls.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+        try:
+            with eventlet.Timeout(self.patience.handshake_s, TimeoutError("the handshake takes too long")):
+                shake_hands(connection, self.patience.handshake_s, self.wait)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
     def _turn_away(self, sock: Any, address: tuple[Any, ...]) -> None:
         try:
