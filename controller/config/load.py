@@ -13,7 +13,9 @@ with the others: its problems stop the result from being used, and rules that ne
 
 from __future__ import annotations
 
+import os
 import pathlib
+import stat
 from collections.abc import Iterator, Mapping
 
 from controller.config.cluster import read_cluster
@@ -56,7 +58,9 @@ def load_config(path: str | pathlib.Path) -> Config:
     """Return the configuration in the file at ``path``; raise ConfigError if it is unreadable or not acceptable."""
     name = str(path)
     try:
-        with open(path, "rb") as stream:
+        with open(path, "rb", opener=_without_waiting) as stream:
+            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+                raise ConfigError(name, [ConfigProblem(0, 0, "", "is not a regular file")])
             content = stream.read(_MAX_FILE_BYTES + 1)
         if len(content) > _MAX_FILE_BYTES:
             raise ConfigError(name, [ConfigProblem(0, 0, "", f"is larger than {_MAX_FILE_BYTES} bytes")])
@@ -68,6 +72,11 @@ def load_config(path: str | pathlib.Path) -> Config:
         column = error.start - (content.rfind(b"\n", 0, error.start) + 1) + 1
         raise ConfigError(name, [ConfigProblem(line, column, "", "is not UTF-8 text")]) from error
     return parse_config(text, name)
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Open a file; a FIFO would be waited for until somebody writes to it."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def parse_config(text: str, source_name: str = "<text>") -> Config:

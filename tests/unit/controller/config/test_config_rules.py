@@ -1,8 +1,10 @@
 """The configuration as a whole: what a good file yields, and that a bad one is told exactly what is wrong."""
 
 import dataclasses
+import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -409,6 +411,13 @@ def test_unreadable_files(tmp_path: Path) -> None:
     binary.write_bytes(b"vlans:\n  10: \xff\n")
     with pytest.raises(ConfigError, match=r"binary\.yaml:2:7: is not UTF-8"):
         load_config(binary)
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: os.symlink("/dev/zero", path)])
+def test_what_is_no_regular_file_is_refused_and_not_waited_for(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    make(tmp_path / "odd.yaml")
+    with pytest.raises(ConfigError, match=r"odd\.yaml: is not a regular file"):
+        load_config(tmp_path / "odd.yaml")
 
 
 # Anything at all in the place of any one value: refused in words or accepted, and never another exception.
