@@ -17,6 +17,8 @@ LOG = logging.getLogger("dets.queues")
 RETRY_S = 5.0
 # Rows may be changed by others, and nothing tells: they are compared so often. Reading them takes milliseconds.
 AUDIT_S = 30.0
+# Between two rounds, each of which asks all databases: ports that go down and up wake it again and again.
+PAUSE_S = 0.5
 
 
 class QueueKeeper:
@@ -29,6 +31,7 @@ class QueueKeeper:
         self._problems: dict[int, list[str]] = {}
         self._wanted: dict[int, dict[str, PortQueues]] = {}  # what each switch's rows were last brought to
         self.applied = self.failed = 0
+        self._ended_s = -math.inf  # when the last round did
         self.seen_to_s = -math.inf  # what limits and ports wanted then is written
 
     def wake(self) -> None:
@@ -36,8 +39,14 @@ class QueueKeeper:
         self._wake.set()
 
     def wait(self) -> None:
-        """Return when there is something to see to: when woken, soon after something failed, and now and then."""
+        """Return when there is something to see to: when woken, soon after something failed, and now and then.
+
+        That is PAUSE_S after the last round at the earliest.
+        """
         self._wake.wait(RETRY_S if any(self._problems.values()) else AUDIT_S)
+        left_s = self._ended_s + PAUSE_S - self._shell.now_s()
+        if left_s > 0.0:
+            hub.sleep(left_s)
 
     def run_round(self) -> None:
         """Bring the queues of all switches that are connected to what the limits want."""
@@ -47,6 +56,7 @@ class QueueKeeper:
             self._apply(dpid)
         if not self.failing():
             self.seen_to_s = started_s
+        self._ended_s = self._shell.now_s()
 
     def failing(self) -> list[int]:
         """Return the switches whose queues could not be written."""
