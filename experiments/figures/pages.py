@@ -76,12 +76,13 @@ def overview_page(results: Sequence[PaperResults]) -> str:
         name = f"[{one.paper.title}]({page_of(one.paper)})"
         lines.append(_row([name, str(len(holds)), *counts, str(untested)]))
     lines += ["", "## Claims that do not hold", ""]
-    lines += [_row(["paper", "section", "claim", "where", "found"]), _row(["---"] * 5)]
+    lines += [_row(["paper", "section", "claim", "found where it does not hold"]), _row(["---"] * 4)]
     for one in results:
         for claim in one.paper.claims:
-            for fabric, verdict in one.verdicts(claim.key).items():
-                if verdict.holds is False:
-                    lines.append(_row([one.paper.title, claim.section, claim.says, SHORT[fabric], verdict.found]))
+            verdicts = one.verdicts(claim.key).items()
+            failed = [f"{SHORT[fabric]}: {verdict.found}" for fabric, verdict in verdicts if verdict.holds is False]
+            if failed:
+                lines.append(_row([one.paper.title, claim.section, claim.says, "; ".join(failed)]))
     lines += [
         "",
         "## Where the figures are",

@@ -76,7 +76,7 @@ def test_every_paper_has_a_page_and_the_overview_shows_what_does_not_hold(whispe
     assert "whisper-fig1" not in page  # tables of measures are in the JSON and in index.html
     overview = (tmp_path / "docs" / "results.md").read_text()
     assert "| [Whisper](results/whisper.md) | 1 | 1 of 1 | 0 of 1 | 0 |" in overview
-    assert "| Whisper | 2 | hardly anything is sent | Open vSwitch | loud |" in overview
+    assert "| Whisper | 2 | hardly anything is sent | Open vSwitch: loud |" in overview
 
 
 def test_the_pages_in_the_repository_are_those_of_its_figures(tmp_path):
