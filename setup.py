@@ -55,6 +55,7 @@ KERNELS = {
 }
 KERNEL_HEADERS = [
     "controller/_columns.h",
+    "controller/_loops.h",
     "controller/_module.h",
     "controller/_octets.h",
     "controller/metering/_measure.h",

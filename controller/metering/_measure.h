@@ -8,15 +8,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC optimize("no-trapping-math", "no-math-errno")
-#endif
-
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && defined(__linux__)
-#define FOR_EACH_CPU __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define FOR_EACH_CPU
-#endif
+#include "../_loops.h"
 
 /* Columns do not overlap: what is written for one entry is read for no other. */
 #if defined(__GNUC__) && !defined(__clang__)
@@ -31,10 +23,6 @@
 #else
 #define AHEAD(address) ((void)(address))
 #endif
-
-#define INLINE static inline __attribute__((always_inline))
-
-typedef int64_t i64;
 
 /* of _counters.c, _enforce.c and _accounts.c */
 i64 dets_read(PyObject *columns, i64 modified);
