@@ -16,7 +16,7 @@ from support.configs import star
 from support.fabrics import Fabric
 from support.paths import ROOT
 
-from apps.cluster.metrics import ClusterMetrics, SharingMetrics
+from apps.cluster.metrics import ClusterMetrics, LinksMetrics, SharingMetrics
 from apps.metrics import Metrics
 from apps.reload import Reloads
 from apps.runtime.connection.peer_limits import CutOff, PeerCounts
@@ -73,6 +73,8 @@ def exported():
     metrics.add(ClusterMetrics(node, SimpleNamespace(refused=0)))
     exchange = SimpleNamespace(owners=lambda: {"s1": "n1"}, sharing=SimpleNamespace(refused=Counter()))
     metrics.add(SharingMetrics("n1", exchange))
+    traffic = SimpleNamespace(sent=0, unsent=0, received=0, sent_octets=0, received_octets=0, connected_again=0)
+    metrics.add(LinksMetrics(SimpleNamespace(traffic={"n2": traffic}, strangers={"key": 0})))
     families = text_string_to_metric_families(b"".join(metrics.page()).decode())
     names = {"up"}
     for family in families:
@@ -93,6 +95,22 @@ def test_only_metrics_are_asked_for_that_there_are(exported, expression):
     names = {name for name in METRIC.findall(expression) if name != "dets"}
     assert names
     assert names <= exported
+
+
+def pages():
+    """The text of all pages for users, by name."""
+    return {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md")}
+
+
+def test_pages_name_metrics_that_there_are(exported):
+    named = {(page, name) for page, text in pages().items() for name in re.findall(r"`(dets_\w+)`", text)}
+    assert len(named) > 10
+    assert {(page, name) for page, name in named if name not in exported} == set()
+
+
+def test_each_alert_is_on_a_page():
+    text = "".join(pages().values())
+    assert {name for name in alerts() if f"`{name}`" not in text} == set()
 
 
 def test_variables_ask_for_metrics_that_there_are(exported):
@@ -208,6 +226,11 @@ def rules_of(name):
     return yaml.safe_load((DEPLOY / name).read_text())
 
 
+def alerts():
+    """The names of all alerts."""
+    return {rule["alert"] for group in rules_of("prometheus-alerts.yml")["groups"] for rule in group["rules"]}
+
+
 # Of these rows nobody needs to do anything: limits hold, or who started a program reads why it ended.
 MENDED = (
     "barriers come a second late",
@@ -224,7 +247,7 @@ def test_each_fault_that_needs_a_person_has_an_alert_that_fires_in_a_test():
     assert tuple(row[0] for row in rows if row[3] == "-") == MENDED
     named = {name for row in rows for name in re.findall(r"`(Dets\w+)`", row[3])}
     assert all(row[3] == "-" or re.fullmatch(r"`Dets\w+`(, `Dets\w+`)*", row[3]) for row in rows)
-    rules = {rule["alert"] for group in rules_of("prometheus-alerts.yml")["groups"] for rule in group["rules"]}
+    rules = alerts()
     assert named <= rules
     tests = [one for case in rules_of("prometheus-alerts-test.yml")["tests"] for one in case["alert_rule_test"]]
     assert {one["alertname"] for one in tests if one["exp_alerts"]} == rules
