@@ -283,7 +283,7 @@ class Dets(AppBase):
         settings = self.config.rest
         app = rest.create_app(_Running(self), self._tokens, max(settings.max_connections // 2, 1), settings.ui)
         pace = rest.Pace(settings.requests_per_s, time.monotonic)
-        gate = rest.counted(rest.paced(app, pace, hub.sleep, self.spare.wait), self.metrics.requests)
+        gate = rest.counted(rest.paced(app, pace, hub.sleep), self.metrics.requests)
         self.logger.info("listens for REST at %s", settings.listen)
         at = settings.listen
         return rest.serve(gate, at.host, at.port, tls, settings.max_connections, wait=self.spare.wait)

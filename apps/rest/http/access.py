@@ -132,17 +132,15 @@ class Places:
             del self._held[key]
 
 
-def paced(app: WsgiApp, pace: Pace, sleep: Callable[[float], None], wait: Callable[[], None] = lambda: None) -> WsgiApp:
+def paced(app: WsgiApp, pace: Pace, sleep: Callable[[float], None]) -> WsgiApp:
     """Return the application behind a pace: a request that comes too soon costs little and gets a 429 with a time.
 
-    The 429 is sent after a short pause, so that a connection cannot repeat requests fast. ``wait`` returns when a
-    request may be served.
+    The 429 is sent after a short pause, so that a connection cannot repeat requests fast.
     """
 
     def gate(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         wait_s = pace.wait_s(environ.get("REMOTE_ADDR", ""))
         if not wait_s:
-            wait()
             return app(environ, start_response)
         sleep(_BRAKE_S)
         problem = {

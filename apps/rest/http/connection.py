@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import socket
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
 
@@ -50,10 +51,15 @@ class _NoRequestError(Exception):
 
 
 class Connection:
-    """Serves the requests on ``sock``, one after the other, until either side ends it."""
+    """Serves the requests on ``sock``, one after the other, until either side ends it.
 
-    def __init__(self, sock: Any, address: tuple[Any, ...], app: WsgiApp, patience: Patience) -> None:
-        self._sock, self._address, self._app, self._patience = sock, address, app, patience
+    ``wait`` returns when it is the caller's turn to look at what has come, and to serve a request that is whole.
+    """
+
+    def __init__(
+        self, sock: Any, address: tuple[Any, ...], app: WsgiApp, patience: Patience, wait: Callable[[], None]
+    ) -> None:
+        self._sock, self._address, self._app, self._patience, self._wait = sock, address, app, patience, wait
         self._received = b""  # and not yet given to h11
         sock.settimeout(patience.socket_s)
         self._environ = environ_of_connection(sock, address)
@@ -111,6 +117,8 @@ class Connection:
         looked_at, has_line = 0, False
         while True:
             received = self._received
+            if received:
+                self._wait()
             start = 2 if received.startswith(b"\r\n") else 0  # one empty line may come first (RFC 9112, section 2.2)
             end = received.find(_END, max(looked_at - 3, start))
             has_line = has_line or _has_request_line(received[start:])

@@ -65,8 +65,8 @@ def serve(
     """Serve a WSGI application at an address, in a greenlet of its own; port 0 takes any free one.
 
     Raises OSError when the address cannot be listened on. Requests run in the caller's hub, one at a time between their
-    waits for the socket. With ``tls`` HTTPS is served; ``wait`` returns when it is the caller's turn for a step of a
-    handshake.
+    waits for the socket. With ``tls`` HTTPS is served. ``wait`` returns when it is the caller's turn for a request, or
+    a step of a handshake.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = eventlet.listen((host, port), family)
@@ -103,7 +103,7 @@ class _Doorman:
     def _serve(self, sock: Any, address: tuple[Any, ...]) -> None:
         try:
             secured = sock if self.tls is None else self._secure(sock, self.tls)
-            Connection(secured, address, self.app, self.patience).serve()
+            Connection(secured, address, self.app, self.patience, self.wait).serve()
         except (OSError, ValueError) as error:  # ssl.SSLError among them: no certificate, or not TLS at all
             if self.sparing.due(address[0]):
                 log.info("REST: no connection with %s: %s", address, error)
