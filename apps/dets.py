@@ -64,7 +64,7 @@ from controller.fabric.topology import HELLO_INTERVAL_S
 from controller.observed.observer import Observer
 
 WANTED_AUDITS_INTERVAL_S = 1.0
-LAG_INTERVAL_S = 0.1
+LAG_INTERVAL_S = 0.5
 RESERVED_FILES = 32  # for the store, databases of switches, threads, in addition to the connections of REST clients
 TESTS_INTERVAL_S = 0.5
 
@@ -180,8 +180,9 @@ class Dets(AppBase):
             self.exchange.after_interval()
         self.observer.note(time.monotonic())
         self.manager.alive(time.monotonic())
-        if self.shell.times.last is not None:
-            self.metrics.round_s.observe(self.shell.times.last.total_ms / 1e3)
+        last = self.shell.times.last
+        if last is not None:
+            self.metrics.round_s.observe(last.total_ms / 1e3)
 
     def _measure_lag(self) -> None:
         """Note how much later than due the hub has come round to this loop, which does nothing else."""
