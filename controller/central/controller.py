@@ -47,8 +47,10 @@ MOST_ENTRIES_AT_ONCE = 500
 class CentralController:
     """DETS for the fabric of one configuration.
 
-    ``reconciler`` holds all that belongs to one configuration: the fabric and its pairs. Another configuration replaces
-    it at once (``controller.central.reconfiguration``), so that whoever refers to this object need not know.
+    ``reconciler`` holds all that belongs to one configuration: the ``fabric``, with hosts, links and paths (``network``)
+    and ``switches`` (by dpid), the ``pairs`` that talk and their meters, and the ``agents`` on hosts. Another
+    configuration replaces all of it at once (``controller.central.reconfiguration``), so that whoever refers to this
+    object need not know.
     ``epoch`` is random at every start: agents on hosts tell by it that what was said before is void.
     ``on_event`` is called with every event as it happens. Raises InvalidValueError as ``FabricState`` does.
     """
@@ -57,51 +59,35 @@ class CentralController:
         self, config: Config, on_event: Callable[[EventKind, str], None] | None = None, epoch: int = 0
     ) -> None:
         self.events = EventLog(on_event)
-        self.reconciler = Reconciler(FabricState(config, self.events), epoch)
+        self.work_on(Reconciler(FabricState(config, self.events), epoch))
         self.recorder: Recorder | None = None
         self._search = HostSearch()
         self._decide_by: tuple[object, ...] = (None, None, None)  # what ``_reads`` was found out for
         self._reads = False
 
-    @property
-    def fabric(self) -> FabricState:
-        """All that is known of the fabric of the configuration."""
-        return self.reconciler.fabric
-
-    @property
-    def pairs(self) -> PairMeters:
-        """The pairs that talk, and their meters."""
-        return self.reconciler.pairs
-
-    @property
-    def agents(self) -> Agents:
-        """The agents on hosts."""
-        return self.reconciler.agents
+    def work_on(self, reconciler: Reconciler) -> None:
+        """Let all that belongs to a configuration be this."""
+        self.reconciler = reconciler
+        self.fabric: FabricState = reconciler.fabric
+        self.network: Network = reconciler.fabric.network
+        self.switches: Mapping[int, SwitchRecord] = reconciler.fabric.switches
+        self.pairs: PairMeters = reconciler.pairs
+        self.agents: Agents = reconciler.agents
 
     @property
     def config(self) -> Config:
         """The configuration, with the values of VLANs that are in force."""
-        return self.reconciler.fabric.config
+        return self.fabric.config
 
     @property
     def vns(self) -> VnTable:
         """The VNs, with the values that are in force."""
-        return self.reconciler.fabric.vns
+        return self.fabric.vns
 
     @property
     def state(self) -> step.ControlState:
         """What one interval hands to the next."""
-        return self.reconciler.fabric.state
-
-    @property
-    def network(self) -> Network:
-        """Hosts, links and paths."""
-        return self.reconciler.fabric.network
-
-    @property
-    def switches(self) -> Mapping[int, SwitchRecord]:
-        """The switches of the configuration by dpid."""
-        return self.reconciler.fabric.switches
+        return self.fabric.state
 
     def note(self, kind: EventKind, text: str, now_s: float, *, dpid: int | None = None) -> None:
         """Note an event, of a switch if it is about one."""
@@ -147,7 +133,7 @@ class CentralController:
         fabric.control = fabric.control.with_values(values)
         for dpid, record in fabric.switches.items():
             record.can = self.switches[dpid].can
-        self.reconciler = Reconciler(fabric, epoch)
+        self.work_on(Reconciler(fabric, epoch))
         self._search = HostSearch()
 
     # -- what switches report

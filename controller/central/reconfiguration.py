@@ -46,7 +46,7 @@ class Reconfiguration:
 
     def undo(self, central: CentralController) -> None:
         """Let the controller be as before."""
-        central.reconciler = self._before
+        central.work_on(self._before)
 
     def finish(self, central: CentralController) -> None:
         """Queue the messages to the switches, once all limits and algorithms are in force."""
@@ -91,7 +91,7 @@ def reconfigure(central: CentralController, config: Config, now_s: float) -> Rec
     unmetered = [pair for pair in map(row_of.pair, central.pairs.unmetered) if pair is not None]
     reconciler.pairs.carry(unmetered)
     done = Reconfiguration(frozenset(before.switches.keys() - kept), central.reconciler, standing, allocators)
-    central.reconciler = reconciler
+    central.work_on(reconciler)
     return done
 
 
