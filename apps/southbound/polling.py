@@ -119,7 +119,8 @@ def _note_times(counters: PolledCounters, times_s: Iterable[tuple[Peer, float]])
         dpid = peer.connection.dpid
         if dpid in listed:
             counters.received_s[dpid] = peer.counted_s = at_s
-            if (set_s := peer.meters_set_s()) is not None:
+            set_s = peer.confirmed_s if peer.meters_set is None else peer.meters_set_s()
+            if set_s is not None:
                 counters.confirmed_s[dpid] = set_s
 
 
@@ -237,7 +238,7 @@ def _read_meters(
     peers: Peers, called: list[Peer], told: dict[Peer, tuple[int, float]], answered: list[Answer]
 ) -> MeterReports:
     """Return the counters of the switches' meters: those of the roll call, and those that came in replies."""
-    if not answered and len(told) == len(called) and not any(peer.overtaken for peer in called):
+    if not answered and len(told) == len(called) and not any([peer.overtaken for peer in called]):
         dpids = [peer.connection.dpid for peer in called]
         return MeterReports(dpids, METER_CALL.stats, METER_CALL.ends, METER_CALL.meter_id)
     if not told:

@@ -139,7 +139,7 @@ class SharedReader:
         ready = self._epoll.poll(0)
         if not ready:
             return False
-        was_over, goes_on = not self._is_calling(), False
+        was_over, goes_on = not self._awaited(), False
         for arrival in self._inbox.receive([fileno for fileno, _events in ready], self._clock()):
             goes_on = True
             on_arrival = self._on_arrival.get(arrival.fileno)
@@ -147,8 +147,8 @@ class SharedReader:
                 self.forget(arrival.fileno)
         self.meters.look()
         self.ports.look()
-        return was_over or goes_on or self._is_calling()
+        return was_over or goes_on or self._awaited() > 0
 
-    def _is_calling(self) -> bool:
-        """Return whether any roll call goes on."""
-        return not (self.meters.is_over and self.barriers.is_over and self.ports.is_over)
+    def _awaited(self) -> int:
+        """Return how many answers to roll calls are awaited."""
+        return int(self.meters.left[0] + self.barriers.left[0] + self.ports.left[0])

@@ -85,8 +85,9 @@ class Inbox:
 
     def _receive_at_once(self, room: socket_kernel.Room, filenos: Sequence[int], now_s: float) -> Iterator[Arrival]:
         what = READ_BYTES, ofp.VERSION, _KINDS, MESSAGES_AT_ONCE
+        meters, barriers, ports = self._calls
         while filenos:
-            rolls = tuple([column for one in self._calls for column in one.columns])
+            rolls = (*meters.columns, *barriers.columns, *ports.columns)
             arrivals, replies = room.receive(filenos, rolls, now_s, *what)
             first = start = 0
             for fileno, (length, count, only_replies) in zip(filenos, arrivals, strict=False):

@@ -35,7 +35,7 @@ class RollCall:
 
     By number, in the order of calling: ``xid`` of the request, and ``at_s``, when the answer came, NaN for whoever has
     not answered so. ``index_of`` leads from a socket to the number, as long as an answer may come; ``left`` is how many
-    may (1,).
+    may (1,). ``columns`` are all of these, for the compiled form.
     """
 
     def __init__(self) -> None:
@@ -63,10 +63,10 @@ class RollCall:
         self.xid[:] = xids
         self.at_s.fill(np.nan)
         self.left[0] = len(filenos)
+        self.columns = self._columns()
 
-    @property
-    def columns(self) -> tuple[NDArray[np.generic], ...]:
-        """Who is called, for the compiled form."""
+    def _columns(self) -> tuple[NDArray[np.generic], ...]:
+        """Return who is called, for the compiled form."""
         return self.index_of, self.xid, self.at_s, self.left
 
     @property
@@ -99,7 +99,7 @@ class RollCall:
 
     def look(self) -> None:
         """Wake whoever waits for the answers once none is awaited any more."""
-        if self.is_over:
+        if not self.left[0]:
             self._all_in.end()
 
     def wait(self, timeout_s: float) -> bool:
@@ -124,13 +124,13 @@ class MeterCall(RollCall):
     """
 
     def __init__(self) -> None:
-        super().__init__()
         self._meters: list[int] | None = None
         self.ends: IntArray = np.empty(0, np.int64)
         self.filled: IntArray = np.empty(0, np.int64)
         self.kept: IntArray = np.empty(0, np.int64)
         self.parts: NDArray[np.uint8] = np.empty((1, _MOST_OCTETS), np.uint8)
         self.expect([])
+        super().__init__()
 
     def expect(self, meters: list[int]) -> None:
         """Say how many meters each of those who are called has."""
@@ -147,11 +147,9 @@ class MeterCall(RollCall):
         self.stats: NDArray[np.void] = np.empty(in_all, METER_STATS)  # others keep the last ones
         self.meter_id: NDArray[np.uint32] = np.empty(in_all, np.uint32)
 
-    @property
-    def columns(self) -> tuple[NDArray[np.generic], ...]:
-        """Who is called, for the compiled form."""
+    def _columns(self) -> tuple[NDArray[np.generic], ...]:
         of_answers = (self.ends, self.stats, self.meter_id, self.filled, self.kept, self.slot, self.parts)
-        return *super().columns, *of_answers
+        return self.index_of, self.xid, self.at_s, self.left, *of_answers
 
     def so_far(self, fileno: int) -> tuple[NDArray[np.void], bytes]:
         """Return what has come of the answer that is awaited at a socket: METER_STATS, and a part that is not whole."""
@@ -230,8 +228,8 @@ class PortCall(RollCall):
     """Who was called last for what its ports have sent: ``port_no``, ``sent_bytes``, where each's end at ``ends``."""
 
     def __init__(self) -> None:
-        super().__init__()
         self.expect([])
+        super().__init__()
 
     def expect(self, ports: Sequence[int]) -> None:
         """Say how many ports each of those who are called has: MOST_PORTS at most."""
@@ -239,10 +237,8 @@ class PortCall(RollCall):
         self.port_no: IntArray = np.empty(sum(ports), np.int64)
         self.sent_bytes: NDArray[np.uint64] = np.empty(sum(ports), np.uint64)
 
-    @property
-    def columns(self) -> tuple[NDArray[np.generic], ...]:
-        """Who is called, for the compiled form."""
-        return *super().columns, self.ends, self.port_no, self.sent_bytes
+    def _columns(self) -> tuple[NDArray[np.generic], ...]:
+        return self.index_of, self.xid, self.at_s, self.left, self.ends, self.port_no, self.sent_bytes
 
     def answer(self, fileno: int, octets: memoryview, now_s: float) -> int:
         """Take what comes first at a socket if it is the answer that is awaited; return how many bytes it has, or 0."""
