@@ -7,7 +7,6 @@ It does no input and output and reads no clock: a fabric calls it with what happ
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from operator import is_
 
 import numpy as np
@@ -47,10 +46,10 @@ MOST_ENTRIES_AT_ONCE = 500
 class CentralController:
     """DETS for the fabric of one configuration.
 
-    ``reconciler`` holds all that belongs to one configuration: the ``fabric``, with hosts, links and paths (``network``)
-    and ``switches`` (by dpid), the ``pairs`` that talk and their meters, and the ``agents`` on hosts. Another
-    configuration replaces all of it at once (``controller.central.reconfiguration``), so that whoever refers to this
-    object need not know.
+    ``reconciler`` holds all that belongs to one configuration: the ``fabric``, with hosts, links and paths
+    (``network``) and ``switches`` (by dpid), the ``pairs`` that talk and their meters, and the ``agents`` on hosts.
+    Another configuration replaces all of it at once (``controller.central.reconfiguration``), so that whoever refers to
+    this object need not know.
     ``epoch`` is random at every start: agents on hosts tell by it that what was said before is void.
     ``on_event`` is called with every event as it happens. Raises InvalidValueError as ``FabricState`` does.
     """
@@ -253,7 +252,7 @@ class CentralController:
         fabric = self.fabric
         enforcement, changes = settle(step.with_settled_limits(fabric.state), now_s)
         counters = fabric.state.counters.modified(changes.rows, now_s)
-        fabric.state = replace(fabric.state, enforcement=enforcement, counters=counters)
+        fabric.state = fabric.state._replace(enforcement=enforcement, counters=counters)
         interval.queue_changes(fabric, changes)
 
     def take_updates(self) -> dict[int, SwitchUpdate]:

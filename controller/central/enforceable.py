@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 import numpy as np
 
@@ -94,7 +93,7 @@ def _note_shaped(fabric: FabricState, dpid: int) -> None:
         sets_queues = record.switch.ovsdb is not None
         shaped[row] = record.can.shapes(int(vns.port_no[row]), sets_queues=sets_queues)
     if (shaped != vns.shaped).any():
-        fabric.control = replace(fabric.control, vns=vns.with_columns(shaped=shaped))
+        fabric.control = fabric.control._replace(vns=vns.with_columns(shaped=shaped))
 
 
 def _of_switch(fabric: FabricState, dpid: int, unlimited: Unlimited) -> PortVerdicts:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -52,7 +52,7 @@ class Reconfiguration:
         """Queue the messages to the switches, once all limits and algorithms are in force."""
         fabric = central.fabric
         allocators = self._allocators.with_groups(self._before.fabric.control.groups, fabric.control.groups)
-        fabric.state = replace(fabric.state, allocators=allocators)
+        fabric.state = fabric.state._replace(allocators=allocators)
         central.pairs.flush()
         for dpid, standing in self._standing.items():
             record = fabric.switches[dpid]
@@ -183,8 +183,7 @@ def _carry_state(
         was = Pair(int(row_of.old[pair.sender]), int(row_of.old[pair.receiver]))
         after.network.pairs.carry(pair, int(entries.meter_id[row]) or None, before.network.pairs.hosts_of(was))
     carried = old.allocators.carried(old_row)
-    return replace(
-        carried,
+    return carried._replace(
         congested=carry(carried.congested, row_of.old, False),
         calm_intervals=carry(carried.calm_intervals, row_of.old, 0),
         memories=tuple(memory.carried_vns(row_of.old) for memory in carried.memories),

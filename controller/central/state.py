@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -61,8 +61,7 @@ AWAITED_S = 30.0
 HELD_AGAIN_S = 60.0
 
 
-@dataclass(frozen=True)
-class Control:
+class Control(NamedTuple):
     """What the control step decides by and goes on from: one value, so that a change replaces all of it at once."""
 
     config: Config
@@ -211,7 +210,7 @@ class FabricState:
 
     @state.setter
     def state(self, state: step.ControlState) -> None:
-        self.control = replace(self.control, state=state)
+        self.control = self.control._replace(state=state)
 
     @property
     def flood_limit_bps(self) -> FloatArray:
@@ -344,7 +343,7 @@ class FabricState:
 
     def forget_rows(self, rows: IntArray) -> None:
         """The counters of these entries come from elsewhere now."""
-        self.state = replace(self.state, counters=self.state.counters.forgotten(rows))
+        self.state = self.state._replace(counters=self.state.counters.forgotten(rows))
 
     def meter_settings(self, dpid: int, meter_id: IntArray) -> tuple[KiloArray, KiloArray]:
         """Return the rates (kb/s) and bursts (kb) of meters of a switch that limit entries; NOT_KNOWN for others."""

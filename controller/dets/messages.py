@@ -7,13 +7,12 @@ knows the sending and the receiving VN.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from controller.columns import BoolArray, FloatArray, IntArray
 
 
-@dataclass(frozen=True, slots=True)
-class TrafficReport:
+class TrafficReport(NamedTuple):
     """Sending to receiving node: what is sent there, under which limit, and what could be sent at most.
 
     ``measured_bps`` is what passed the entry's meter, ``dropped_bps`` what the meter dropped, ``drops`` whether it
@@ -34,8 +33,7 @@ class TrafficReport:
     active: BoolArray
 
 
-@dataclass(frozen=True, slots=True)
-class Loads:
+class Loads(NamedTuple):
     """Senders' to receivers' side: what all entries of one place bring to each receiver, shape (vns,).
 
     ``passed_bps``, ``smoothed_bps`` and ``dropped_bps`` are sums over meters, of entries that are not under control
@@ -50,30 +48,26 @@ class Loads:
     taken_bits: FloatArray
 
 
-@dataclass(frozen=True, slots=True)
-class InitializeTrafficControl:
+class InitializeTrafficControl(NamedTuple):
     """Receiving to sending node: start to measure and to report what is sent to me."""
 
     entry: IntArray
 
 
-@dataclass(frozen=True, slots=True)
-class SetRate:
+class SetRate(NamedTuple):
     """Receiving to sending node: the rate that the sender has been granted."""
 
     entry: IntArray
     rate_bps: FloatArray
 
 
-@dataclass(frozen=True, slots=True)
-class KeepAlive:
+class KeepAlive(NamedTuple):
     """Receiving to sending node: traffic control is still active and the last granted rate stands."""
 
     entry: IntArray
 
 
-@dataclass(frozen=True, slots=True)
-class DeactivateTrafficControl:
+class DeactivateTrafficControl(NamedTuple):
     """Receiving to sending node: congestion is over, limit me no longer."""
 
     entry: IntArray

@@ -6,7 +6,7 @@ allocation part is the policy of its VLAN. All allocators work at once, as colum
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -42,8 +42,7 @@ CALM_INTERVALS = 20
 SAME_RATE = 1e-6
 
 
-@dataclass(frozen=True)
-class Surroundings:
+class Surroundings(NamedTuple):
     """What policies see of an interval besides the Traffic Reports.
 
     ``used_bps`` and ``limit_bps`` (entries,) are what passes the meters and the limits in force; they say nothing where
@@ -65,8 +64,7 @@ class Surroundings:
     """(links,) each: what entries that are not in the table add to ``others_bps`` and ``others_within_bps``"""
 
 
-@dataclass(frozen=True)
-class RateAllocators:
+class RateAllocators(NamedTuple):
     """The state of all rate allocators.
 
     ``congested`` and ``calm_intervals`` have shape (vns,). ``memories`` are what each policy group remembers;
@@ -92,11 +90,11 @@ class RateAllocators:
         known = dict(zip((group.key for group in before), self.memories, strict=True))
         empty = Memory(len(self.congested))
         memories = tuple(known.get(group.key, empty).limited_to(group.vns) for group in groups)
-        return replace(self, memories=memories, decisions=())
+        return self._replace(memories=memories, decisions=())
 
     def carried(self, old_row: IntArray) -> RateAllocators:
         """Return the state for a re-arranged entry table."""
-        return replace(self, memories=tuple(one.carried(old_row) for one in self.memories), decisions=())
+        return self._replace(memories=tuple(one.carried(old_row) for one in self.memories), decisions=())
 
 
 def received_rates(entries: EntryTable, passed_bps: FloatArray, vns: int) -> FloatArray:
@@ -128,7 +126,7 @@ def watch_congestion(before: RateAllocators, loads: Loads, vns: VnTable) -> Rate
     calm = ~exceeded & ~(loads.dropped_bps > 0.0) & (loads.smoothed_bps < CALM_BELOW * most_bps)
     calm_intervals = np.where(calm, before.calm_intervals + 1, 0)
     congested = exceeded | (before.congested & (calm_intervals < CALM_INTERVALS))
-    return replace(before, congested=congested, calm_intervals=calm_intervals)
+    return before._replace(congested=congested, calm_intervals=calm_intervals)
 
 
 def initialize(

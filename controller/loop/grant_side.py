@@ -5,7 +5,7 @@ It is where the senders' side is: it knows the same entries, and how their meter
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from controller.columns import BoolArray, FloatArray
 from controller.dets.messages import KeepAlive, SetRate
@@ -17,8 +17,7 @@ from controller.metering.enforcement import Enforcement, MeterChanges, enforce
 from controller.metering.receiver_accounts import Rooms
 
 
-@dataclass(frozen=True)
-class GrantSide:
+class GrantSide(NamedTuple):
     """What is in force from now on, and the meters to modify for that: ``backstops`` are those of agents' entries."""
 
     machines: SendRateControllers

@@ -6,7 +6,7 @@ other four messages; where no queue holds a receiver, it also says what its send
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,8 +30,7 @@ MOST_HORIZON_S = 0.2
 NO_LIMIT_BPS = 1e15  # a queue holds it
 
 
-@dataclass(frozen=True)
-class ReceiverSide:
+class ReceiverSide(NamedTuple):
     """What is known of receiving VNs in one interval. ``rooms`` are None where queues hold all of them."""
 
     allocators: RateAllocators

@@ -6,7 +6,7 @@ there are ``Loads`` and ``TrafficReport``, all that comes from there are the oth
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,8 +20,7 @@ from controller.metering.enforcement import Enforcement, taken_by
 from controller.metering.measurement import Measurement, Seen, look
 
 
-@dataclass(frozen=True)
-class SenderSide:
+class SenderSide(NamedTuple):
     """What is known of sending VNs in one interval; ``seen`` is what their meters show."""
 
     entries: EntryTable

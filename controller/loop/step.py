@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -36,8 +36,7 @@ from controller.policy.interface import Newcomers
 UNSEEN_S = 0.060  # from its first frame to the first reading that shows what a new sender sends
 
 
-@dataclass(frozen=True)
-class ControlState:
+class ControlState(NamedTuple):
     """All that one interval hands to the next.
 
     ``unread_intervals`` (entries,) counts the intervals since a meter was read. ``decided_s`` is when the last interval
@@ -71,8 +70,7 @@ class ControlState:
         )
 
 
-@dataclass(frozen=True)
-class StepResult:
+class StepResult(NamedTuple):
     """What one interval decided, besides the next state, and what was brought to VNs.
 
     ``changes`` are the meters to modify, ``backstops`` those of entries that agents shape. ``limit_bps`` (entries,) are
@@ -111,7 +109,7 @@ def frozen(state: ControlState) -> ControlState:
     granted_bps = np.where(state.machines.controlled, state.machines.limit_bps, np.inf)
     if state.adopted_bps is not None:
         granted_bps = np.minimum(granted_bps, state.adopted_bps)
-    return replace(state, adopted_bps=granted_bps)
+    return state._replace(adopted_bps=granted_bps)
 
 
 def released(state: ControlState) -> ControlState:
@@ -128,7 +126,7 @@ def released(state: ControlState) -> ControlState:
     kept_row = np.where(held[receiver], NEW_ROW, np.arange(len(receiver)))
     kept = np.flatnonzero(~held)
     memories = tuple(one.carried(kept_row).limited_to(kept) for one in state.allocators.memories)
-    return replace(state, allocators=replace(state.allocators, memories=memories), adopted_bps=None)
+    return state._replace(allocators=state.allocators._replace(memories=memories), adopted_bps=None)
 
 
 def first_settings(
@@ -212,10 +210,10 @@ def add_entries(
     machines = added.machines.on_initialize(InitializeTrafficControl(granted))
     machines = machines.on_set_rate(SetRate(granted, rates[granted]))
     measured = added.measured.held_back(granted, ceiling_bps[granted], rates[granted])
-    allocators = replace(added.allocators, congested=congested)
+    allocators = added.allocators._replace(congested=congested)
     adopted_bps = np.full(len(entries), np.inf) if added.adopted_bps is None else added.adopted_bps.copy()
     adopted_bps[granted] = rates[granted]
-    return replace(added, allocators=allocators, machines=machines, measured=measured, adopted_bps=adopted_bps)
+    return added._replace(allocators=allocators, machines=machines, measured=measured, adopted_bps=adopted_bps)
 
 
 def remove_entries(state: ControlState, rows: IntArray) -> ControlState:
@@ -249,8 +247,7 @@ def with_meters(
     old_row[rows] = NEW_ROW
     rates, bursts = np.zeros(len(old_row)), np.zeros(len(old_row))
     rates[rows], bursts[rows] = rate_bps, burst_bits
-    return replace(
-        state,
+    return state._replace(
         entries=EntryTable(state.entries.sender, state.entries.receiver, meter_id),
         counters=state.counters.carried(old_row, added_s=now_s),
         enforcement=state.enforcement.carried(old_row, rates, bursts, now_s),
@@ -373,9 +370,9 @@ def with_settled_limits(state: ControlState) -> Enforcement:
             limit_bps[decision.view.rows] = decision.settled_bps
     if state.adopted_bps is not None:
         limit_bps = np.minimum(limit_bps, state.adopted_bps)
-    return replace(state.enforcement, limit_bps=limit_bps)
+    return state.enforcement._replace(limit_bps=limit_bps)
 
 
 def with_groups(state: ControlState, before: tuple[PolicyGroup, ...], groups: tuple[PolicyGroup, ...]) -> ControlState:
     """Return the state after VLANs changed their policy, from those of ``before`` to those of ``groups``."""
-    return replace(state, allocators=state.allocators.with_groups(before, groups))
+    return state._replace(allocators=state.allocators.with_groups(before, groups))

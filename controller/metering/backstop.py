@@ -6,7 +6,6 @@ what an agent can do that is killed, or lies.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
@@ -42,7 +41,7 @@ def with_backstops(
         return after, changes, NO_CHANGES
     shaped = np.zeros(len(metered), dtype=np.bool_) if shaped is None else shaped
     others = metered[changes.rows] & ~shaped[changes.rows]
-    changes = replace(changes, rows=changes.rows[others])
+    changes = changes._replace(rows=changes.rows[others])
     if not shaped.any():
         return after, changes, NO_CHANGES
     target_bps = whole_rates(BACKSTOP * limit_bps)
@@ -56,8 +55,7 @@ def with_backstops(
         return np.where(shaped, old, new)
 
     standing_bits = np.where(moved, burst_bits, before.burst_bits)
-    enforcement = replace(
-        after,
+    enforcement = after._replace(
         rate_kbps=held(after.rate_kbps, np.where(moved, kilo(target_bps), before.rate_kbps)),
         burst_kbits=held(after.burst_kbits, kilo(standing_bits)),
         modified_s=held(after.modified_s, np.where(moved, now_s, before.modified_s)),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -121,8 +122,7 @@ def columns_of(readings: Readings) -> MeterReadings:
     return readings.columns if isinstance(readings, ListedReadings) else readings
 
 
-@dataclass(frozen=True)
-class MeterCounters:
+class MeterCounters(NamedTuple):
     """The last readings, to which the next ones are compared; columns of shape (entries,).
 
     ``epoch_s`` is the time, on the meter's own clock, at which its counters stood at ``byte_in_count`` and
@@ -185,7 +185,7 @@ class MeterCounters:
         byte_in[rows] = 0.0
         dropped[rows] = 0.0
         epoch[rows] = self.duration_s[rows] + np.maximum(sent_s - self.received_s[rows], 0.0)
-        return replace(self, byte_in_count=byte_in, dropped_byte_count=dropped, epoch_s=epoch)
+        return self._replace(byte_in_count=byte_in, dropped_byte_count=dropped, epoch_s=epoch)
 
     def confirmed(self, confirmed_s: FloatArray) -> MeterCounters:
         """Return the state once it is known when switches had done what they were sent, shape (entries,); else NaN.
@@ -194,11 +194,10 @@ class MeterCounters:
         """
         done_s = self.duration_s + (confirmed_s - self.received_s)
         late = (self.epoch_s > self.duration_s) & (done_s > self.epoch_s)
-        return replace(self, epoch_s=np.where(late, done_s, self.epoch_s)) if late.any() else self
+        return self._replace(epoch_s=np.where(late, done_s, self.epoch_s)) if late.any() else self
 
 
-@dataclass(frozen=True)
-class MeterRates:
+class MeterRates(NamedTuple):
     """What the meters saw since they were last read, shape (entries,), NaN where unknown.
 
     ``offered_bps`` arrived, ``dropped_bps`` was dropped, ``passed_bps`` is the difference, all over ``seen_s``, which

@@ -21,8 +21,7 @@ modifies as it takes (docs/enforcement.md; docs/adr/0030 has the alternatives):
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,8 +68,7 @@ _SETTINGS = np.array(
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 
-@dataclass(frozen=True)
-class Enforcement:
+class Enforcement(NamedTuple):
     """What the entries' meters are set to, and the accounts of their senders; columns of shape (entries,).
 
     ``rate_kbps`` and ``burst_kbits`` stand on the switch since ``modified_s``; ``limit_bps`` is the limit granted last,
@@ -132,11 +130,10 @@ class Enforcement:
 
     def forfeited(self, rows: IntArray) -> Enforcement:
         """Return the state in which the senders of ``rows`` have saved nothing."""
-        return replace(self, credit_bits=_put(self.credit_bits, rows, np.minimum(self.credit_bits[rows], 0.0)))
+        return self._replace(credit_bits=_put(self.credit_bits, rows, np.minimum(self.credit_bits[rows], 0.0)))
 
 
-@dataclass(frozen=True)
-class MeterChanges:
+class MeterChanges(NamedTuple):
     """Meters to modify, in the order in which to do it: ``rows`` of the entry table, decreases first.
 
     ``rate_kbps`` and ``burst_kbits`` (entries,) are what those of all entries are set to then.
@@ -370,8 +367,7 @@ def settle(before: Enforcement, now_s: float) -> tuple[Enforcement, MeterChanges
     rate_bps = whole_rates(before.limit_bps)
     burst_bits = burst_for(rate_bps, before.unresponsive)
     rows = np.flatnonzero((before.rate_bps != rate_bps) | (before.burst_bits < burst_bits))
-    after = replace(
-        before,
+    after = before._replace(
         rate_kbps=kilo(rate_bps),
         burst_kbits=_put(before.burst_kbits, rows, kilo(burst_bits[rows])),
         modified_s=_put(before.modified_s, rows, now_s),

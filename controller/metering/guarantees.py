@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,8 +17,7 @@ LEAST_OWED_BPS = 1000.0  # a mean that fades away is no traffic
 _PROMISE = np.array([MISSED_BELOW, MET_ABOVE, LEAST_OWED_BPS])  # as Promise of _accounts.c
 
 
-@dataclass(frozen=True)
-class Guarantees:
+class Guarantees(NamedTuple):
     """How VNs fare one way, receiving or sending, each column of shape (vns,).
 
     ``owed_bps`` is what is offered, as far as it is within the VN's limit, and ``received_bps`` what passes the

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -32,8 +32,7 @@ MEMORY_INTERVALS = 4
 IDLE_INTERVALS = 10
 
 
-@dataclass(frozen=True)
-class Measurement:
+class Measurement(NamedTuple):
     """What each entry sends, shape (entries,).
 
     ``passed_bps`` is the rate of the last known interval, ``smoothed_bps`` its exponential mean over
@@ -114,8 +113,7 @@ def sums_by(row: IntArray, columns: tuple[FloatArray, ...], rows: int) -> tuple[
     return tuple(np.bincount(row, weights=column, minlength=rows).astype(np.float64) for column in columns)
 
 
-@dataclass(frozen=True)
-class Seen:
+class Seen(NamedTuple):
     """What a reading shows; columns of shape (entries,).
 
     ``counters`` are those to which the next reading is compared. ``unread_intervals`` counts the intervals since a

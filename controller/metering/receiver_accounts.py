@@ -17,7 +17,7 @@ second brings more than a tenth above the limit (docs/enforcement.md; docs/adr/0
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -36,8 +36,7 @@ REACTION_S = 0.008  # from reading the counters to meters that stand, on a busy 
 _SETTINGS = np.array([ALLOWED, WINDOW_S, SAVED_S, SLOT_S])  # as Settings of _accounts.c
 
 
-@dataclass(frozen=True)
-class ReceiverAccounts:
+class ReceiverAccounts(NamedTuple):
     """What VNs received lately. ``updated_s`` has shape (1,), ``slot_start_s`` (SLOTS,), newest first.
 
     ``slot_bits``, shape (SLOTS * vns,), holds a row of all VNs for each slot: what came above the limit of that time,
@@ -56,7 +55,7 @@ class ReceiverAccounts:
     def carried(self, old_row: IntArray) -> ReceiverAccounts:
         """Return the state for a re-arranged VN table."""
         slots = [carry(slot, old_row, 0.0) for slot in self._slots()]
-        return replace(self, slot_bits=np.concatenate(slots))
+        return self._replace(slot_bits=np.concatenate(slots))
 
     def received(
         self, received_bits: FloatArray, counted_bps: FloatArray, limit_bps: FloatArray, now_s: float, horizon_s: float
@@ -119,8 +118,7 @@ def standing(limit_bps: FloatArray, senders: FloatArray, horizon_s: float) -> tu
     return each_bits / (2 * horizon_s), each_bits / 2
 
 
-@dataclass(frozen=True)
-class Rooms:
+class Rooms(NamedTuple):
     """What may come to receiving VNs: ``free_bits`` (times, vns) until ``ahead_s`` (times,) from now.
 
     The first of the times is that of the next reading. ``saved_bits`` (vns,) is what senders in use may have saved.

@@ -5,8 +5,8 @@ A frame passes the meter of its VN's send limit before that of its pair. A pair'
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,8 +22,7 @@ def _columns_of(vns: int) -> tuple[IntArray, FloatArray, ShortArray]:
     return np.arange(vns), np.zeros(vns), np.zeros(vns, dtype=np.int16)
 
 
-@dataclass(frozen=True)
-class SendLimitMeters:
+class SendLimitMeters(NamedTuple):
     """The meters of the send limits of all VNs; columns of shape (vns,).
 
     ``offered_bps`` arrived at the meter and ``dropped_bps`` was dropped there, in the last interval that is known. NaN:
@@ -57,11 +56,11 @@ class SendLimitMeters:
 
     def modified(self, rows: IntArray, sent_s: float) -> SendLimitMeters:
         """Return the state after OFPMC_MODIFY was sent for the meters of these VNs."""
-        return replace(self, counters=self.counters.modified(rows, sent_s))
+        return self._replace(counters=self.counters.modified(rows, sent_s))
 
     def forgotten(self, rows: IntArray) -> SendLimitMeters:
         """Return the state in which nothing is known of the counters of these VNs' meters."""
-        return replace(self, counters=self.counters.forgotten(rows))
+        return self._replace(counters=self.counters.forgotten(rows))
 
     def carried(self, old_row: IntArray) -> SendLimitMeters:
         """Return the state for a re-arranged VN table."""

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import ClassVar, Self
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -37,8 +37,7 @@ class Silence(Enum):
     HOLD = "without a reading its limit does not rise (fail closed)"
 
 
-@dataclass(frozen=True)
-class PolicyView:
+class PolicyView(NamedTuple):
     """What a policy sees in one interval. Rates in bits per second.
 
     ``rows`` (rows,) are the rows of ``entries`` to decide on, ascending: those of the policy's VLANs that are under

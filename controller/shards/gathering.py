@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -120,7 +120,7 @@ class Gathered:
         limit_bps, here = np.minimum(seen.limit_bps, ceilings(self.table.entries, vns)), self.table.places[0]
         if state.adopted_bps is not None:
             limit_bps[here] = np.minimum(limit_bps[here], state.adopted_bps[self.own])
-        return replace(seen, used_bps=used_bps, limit_bps=limit_bps)
+        return seen._replace(used_bps=used_bps, limit_bps=limit_bps)
 
 
 def _column(report: Report, name: str, place: IntArray) -> NDArray[Any]:

@@ -7,7 +7,6 @@ unknown in that interval, as a reading is that a switch did not answer.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 import numpy as np
 
@@ -84,7 +83,7 @@ def with_read(seen: Surroundings, read: Observed, receiver: IntArray, silent: It
     unread = seen.unread_intervals
     for of_peer in silent:
         unread = np.maximum(unread, of_peer[receiver])
-    return replace(seen, unread_intervals=unread, observed=read)
+    return seen._replace(unread_intervals=unread, observed=read)
 
 
 def _put_together(

@@ -28,7 +28,7 @@ Deviation: the paper's senders are free again when the receiver is silent. Here 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -195,7 +195,7 @@ class Shard:
         if self.is_network_wide:
             always = crossing.crosses & vns.always_controlled[entries.receiver] & ~senders.machines.controlled
             machines = senders.machines.on_initialize(InitializeTrafficControl(np.flatnonzero(always)))
-            senders = replace(senders, machines=machines)
+            senders = senders._replace(machines=machines)
         loads = senders.loads(state.enforcement, vns, now_s)
         reports = traffic_reports(senders.machines, crossing.all_rows, entries, vns, senders.seen.measured)
         left = self._left(senders, reports)
@@ -274,16 +274,16 @@ class Shard:
                 unheard = [peer.owns for number, peer in self.peers.items() if number not in live]
                 read = read_by_all(observed, self.mine, self.peers.values(), len(table.entries))
                 seen = with_read(seen, read, table.entries.receiver, unheard)
-        allocators = replace(allocators, memories=self._memories)
+        allocators = allocators._replace(memories=self._memories)
         allocators, set_rate, _ = answer(allocators, self.groups, table.entries, left.vns, reports, seen)
         if self._lacks_peers(now_s):
             set_rate = _not_above(set_rate, reports)
-            allocators = replace(allocators, memories=self._nothing)  # learned from part of the senders
+            allocators = allocators._replace(memories=self._nothing)  # learned from part of the senders
         self._memories = allocators.memories  # rows of the receivers' table, which is not that of ``state``
         decisions = allocators.decisions
         congested_now = np.where(self.decides, allocators.congested, self._told.congested)
-        allocators = replace(allocators, congested=congested_now, memories=self._nothing, decisions=())
-        self.state = replace(state, allocators=allocators)
+        allocators = allocators._replace(congested=congested_now, memories=self._nothing, decisions=())
+        self.state = state._replace(allocators=allocators)
         self.notifications = notifications(decisions, table.entries.receiver, len(vns))
         # Answers.
         answers = Answers.of(table, reports, set_rate, decisions)
@@ -301,7 +301,7 @@ class Shard:
         congested = np.where(self.decides, allocators.congested, self._told.congested)
         if self.state.adopted_bps is not None:
             congested |= self._held_by_peers()
-        return replace(allocators, congested=congested, calm_intervals=calm_intervals)
+        return allocators._replace(congested=congested, calm_intervals=calm_intervals)
 
     def _begun_and_ended(self, allocators: RateAllocators, senders: SenderSide) -> SenderSide:
         """Return own senders to own receivers, under control where these are congested now, and free elsewhere."""
@@ -311,7 +311,7 @@ class Shard:
         begin, end = initialize(allocators, self.state.entries, controlled, always)
         begun, ended = (rows[~crossing.crosses[rows]] for rows in (begin.entry, end.entry))
         machines = senders.machines.on_initialize(InitializeTrafficControl(begun))
-        return replace(senders, machines=machines.on_deactivate(DeactivateTrafficControl(ended)))
+        return senders._replace(machines=machines.on_deactivate(DeactivateTrafficControl(ended)))
 
     def _tell(self, answers: Answers, counted: IntArray, live: Sequence[int], now_s: float) -> dict[int, Octets]:
         """Return Grants for each peer: which receivers are congested, and what its senders may send, if it is ``live``.
@@ -347,7 +347,7 @@ class Shard:
         """End an interval: put in force what own receivers and peers have granted. ``decide`` comes before it."""
         decided, state = self._decided, self.state
         assert decided is not None
-        senders = replace(decided.senders, machines=self._obey(decided.senders.machines, now_s))
+        senders = decided.senders._replace(machines=self._obey(decided.senders.machines, now_s))
         forfeits = np.concatenate([decided.forfeits, *self._told.take_forfeits()])
         granted = put_in_force(
             senders,
@@ -359,8 +359,7 @@ class Shard:
             None,
             now_s,
         )
-        self.state = replace(
-            state,
+        self.state = state._replace(
             counters=granted.counters,
             measured=senders.seen.measured,
             machines=granted.machines,
@@ -430,10 +429,10 @@ class Shard:
         seen = gathered.of_network(seen, self.state, self.vns)
         if self.allocator != self._number_of_shard:
             self._use = use_of_links(self._wide, gathered.table.entries, self.vns, links, left, seen)
-            return replace(seen, links=links)
+            return seen._replace(links=links)
         self._use = None
         uses = (peer.link_use for peer in self.peers.values() if peer.link_use is not None)
-        return replace(seen, links=left, elsewhere_bps=added_up(uses, len(links.names)))
+        return seen._replace(links=left, elsewhere_bps=added_up(uses, len(links.names)))
 
 
 def _kinds(groups: tuple[PolicyGroup, ...], vns: int) -> tuple[BoolArray, BoolArray]:

@@ -228,16 +228,23 @@ def _decode(data: bytes, at: int) -> tuple[dict[str, Any], _Columns, int]:
 
 
 def _put(columns: _Columns, prefix: str, table: Any) -> None:
-    for one in dataclasses.fields(table):
-        name = _IN_STEPS.get(one.name, one.name)
+    for one in _names(type(table)):
+        name = _IN_STEPS.get(one, one)
         column = getattr(table, name)
-        if one.init and isinstance(column, np.ndarray):
+        if isinstance(column, np.ndarray):
             narrow = column.dtype in _NARROW.values()
             columns[f"{prefix}.{name}"] = column.astype(np.int64) if narrow else column
 
 
+def _names(kind: Any) -> list[str]:
+    """Return the names of what tables of a kind, named tuples or dataclasses, are made of."""
+    if issubclass(kind, tuple):
+        return list(kind._fields)
+    return [one.name for one in dataclasses.fields(kind) if one.init]
+
+
 def _get(columns: _Columns, prefix: str, kind: type[_T], **others: Any) -> _T:
-    names = [one.name for one in dataclasses.fields(kind) if one.init and one.name not in others]  # type: ignore[arg-type]
+    names = [name for name in _names(kind) if name not in others]
     found = {name: columns[f"{prefix}.{_IN_STEPS.get(name, name)}"] for name in names}
     narrow = {name: column.astype(_NARROW[name]) for name, column in found.items() if name in _NARROW}
     steps = {name: _steps(name, column) for name, column in found.items() if name in _IN_STEPS}

@@ -6,7 +6,7 @@ it would grant is therefore what it would set next if it took over now, not what
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -100,7 +100,7 @@ def shadow_step(
         after.measured.passed_bps,
         observed,
     )
-    allocators = replace(allocators, congested=after.allocators.congested)
+    allocators = allocators._replace(congested=after.allocators.congested)
     allocators, set_rate, keep_alive = answer(allocators, shadow.groups, entries, theirs, reports, seen)
     ceilings_bps = step.ceilings(entries, theirs)
     rate_bps = np.where(of_shadow, ceilings_bps, np.nan)  # 3

@@ -159,7 +159,7 @@ def _delay_grants(central: CentralController, intervals: int) -> None:
     """Let grants work ``intervals`` intervals after they were decided."""
     control = central.fabric.control
     groups = tuple(replace(one, policy=LateGrants(one.policy, intervals)) for one in control.groups)
-    central.fabric.control = replace(control, groups=groups)
+    central.fabric.control = control._replace(groups=groups)
 
 
 def standing_bps(scenario: Scenario, control: str) -> FloatArray:

@@ -127,7 +127,7 @@ def test_damage_is_told(damage):
 def test_entries_of_vns_that_are_not_there_are_told(row):
     start = next(decode(eventful(loop_of("fs"))))
     entries = dataclasses.replace(start.state.entries, sender=np.full(len(start.state.entries), row))
-    damaged = dataclasses.replace(start, state=dataclasses.replace(start.state, entries=entries))
+    damaged = dataclasses.replace(start, state=start.state._replace(entries=entries))
     with pytest.raises(ProtocolError, match=r"entries\.sender has rows outside"):
         list(decode(encode_start(damaged)))
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 from support.fluid_meters import INTERVAL_S, World, ints
@@ -126,7 +126,7 @@ class OneProcess:
     def forget(self) -> None:
         """Let policies begin again, as ``Shard.forget`` does."""
         nothing = step.ControlState.start(self.world.vns, self.world.groups).allocators.memories
-        self.state = replace(self.state, allocators=replace(self.state.allocators, memories=nothing))
+        self.state = self.state._replace(allocators=self.state.allocators._replace(memories=nothing))
 
     def run(self, offered_kbits: list[int], intervals: int = 1) -> np.ndarray:
         world = self.world

@@ -28,7 +28,12 @@ def numpy_alone() -> Iterator[None]:
             kernel.library = library
 
 
+def names(table: Any) -> list[str]:
+    """Return the names of the columns of a table, a named tuple or a dataclass."""
+    return list(table._fields) if isinstance(table, tuple) else [field.name for field in fields(table)]
+
+
 def same(one: Any, other: Any) -> None:
-    """Compare two dataclasses of columns bit for bit, NaN for NaN."""
-    for field in fields(one):
-        np.testing.assert_array_equal(getattr(one, field.name), getattr(other, field.name), err_msg=field.name)
+    """Compare two tables bit for bit, NaN for NaN."""
+    for name in names(one):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)

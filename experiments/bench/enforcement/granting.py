@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -79,8 +79,7 @@ def naive_enforcement(burst_s: float) -> Callable[..., tuple[Enforcement, MeterC
         rate_bps = whole_rates(limit_bps)
         burst_bits = np.ceil(np.maximum(rate_bps * burst_s, NAIVE_LEAST_BITS) / RATE_STEP_BPS) * RATE_STEP_BPS
         now_column_s = np.full(len(rate_bps), now_s)
-        after = replace(
-            before,
+        after = before._replace(
             limit_bps=rate_bps,
             modified_s=now_column_s,
             rate_kbps=kilo(rate_bps),

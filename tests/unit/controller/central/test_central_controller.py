@@ -60,7 +60,7 @@ def test_what_an_interval_has_summed_up_is_what_is_measured():
     talk(net, (1, 1), (1, 2))
     fabric = net.central.fabric
     net.central.interval({}, {}, net.now_s, {})
-    fabric.state = replace(fabric.state, measured=replace(fabric.state.measured, offered_bps=np.array([5e6])))
+    fabric.state = fabric.state._replace(measured=fabric.state.measured._replace(offered_bps=np.array([5e6])))
     (receiver,) = fabric.state.entries.receiver.tolist()
     of_vns = fabric.brought_bps
     assert (of_vns[0][receiver], of_vns[0].sum()) == (5e6, 5e6)

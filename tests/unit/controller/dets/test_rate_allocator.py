@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -124,7 +124,7 @@ def test_a_full_or_a_dropping_interval_starts_the_calm_anew(disturbance):
 
 
 def test_who_is_told_what():
-    state = replace(calm(), congested=np.arange(len(VNS)) == HUB)
+    state = calm()._replace(congested=np.arange(len(VNS)) == HUB)
     begin, end = initialize(state, ENTRIES, np.array([True, False, False]), NOBODY)
     assert (begin.entry.tolist(), end.entry.tolist()) == ([1, 2], [])
     begin, end = initialize(calm(), ENTRIES, np.array([True, False, True]), NOBODY)
@@ -277,7 +277,7 @@ class Always(Policy):
 )
 def test_an_entry_whose_meter_is_not_read(silence, unread, expected):
     groups = (PolicyGroup("always", Always(50e6, silence), np.flatnonzero(VNS.vlan_vid == 10)),)
-    seen_now = replace(around(ENTRIES), unread_intervals=np.array([unread, 0, 0]))
+    seen_now = around(ENTRIES)._replace(unread_intervals=np.array([unread, 0, 0]))
     state = RateAllocators.calm(len(VNS), groups)
     _, grants, kept = ask(state, seen(30e6), 30e6, groups, seen=seen_now)
     assert grants.get(0, 30e6) == expected
@@ -287,7 +287,7 @@ def test_an_entry_whose_meter_is_not_read(silence, unread, expected):
 
 def test_a_silent_entry_that_holds_may_still_be_lowered():
     groups = (PolicyGroup("always", Always(10e6, Silence.HOLD), np.flatnonzero(VNS.vlan_vid == 10)),)
-    seen_now = replace(around(ENTRIES), unread_intervals=np.full(3, 99))
+    seen_now = around(ENTRIES)._replace(unread_intervals=np.full(3, 99))
     _, grants, _ = ask(RateAllocators.calm(len(VNS), groups), seen(30e6), 30e6, groups, seen=seen_now)
     assert grants == dict.fromkeys(range(3), 10e6)
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.configs import star
+from support.kernels import names
 
 from controller.columns import MOST_COUNTED, NEW_ROW, carry, one_more
 from controller.fabric.entries import EntryTable
@@ -90,11 +89,11 @@ def labelled(state, oracle):
 
     def stamp(part, skip=()):
         values = {
-            field.name: (labels % 2).astype(bool)
-            if getattr(part, field.name).dtype == bool
-            else labels.astype(getattr(part, field.name).dtype)
-            for field in fields(part)
-            if field.name not in skip
+            name: (labels % 2).astype(bool)
+            if getattr(part, name).dtype == bool
+            else labels.astype(getattr(part, name).dtype)
+            for name in names(part)
+            if name not in skip
         }
         return type(part)(**{**{name: getattr(part, name) for name in skip}, **values})
 
@@ -116,8 +115,8 @@ def pairs_of(state):
 
 def columns(state):
     for part in (state.counters, state.measured, state.machines, state.enforcement):
-        for field in fields(part):
-            yield field.name, getattr(part, field.name)
+        for name in names(part):
+            yield name, getattr(part, name)
 
 
 changes = st.lists(

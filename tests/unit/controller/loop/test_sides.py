@@ -7,7 +7,7 @@ of those that they receive on. Messages are instant. Rows are addressed by what 
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -47,12 +47,12 @@ class Shard:
 
 def rows_of(message, rows):
     """Return a message whose rows are of another table."""
-    return type(message)(rows[message.entry], *(getattr(message, field.name) for field in fields(message)[1:]))
+    return type(message)(rows[message.entry], *message[1:])
 
 
 def for_rows(kind, messages, rows):
     """Return what of these messages, addressed by rows of the fabric's table, is for one shard's table of ``rows``."""
-    columns = [np.concatenate([getattr(one, field.name) for one in messages]) for field in fields(kind)]
+    columns = [np.concatenate(column) for column in zip(*messages, strict=True)]
     order = np.argsort(columns[0], kind="stable")
     columns = [column[order] for column in columns]
     mine = np.isin(columns[0], rows)
@@ -61,7 +61,7 @@ def for_rows(kind, messages, rows):
 
 def summed(parts):
     """Return what all shards together bring to each receiver."""
-    return Loads(*(sum(getattr(part, field.name) for part in parts) for field in fields(Loads)))
+    return Loads(*map(sum, zip(*parts, strict=True)))
 
 
 def in_shards(world, shards, ceiling_bps):
@@ -136,8 +136,8 @@ def in_shards(world, shards, ceiling_bps):
             side.seen.unread_intervals,
             now_s,
         )
-        shard.receivers = replace(
-            shard.receivers, allocators=watched[number].allocators, accounts=watched[number].accounts, decided_s=now_s
+        shard.receivers = shard.receivers._replace(
+            allocators=watched[number].allocators, accounts=watched[number].accounts, decided_s=now_s
         )
     meters_bps = everywhere([one.enforcement.rate_bps for one in in_force])
     return everywhere([one.limit_bps for one in in_force]), meters_bps

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -202,8 +200,8 @@ def test_nothing_is_sent_in_a_steady_state():
     for unresponsive, measured in ((False, seen(8 * MBIT, 1.5 * MBIT, 2)), (False, seen(0, 0, 2)), (True, blast)):
         state = standing([20 * MBIT, 7_001_000.0], unresponsive=unresponsive)
         if measured.dropped_bps.any():  # whose buckets are empty
-            state = replace(state, level_bits=np.zeros(2), credit_bits=np.zeros(2))
-            measured = replace(measured, passed_bps=state.rate_bps)
+            state = state._replace(level_bits=np.zeros(2), credit_bits=np.zeros(2))
+            measured = measured._replace(passed_bps=state.rate_bps)
         for now_s in np.arange(1, 200) * INTERVAL_S:
             # Below one kb/s, a meter cannot tell the difference; what it adds up to is far below the budget.
             state, changes = step(state, [20 * MBIT + 900, 7_001_999.0], measured, now_s)
@@ -265,9 +263,9 @@ def test_small_changes_wait_until_they_add_up(unresponsive):
 def test_a_modify_that_gives_more_than_it_saves_is_not_made():
     """Too much was let through, but the rate is as low already as it would be set: the bucket need not be filled."""
     state = standing([0.6 * MBIT], unresponsive=True, level_bits=0.0, credit_bits=-120_000.0)
-    state = replace(state, limit_bps=np.array([1 * MBIT]))
+    state = state._replace(limit_bps=np.array([1 * MBIT]))
     assert len(step(state, 1 * MBIT, seen(2 * MBIT, 1.4 * MBIT), INTERVAL_S)[1].rows) == 0
-    state = replace(state, rate_kbps=kilo(np.array([1 * MBIT])))
+    state = state._replace(rate_kbps=kilo(np.array([1 * MBIT])))
     assert len(step(state, 1 * MBIT, seen(2 * MBIT, 1 * MBIT), INTERVAL_S)[1].rows) == 1
 
 
@@ -291,7 +289,7 @@ def test_drops_say_that_the_bucket_was_empty():
     """What it should hold beyond that, a shallow one lost, which it gets back; from a deep one it passed unseen."""
     for unresponsive, most_bits in ((False, INTERVAL_S * 10 * MBIT + FRAME_BITS), (True, FRAME_BITS)):
         saved = 5e4 if unresponsive else 1e6
-        state = replace(standing([10 * MBIT], level_bits=saved, credit_bits=saved), modified_s=np.array([-1.0]))
+        state = standing([10 * MBIT], level_bits=saved, credit_bits=saved)._replace(modified_s=np.array([-1.0]))
         elapsed_s = np.array([INTERVAL_S])
         level, credit = account(state, seen(9 * MBIT, 1 * MBIT), elapsed_s, np.array([unresponsive]), elapsed_s)
         assert level.tolist() == [most_bits]
@@ -312,18 +310,18 @@ def test_what_passed_in_front_of_a_modify_was_as_much_as_behind_it(dropped, unse
 
 def test_what_counts_ahead_of_a_meter_does_not_say_what_passed_it():
     """Flow entries, where meters do not count: 0.5 s old, and without drops."""
-    state = replace(standing([10 * MBIT], level_bits=0.0, credit_bits=1e5), modified_s=np.array([-1.0]))
+    state = standing([10 * MBIT], level_bits=0.0, credit_bits=1e5)._replace(modified_s=np.array([-1.0]))
     span_s = np.array([0.5])
     level, credit = account(state, seen(60 * MBIT, 0), span_s, np.array([False]), span_s)
     assert level.tolist() == [0.0]
     assert credit == pytest.approx(1e5)  # granted, filled and passed 10 Mb/s
-    state = replace(state, modified_s=np.array([0.1]))
+    state = state._replace(modified_s=np.array([0.1]))
     _, credit = account(state, seen(60 * MBIT, 0), np.array([0.4]), np.array([False]), span_s)
     assert credit == pytest.approx(1e5)
 
 
 def test_a_reading_after_one_that_was_missed_covers_both():
-    state = replace(standing([10 * MBIT], level_bits=0.0, credit_bits=0.0), modified_s=np.array([-1.0]))
+    state = standing([10 * MBIT], level_bits=0.0, credit_bits=0.0)._replace(modified_s=np.array([-1.0]))
     limits, passing = np.array([10 * MBIT]), seen(10 * MBIT, 0)
     state, changes = enforce(state, limits, passing, np.array([np.nan]), INTERVAL_S)
     assert (state.updated_s.tolist(), len(changes.rows)) == ([0.0], 0)
@@ -390,7 +388,7 @@ def test_a_meter_that_was_found_is_left_as_it_stands():
 def test_what_is_sent_is_what_stands(rows, waited_s, offered_bps, known):
     rates = [float(whole_rates(np.array([row[0]]))[0]) for row in rows]
     parts = [standing([rate], unresponsive=row[2]) for rate, row in zip(rates, rows, strict=True)]
-    before = Enforcement(*(np.concatenate(columns) for columns in zip(*(vars(p).values() for p in parts), strict=True)))
+    before = Enforcement(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
     limits = np.array([row[1] for row in rows])
     measured = seen(offered_bps, offered_bps / 2, len(rows))
     after, changes = step(before, limits, measured, waited_s, known)

@@ -73,8 +73,8 @@ def test_what_a_reading_shows_is_the_same(seed: int, entries: int, lists: bool) 
         plain = look(ends, before, last, unread, readings, capacity_bps)
     same(seen.counters, plain.counters)
     same(seen.measured, plain.measured)
-    for field in fields(Seen)[2:]:
-        np.testing.assert_array_equal(getattr(seen, field.name), getattr(plain, field.name), err_msg=field.name)
+    for name in Seen._fields[2:]:
+        np.testing.assert_array_equal(getattr(seen, name), getattr(plain, name), err_msg=name)
 
 
 def test_the_readings_that_are_compared_say_something() -> None:

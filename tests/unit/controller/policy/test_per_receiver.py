@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from support.configs import star
@@ -74,7 +72,7 @@ def test_the_next_decision_is_that_of_a_policy_without_a_past(changed: str) -> N
 
 def test_columns_are_checked_when_the_table_is_new_and_not_again() -> None:
     policy, first = make_policy("fs"), view()
-    broken = replace(first, available_bps=np.full(len(first.rows), -1.0))
+    broken = first._replace(available_bps=np.full(len(first.rows), -1.0))
     with pytest.raises(ColumnError, match="available_bps"):
         policy.decide(broken, Memory(len(VNS)).aligned(first.rows, None))
     known = policy.decide(first, Memory(len(VNS)).aligned(first.rows, None)).memory
@@ -107,8 +105,8 @@ def test_silent_senders_may_start_with_the_same_compiled(seed: int) -> None:
 @pytest.mark.parametrize("name", [name for name, policy in policies.items() if not is_network_wide(policy)])
 def test_policies_that_decide_by_receiver_look_at_nothing_that_peers_leave_out(name: str) -> None:
     policy, whole, unknown = make_policy(name), view(), np.full(len(PAIRS), np.nan)
-    whole = replace(whole, limit_bps=np.full(len(PAIRS), 90e6), drops=np.array([True, False, True, False]))
-    with_amounts = replace(whole, dropped_bps=np.where(whole.drops, 5e6, 0.0))
-    without = replace(whole, dropped_bps=unknown, passed_bps=unknown)
+    whole = whole._replace(limit_bps=np.full(len(PAIRS), 90e6), drops=np.array([True, False, True, False]))
+    with_amounts = whole._replace(dropped_bps=np.where(whole.drops, 5e6, 0.0))
+    without = whole._replace(dropped_bps=unknown, passed_bps=unknown)
     found = [policy.decide(one, Memory(len(VNS)).aligned(one.rows, None)).grant_bps for one in (with_amounts, without)]
     assert found[0].tobytes() == found[1].tobytes()
