@@ -75,9 +75,10 @@ class LoopTimes:
 
     def _skipped_before(self, started_s: float) -> int:
         """Return how many whole rounds are lost that were not before: lateness adds up, and is not made good."""
-        if self.last is None:
+        last = self.last
+        if last is None:
             return 0
-        late = (started_s - self.last.started_s) / self._interval_s - 1.0
+        late = (started_s - last.started_s) / self._interval_s - 1.0
         self._lost = max(self._lost + late, 0.0)
         skipped = int(self._lost + _ROUNDING)
         self._lost = max(self._lost - skipped, 0.0)

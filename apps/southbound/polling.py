@@ -238,7 +238,7 @@ def _read_meters(
     peers: Peers, called: list[Peer], told: dict[Peer, tuple[int, float]], answered: list[Answer]
 ) -> MeterReports:
     """Return the counters of the switches' meters: those of the roll call, and those that came in replies."""
-    if not answered and len(told) == len(called) and not any([peer.overtaken for peer in called]):
+    if not answered and len(told) == len(called) and not [peer for peer in called if peer.overtaken]:
         dpids = [peer.connection.dpid for peer in called]
         return MeterReports(dpids, METER_CALL.stats, METER_CALL.ends, METER_CALL.meter_id)
     if not told:

@@ -12,6 +12,7 @@ from controller.central.observing import observe
 from controller.central.state import Control, FabricState
 from controller.columns import FloatArray, IntArray, same, unknown
 from controller.events import EventKind
+from controller.fabric.vns import VnTable
 from controller.forwarding.pipeline import VnMeters
 from controller.loop import step
 from controller.metering.counters import ListedReadings, columns_of
@@ -82,8 +83,9 @@ def run_interval(
     _note_notifications(fabric, now_s)
     _watch_congestion(fabric, control.state, result.limit_bps, now_s)
     _note_implausible(fabric, result.implausible, now_s)
-    _watch_guarantees(fabric, now_s)
-    _watch_send_guarantees(fabric, now_s)
+    _watch_guarantees(fabric, vns, now_s)
+    if vns.some_borrow:
+        _watch_send_guarantees(fabric, vns, now_s)
     return result
 
 
@@ -128,9 +130,10 @@ def queue_changes(fabric: FabricState, changes: MeterChanges) -> None:
 
 
 def _watch_floods(fabric: FabricState, reports: MeterReports, now_s: float) -> None:
-    floods, vns = fabric.floods, fabric.vns
+    floods = fabric.floods
     if not floods.due(now_s):
         return
+    vns = fabric.vns
     listed = fabric.listing.find(fabric.switches, reports)
     of_vns = fabric.listing.places_of_vns(listed, reports.ends, len(vns)).meter
     answered = np.array([dpid in reports for dpid in vns.dpids], dtype=np.bool_)[vns.switch]
@@ -144,8 +147,8 @@ def _watch_floods(fabric: FabricState, reports: MeterReports, now_s: float) -> N
         fabric.note(EventKind.FLOOD_ENDED, f"{fabric.vn_name(row)}: floods within its limit again", now_s, vn=row)
 
 
-def _watch_guarantees(fabric: FabricState, now_s: float) -> None:
-    before, vns = fabric.guarantees, fabric.shared_vns
+def _watch_guarantees(fabric: FabricState, vns: VnTable, now_s: float) -> None:
+    before = fabric.guarantees
     offered_bps = fabric.brought_bps[0]
     if fabric.part is not None:  # what others' VNs receive is not known here
         offered_bps = np.where(fabric.part.receives, offered_bps, 0.0)
@@ -155,10 +158,8 @@ def _watch_guarantees(fabric: FabricState, now_s: float) -> None:
     _note_guarantees(fabric, before, after, "gets", "that it is sent within its limit", now_s)
 
 
-def _watch_send_guarantees(fabric: FabricState, now_s: float) -> None:
-    before, vns = fabric.send_guarantees, fabric.shared_vns
-    if not vns.borrows.any():
-        return
+def _watch_send_guarantees(fabric: FabricState, vns: VnTable, now_s: float) -> None:
+    before = fabric.send_guarantees
     entries, measured = fabric.state.entries, fabric.state.measured
     offered_bps = owed_to_senders(
         entries.sender, entries.receiver, measured.offered_bps, measured.active, vns.weight, vns.receive_limit_bps
@@ -190,7 +191,7 @@ def _note_notifications(fabric: FabricState, now_s: float) -> None:
     if fabric.part is not None:
         told = fabric.part.notifications
     else:
-        decisions = [one for one in fabric.state.allocators.decisions if one.feedback is not None]
+        decisions = [one for one in fabric.control.state.allocators.decisions if one.feedback is not None]
         if not decisions:
             return
         told = notifications(decisions, fabric.state.entries.receiver, len(fabric.vns))

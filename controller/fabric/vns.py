@@ -115,6 +115,11 @@ class VnTable:
         return bool(self.shaped.any())
 
     @cached_property
+    def some_borrow(self) -> bool:
+        """Whether ceilings count for some VN."""
+        return bool(self.borrows.any())
+
+    @cached_property
     def some_always_controlled(self) -> bool:
         """Whether the senders of some VN are always under control."""
         return bool(self.always_controlled.any())
@@ -180,7 +185,7 @@ class VnTable:
 
 
 # Worked out once for each table, at first use.
-_DERIVED = ("send_most_bps", "receive_most_bps", "all_shaped", "some_shaped", "some_always_controlled")
+_DERIVED = ("send_most_bps", "receive_most_bps", "all_shaped", "some_shaped", "some_borrow", "some_always_controlled")
 
 
 def _rates_or_nan(rates_bps: list[int | None]) -> FloatArray:

@@ -46,7 +46,7 @@ def enforce(
     """
     size, nothing = len(limit_bps), np.empty(0)
     allowed_bps = nothing if rooms is None else np.empty(size)
-    floats = [allowed_bps, *(np.empty(size) for _ in range(4))]
+    floats = [allowed_bps, *[np.empty(size) for _ in range(4)]]
     kilos = np.empty(size, np.uint32), np.empty(size, np.uint32)
     judged = np.empty(size, np.bool_), np.empty(size, np.int16)
     below, rows = np.empty(1, np.int64), np.empty(size, np.int64)

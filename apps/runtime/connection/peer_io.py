@@ -145,9 +145,11 @@ class SharedReader:
             on_arrival = self._on_arrival.get(arrival.fileno)
             if on_arrival is not None and not on_arrival(arrival):
                 self.forget(arrival.fileno)
+        if was_over:
+            return True
         self.meters.look()
         self.ports.look()
-        return was_over or goes_on or self._awaited() > 0
+        return goes_on or self._awaited() > 0
 
     def _awaited(self) -> int:
         """Return how many answers to roll calls are awaited."""
