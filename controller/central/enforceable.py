@@ -60,9 +60,10 @@ def note_changes(fabric: FabricState, now_s: float) -> None:
             verdicts.told.pop(dpid, None)
             continue
         last, since_s = verdicts.seen.get(dpid, (None, now_s))
-        if now is not last and now != last:
-            verdicts.seen[dpid] = (now, now_s)
-        elif now_s - since_s >= STANDS_S and now is not (told := verdicts.told.get(dpid)):
+        if now is not last:
+            since_s = since_s if now == last else now_s
+            verdicts.seen[dpid] = (now, since_s)
+        if now_s - since_s >= STANDS_S and now is not (told := verdicts.told.get(dpid)):
             verdicts.told[dpid] = now
             for verdict, ports in told_apart(now) if now != told else ():
                 text = f"switch {record.switch.name} ({dpid:016x}), port {shown_ports(ports)}: enforceable: {verdict}"
