@@ -69,7 +69,7 @@ def _decoded(
 
     All bodies are decoded as one. If one of them is malformed, each is by itself.
     """
-    whole = b"".join(body for _, body in bodies)
+    whole = b"".join([body for _, body in bodies])
     try:
         counters = decode(whole)
     except ProtocolError:

@@ -131,6 +131,8 @@ class SharedReader:
     def _run(self) -> None:
         while True:
             hubs.trampoline(self._epoll.fileno(), read=True)
+            if self._awaited() > 1:  # the others answer as soon: one look may find all of them
+                hub.sleep(GATHER_S)
             while self._look():  # to be called by the hub takes two registrations
                 hub.sleep(GATHER_S)
 

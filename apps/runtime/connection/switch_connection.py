@@ -191,7 +191,7 @@ class SwitchConnection:
     def ask_all(self, *encodes: Callable[[int], bytes]) -> tuple[Reply, ...]:
         """Send several requests at once; their replies come in the same order."""
         xids = [self.reserve(1) for _ in encodes]
-        data = b"".join(encode(xid) for encode, xid in zip(encodes, xids, strict=True))
+        data = b"".join([encode(xid) for encode, xid in zip(encodes, xids, strict=True)])
         return self._send_awaiting(data, xids, len(xids))
 
     def request(self, data: Buffer, xid: int, messages: int) -> Reply:
