@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from controller.central.controller import CentralController
 from controller.columns import FloatArray
 from controller.fabric.vns import VnKey, VnTable
+from controller.metering.measurement import sums_by
 from controller.observed.traffic import COLUMNS
 
 SECONDS = 300
@@ -97,9 +98,9 @@ class Series:
 
     def add(self, central: CentralController, rates_bps: FloatArray) -> None:
         """Take the rates of an interval, shape (COLUMNS, vns)."""
-        for at, of_vns_bps in enumerate(central.fabric.brought_bps):
-            sums_bps = np.bincount(self._vlan_of_vn, of_vns_bps, len(self._vlan_at))
-            np.maximum(self._max_bps[at], sums_bps, out=self._max_bps[at])
+        sums_bps = sums_by(self._vlan_of_vn, central.fabric.brought_bps, len(self._vlan_at))
+        most_bps = self._max_bps[: len(sums_bps)]
+        np.maximum(most_bps, sums_bps, out=most_bps)
         for one in self._watched.values():
             np.fmax(one.max_bps, rates_bps[_ROWS, one.row], out=one.max_bps)
 
