@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -315,7 +314,7 @@ def test_congestion_is_declared_by_drops():
 
 def test_links_are_needed():
     world = World([(A[0], A[3])])
-    view = replace(world.view({}, None), links=None)
+    view = world.view({}, None)._replace(links=None)
     with pytest.raises(InvalidValueError, match="schedules sending ports"):
         world.policy.decide(view, world.memory)
 

@@ -271,7 +271,6 @@ def test_nobody_at_all_is_decided_on():
 
 def test_without_links_there_is_nothing_to_share():
     world = World((A, E))
-    view = world.view({(A, E): C})
-    object.__setattr__(view, "links", None)
+    view = world.view({(A, E): C})._replace(links=None)
     with pytest.raises(InvalidValueError, match="hygenicc shares out ports"):
         world.policy.decide(view, world.memory)
