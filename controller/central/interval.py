@@ -22,7 +22,7 @@ from controller.metering.observed import Reading
 from controller.policy.groups import declare_congestion, readings_of
 from controller.policy.interface import notifications
 from controller.switch.listed_meters import MeterReports
-from controller.switch.modifications import modifications_by_switch
+from controller.switch.meters.modifications import modifications_by_switch
 from controller.whatif.recording import Recorder, Start
 from controller.whatif.shadow import shadow_step
 

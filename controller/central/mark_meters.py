@@ -15,9 +15,9 @@ from controller.forwarding.flow_table import FlowKey
 from controller.forwarding.pairs import Pair
 from controller.metering.observed import Reading
 from controller.policy.groups import PolicyGroup
-from controller.switch.measuring_meters import UNLIMITED
-from controller.switch.meter_settings import MeterColumns
-from controller.switch.phantom_meters import NO_METER, phantom_settings
+from controller.switch.meters.measuring import UNLIMITED
+from controller.switch.meters.phantom import NO_METER, phantom_settings
+from controller.switch.meters.settings import MeterColumns
 from controller.switch.record import SwitchRecord
 
 

@@ -16,7 +16,7 @@ from controller.forwarding.pairs import Pair
 from controller.loop import step
 from controller.metering.enforcement import exact, kilo, whole_rates
 from controller.switch.adoption import StandingPairs
-from controller.switch.meter_settings import MeterSetting
+from controller.switch.meters.settings import MeterSetting
 from controller.switch.record import SwitchRecord
 
 # Pairs taken over before others in the process get their turn, for each so many entries of the switch's table.

@@ -13,7 +13,7 @@ from controller.fabric.vns import VnTable
 from controller.limits.overrides import VN_FIELDS, vn_value
 from controller.limits.precedence import LimitsInForce
 from controller.policy.groups import borrows, weighs
-from controller.switch.modifications import modifications
+from controller.switch.meters.modifications import modifications
 from controller.units import exact_rate
 
 # A change to more VNs or VLANs than this is one event that says how many they are.

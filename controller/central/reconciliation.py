@@ -22,7 +22,7 @@ from controller.forwarding.pipeline import Table
 from controller.openflow.constants import FlowModCommand
 from controller.pieces import pieces
 from controller.switch.adoption import Awaiting, StandingPairs, adopted_pairs, hosts_and_pairs, of_senders
-from controller.switch.meter_settings import MeterColumns
+from controller.switch.meters.settings import MeterColumns
 from controller.switch.record import SwitchRecord
 
 # Entries looked through, or worked on, before others in the process get their turn.

@@ -27,7 +27,7 @@ from controller.forwarding.desired_flows import plan_flows
 from controller.forwarding.pairs import Pair
 from controller.forwarding.pipeline import VnMeters
 from controller.loop import step
-from controller.switch.meter_settings import MeterColumns
+from controller.switch.meters.settings import MeterColumns
 from controller.switch.record import SwitchRecord, SwitchUpdate
 
 

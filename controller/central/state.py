@@ -48,9 +48,9 @@ from controller.openflow.frames import format_mac
 from controller.policy.groups import Choices, PolicyGroup, choices_of, groups_of, shadows_of, under
 from controller.switch.delivery import Delivery
 from controller.switch.listed_meters import Listing
-from controller.switch.measuring_meters import MeasuringMeters
-from controller.switch.meter_settings import MeterColumns
-from controller.switch.phantom_meters import PhantomMeters
+from controller.switch.meters.measuring import MeasuringMeters
+from controller.switch.meters.phantom import PhantomMeters
+from controller.switch.meters.settings import MeterColumns
 from controller.switch.record import NO_ENTRY, SwitchRecord
 from controller.whatif.shadow import Shadow
 

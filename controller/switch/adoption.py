@@ -19,7 +19,7 @@ from controller.forwarding.pipeline import Table
 from controller.openflow.flows import Flow, UnknownFlow
 from controller.openflow.meters import METER_CONFIG
 from controller.switch.flow_listing import is_own
-from controller.switch.meter_settings import MeterColumns
+from controller.switch.meters.settings import MeterColumns
 
 NOWHERE = -1
 _TELLING = (Table.CLASSIFY, Table.RATE_CONTROL, Table.REPORT)

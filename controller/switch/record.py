@@ -26,8 +26,8 @@ from controller.openflow.meters import (
     encode_meter_mods_of_all,
 )
 from controller.switch.adoption import Awaiting
-from controller.switch.meter_ids import MeterIds
-from controller.switch.meter_settings import MeterSetting
+from controller.switch.meters.ids import MeterIds
+from controller.switch.meters.settings import MeterSetting
 
 NO_ENTRY = -1
 
@@ -73,7 +73,7 @@ class SwitchUpdate:
         return not (self.flow_deletes or self.flow_adds or self.meter_deletes)
 
     def modify_meters(self, mods: MeterMods) -> None:
-        """Append the MODIFY rows of ``controller.switch.modifications``."""
+        """Append the MODIFY rows of ``controller.switch.meters.modifications``."""
         if mods.shape[1]:
             self._meter_mods.append(mods)
 

@@ -33,8 +33,8 @@ from controller.openflow.actions import Output
 from controller.openflow.constants import PORT_CONTROLLER
 from controller.openflow.flows import Flow, UnknownFlow
 from controller.openflow.match import Match
-from controller.switch import meter_ids
 from controller.switch.adoption import StandingPairs, hosts_and_pairs, sort_installed
+from controller.switch.meters import ids as meter_ids
 from controller.switch.record import MeterSetting
 
 

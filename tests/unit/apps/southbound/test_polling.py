@@ -16,7 +16,7 @@ from support.configs import star
 from controller.central.controller import CentralController
 from controller.openflow import constants as ofp
 from controller.openflow.constants import MessageType, MultipartType
-from controller.switch.modifications import modifications
+from controller.switch.meters.modifications import modifications
 
 with warnings.catch_warnings():  # what Ryu imports is deprecated
     warnings.simplefilter("ignore")

@@ -15,7 +15,7 @@ from controller.fabric.topology import PortId
 from controller.forwarding.pairs import Host
 from controller.forwarding.pipeline import CE, ECT_0, ECT_1, NOT_ECT, Table
 from controller.openflow.constants import ETH_TYPES_IP
-from controller.switch.measuring_meters import UNLIMITED
+from controller.switch.meters.measuring import UNLIMITED
 
 MARKED = {10: {"algorithm": "hygenicc"}}
 HERE, THERE, NEXT = (1, 1), (2, 1), (1, 2)

@@ -10,7 +10,7 @@ from controller.central.controller import CentralController
 from controller.central.reconfiguration import reconfigure
 from controller.fabric.topology import PortId
 from controller.forwarding.pipeline import Table
-from controller.switch.phantom_meters import NO_METER, phantom_settings
+from controller.switch.meters.phantom import NO_METER, phantom_settings
 
 M = 1e6
 HUB = (1, 4)

@@ -14,7 +14,7 @@ from controller.forwarding import pipeline
 from controller.forwarding.flow_table import FlowTable, flow_key, pack_key
 from controller.openflow.constants import FlowModCommand, MessageType, MeterModCommand
 from controller.openflow.messages import encode_barrier_request
-from controller.switch.modifications import modifications
+from controller.switch.meters.modifications import modifications
 from controller.switch.record import NO_ENTRY, MeterSetting, SwitchRecord, SwitchUpdate, encode_updates
 
 

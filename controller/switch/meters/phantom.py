@@ -18,7 +18,7 @@ from controller.fabric.vns import VnTable
 from controller.metering.counters import MeterCounters, meter_rates
 from controller.metering.enforcement import FRAME_BITS, RATE_STEP_BPS, whole_rates
 from controller.metering.mark_readings import PHANTOM_BURST_S, PHANTOM_PART, MarkReadings
-from controller.switch.read_meters import ReadMeters
+from controller.switch.meters.reading import ReadMeters
 
 NO_METER = 0
 

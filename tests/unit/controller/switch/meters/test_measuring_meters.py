@@ -9,7 +9,7 @@ from support.configs import fabric
 from controller.fabric.entries import EntryTable
 from controller.fabric.vns import VnTable
 from controller.openflow.meters import METER_STATS
-from controller.switch.measuring_meters import UNLIMITED, MeasuringMeters
+from controller.switch.meters.measuring import UNLIMITED, MeasuringMeters
 
 VNS = VnTable.of_config(fabric({1: {1: [10], 2: [10]}, 2: {1: [10], 2: [10]}}))
 HERE, THERE = VNS.row_of(10, 1, 1), VNS.row_of(10, 2, 1)

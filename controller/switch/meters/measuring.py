@@ -12,8 +12,8 @@ from controller.columns import BoolArray, FloatArray, IntArray
 from controller.fabric.entries import EntryTable
 from controller.fabric.vns import VnTable
 from controller.metering.counters import MeterCounters, meter_rates
-from controller.switch.meter_settings import MeterColumns, MeterSetting
-from controller.switch.read_meters import ReadMeters
+from controller.switch.meters.reading import ReadMeters
+from controller.switch.meters.settings import MeterColumns, MeterSetting
 
 # A meter needs a band to drop by (OpenFlow 1.3.5, section 7.3.4.4): one that never does has the greatest rate there is.
 UNLIMITED = MeterSetting(2**32 - 1, 2**32 - 1)

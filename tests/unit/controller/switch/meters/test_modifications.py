@@ -15,7 +15,7 @@ from controller.fabric.vns import VnTable
 from controller.metering.enforcement import MeterChanges
 from controller.openflow import wire_kernel
 from controller.openflow.constants import MeterModCommand
-from controller.switch.modifications import modifications_by_switch
+from controller.switch.meters.modifications import modifications_by_switch
 
 ENTRIES = EntryTable(np.array([0, 1, 2, 0, 1]), np.array([1, 2, 3, 3, 3]), np.array([10, 11, 12, 13, 14]))
 
