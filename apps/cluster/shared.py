@@ -67,6 +67,7 @@ class Shared:
         self._placement: Placement | None = None
         self._heard: tuple[Mapping[int, Owner], Mapping[str, Node], int, bytes] | None = None
         self._changed_s = -math.inf
+        self._refused = False  # whether etcd has refused to write the last time
         self.owners: Mapping[int, Owner] = {}
         self.nodes: Mapping[str, Node] = {}
         self.token = 0
@@ -169,10 +170,14 @@ class Shared:
         if not writing:
             return None
         try:
-            return etcd.transact(conditions, [*writing, *self.reading, *more], self.reading)[1]
+            found = etcd.transact(conditions, [*writing, *self.reading, *more], self.reading)[1]
         except EtcdError as error:
-            LOG.warning("switches keep their owners: %s", error)
+            if not self._refused:  # it is asked four times a second
+                LOG.warning("switches keep their owners: %s", error)
+            self._refused = True
             return None
+        self._refused = False
+        return found
 
 
 def keys_of(prefix: str) -> list[Operation]:

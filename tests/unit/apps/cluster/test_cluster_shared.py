@@ -101,14 +101,18 @@ def test_who_was_second_takes_nothing_and_knows_the_owner(desks: tuple[Desk, Des
     assert {owner.lease_id for owner in second.shared.owners.values()} == {11}
 
 
-def test_a_full_etcd_leaves_switches_with_their_owners(desks: tuple[Desk, Desk]) -> None:
+def test_a_full_etcd_leaves_switches_with_their_owners(
+    desks: tuple[Desk, Desk], caplog: pytest.LogCaptureFixture
+) -> None:
     etcd = desks[0].etcd
     etcd.full = True
     etcd.revoke(12)
-    desks[0].ask(START_S + 2.0)
+    for step in range(10):
+        desks[0].ask(START_S + 2.0 + step / 4)
     assert {owner.node for owner in desks[0].shared.owners.values()} <= {"n1"}
+    assert [record.getMessage() for record in caplog.records] == ["switches keep their owners: space exceeded"]
     etcd.full = False
-    desks[0].ask(START_S + 2.5)
+    desks[0].ask(START_S + 5.0)
     assert set(desks[0].shared.owners) == DPIDS
 
 
