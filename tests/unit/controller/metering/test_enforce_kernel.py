@@ -10,7 +10,15 @@ from support.kernels import numpy_alone, same
 
 from controller.columns import MOST_COUNTED
 from controller.metering import measure_kernel
-from controller.metering.enforcement import RATE_STEP_BPS, Enforcement, enforce, kilo, taken_by
+from controller.metering.enforcement import (
+    RATE_STEP_BPS,
+    RESPONSIVE_DROP,
+    UNRESPONSIVE_DROP,
+    Enforcement,
+    enforce,
+    kilo,
+    taken_by,
+)
 from controller.metering.measurement import Measurement
 from controller.metering.receiver_accounts import Rooms
 
@@ -35,9 +43,9 @@ def enforcement(rng: np.random.Generator, entries: int, now_s: float) -> Enforce
 
 
 def measurement(rng: np.random.Generator, entries: int) -> Measurement:
-    """Senders that send more or less than before, or nothing; of some, some or all is dropped."""
+    """Senders that send more or less than before, or nothing; of some, some or all is dropped, or just a limit of it."""
     offered_bps, smoothed_bps = rates(rng, entries), rates(rng, entries)
-    dropped_bps = offered_bps * rng.choice([0.0, 0.05, 0.5, 1.0], entries)
+    dropped_bps = offered_bps * rng.choice([0.0, 0.05, RESPONSIVE_DROP, UNRESPONSIVE_DROP, 0.5, 1.0], entries)
     silent = rng.integers(0, 20, entries, dtype=np.int16)
     return Measurement(offered_bps, dropped_bps, offered_bps - dropped_bps, smoothed_bps, silent)
 
