@@ -11,6 +11,7 @@ from controller.dets.control_frames import (
     LAYOUTS,
     LONGEST_OCTETS,
     NO_RATE,
+    STRICT_OCTETS,
     Cause,
     ControlFrame,
     Opcode,
@@ -166,8 +167,11 @@ def test_each_cause_is_named() -> None:
     assert broken(21, 3) == (Cause.COUNT, "count 3, expected 1 to 2")
     assert broken(32, 0x01).cause is Cause.ADDRESS
     assert decode(whole[:-1]).cause is Cause.SHORT
+    assert decode(whole[:13]) == (Cause.SHORT, "13 octets, expected at least 14")
+    assert decode(whole[:17]) == (Cause.SHORT, "17 octets, expected an 802.1Q tag")
     assert decode(whole + bytes(LONGEST_OCTETS)).cause is Cause.LONG
     assert broken(60, 1, Opcode.KEEP_ALIVE).cause is Cause.PADDING
+    assert broken(63, 0) == (Cause.RATE, "rate 0, expected at least 1 kb/s")
 
 
 def test_what_cannot_be_said_names_field_value_and_limit() -> None:
@@ -184,6 +188,16 @@ def test_what_cannot_be_said_names_field_value_and_limit() -> None:
         encode(Speaker(1 << 40, B, 10, 0), Opcode.KEEP_ALIVE, records(Opcode.KEEP_ALIVE, **pair), 0, 0)
     with pytest.raises(InvalidValueError, match=r"entries: .* must be records of SET_RATE"):
         encode(TO_AGENT, Opcode.SET_RATE, records(Opcode.KEEP_ALIVE, **pair), 0, 0)
+    with pytest.raises(InvalidValueError, match="epoch: 4294967296 is outside 0 to 4294967295"):
+        encode(Speaker(A, B, 10, 2**32), Opcode.KEEP_ALIVE, records(Opcode.KEEP_ALIVE, **pair), 0, 0)
+    with pytest.raises(InvalidValueError, match="rate_kbps: 1 must have 2 values, as the others"):
+        records(Opcode.SET_RATE, sender=[A, A], receiver=[B, A], rate_kbps=[1])
+
+
+@pytest.mark.parametrize("longest_octets", [STRICT_OCTETS - 1, LONGEST_OCTETS + 1])
+def test_frames_longer_or_shorter_than_any_are_refused(longest_octets: int) -> None:
+    with pytest.raises(InvalidValueError, match=f"longest_octets: {longest_octets} is outside 44 to 1498"):
+        encode(TO_AGENT, Opcode.KEEP_ALIVE, records(Opcode.KEEP_ALIVE, **PAIR), 0, 0, longest_octets)
 
 
 def said(sequence: int, epoch: int = 1) -> ControlFrame:

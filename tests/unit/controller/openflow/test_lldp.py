@@ -16,7 +16,8 @@ with warnings.catch_warnings():
 
 KEY = b"the key of this run"
 DPID, PORT_NO = 0x1F, 3
-FRAME = lldp.build(DPID, PORT_NO, lldp.authenticator(KEY, DPID, PORT_NO))
+NONCE = lldp.authenticator(KEY, DPID, PORT_NO)
+FRAME = lldp.build(DPID, PORT_NO, NONCE)
 
 
 def test_a_frame_byte_by_byte() -> None:
@@ -46,6 +47,11 @@ def test_what_is_built_is_parsed(dpid: int, port_no: int, key: bytes) -> None:
     assert lldp.is_authentic(info, key)
     assert not lldp.is_authentic(info, key + b"x")
     assert len(frame) >= 60
+
+
+def test_what_others_add_to_a_frame_of_ours_is_left_out() -> None:
+    foreign = bytes.fromhex("fe04" + "00000002")
+    assert lldp.parse(FRAME[:14] + foreign + FRAME[14:]) == lldp.parse(FRAME)
 
 
 def test_a_copied_authenticator_proves_no_other_port() -> None:
@@ -81,6 +87,11 @@ def test_other_frames_are_not_ours(frame: bytes) -> None:
         (b"\x04\x02\x073", b"\x06\x02\x073", "LLDP: TLV of type 3: found twice"),
         (b"\xfe\x14", b"\xfe\x13", "LLDP: "),
         (b"\x00\x78", b"\x00\x78\xff\xff", "LLDP: length of TLV 127: 511"),
+        (
+            b"\xfe\x14\x02\xde\x75\x01" + NONCE,
+            b"\xfe\x13\x02\xde\x75\x01" + NONCE[1:],
+            "LLDP: authenticator: 15 bytes, expected 16",
+        ),
     ],
 )
 def test_a_frame_of_ours_that_is_damaged_is_told(old: bytes, new: bytes, told: str) -> None:

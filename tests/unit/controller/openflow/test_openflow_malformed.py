@@ -136,6 +136,89 @@ def test_an_entry_beyond_flow_is_unknown_or_different_but_never_ours(entry: byte
     assert flow.cookie == FLOW.cookie
 
 
+def entry_of(match: str = "", instructions: str = "") -> bytes:
+    """An entry of a flow-stats reply with these TLVs in its match and these instructions, in hexadecimal."""
+    fields, tail = bytes.fromhex(match), bytes.fromhex(instructions)
+    padded = (1).to_bytes(2) + (4 + len(fields)).to_bytes(2) + fields + bytes(-(4 + len(fields)) % 8)
+    return (48 + len(padded + tail)).to_bytes(2) + FLOW_ENTRY[2:48] + padded + tail
+
+
+def applied(action: str) -> str:
+    """The instruction to apply an action."""
+    return "0004" + (8 + len(action) // 2).to_bytes(2).hex() + "00000000" + action
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        entry_of(instructions=applied("0011000888a80000")),  # push-vlan of a service tag
+        entry_of(instructions=applied("0016000800000001")),  # group
+        entry_of(instructions=applied("0019001080000c02000a000000000000")),  # set-field of vlan_vid, not OFPVID_PRESENT
+        entry_of(instructions=applied("0019001080000a020800000000000000")),  # set-field of eth_type
+        entry_of(instructions=applied("0016000800000001") + "0001000802000000"),
+        entry_of(instructions="00060008000000010006000800000002"),  # two meters
+        entry_of(match="80000d041000" + "1000"),  # any VLAN
+        entry_of(match="80000c021000"),  # VLAN 0
+        entry_of(match="80000c021fff"),
+        entry_of(match="80000108" + "00000001" + "0000ffff"),  # in_port under a mask
+        entry_of(match="8000000400000001" * 2),
+        entry_of(match="000100047f000001"),  # of another class
+    ],
+)
+def test_an_entry_that_flow_cannot_say_is_kept_as_it_came(entry: bytes) -> None:
+    assert flows.decode_flow_stats(entry).flows == [UnknownFlow(0, 1, 5, entry)]
+
+
+def test_masks_that_leave_no_bit_out_are_none() -> None:
+    entry = entry_of(match="80000108" + "00000001" + "ffffffff" + "80000d04" + "100a" + "1fff")
+    (flow,) = flows.decode_flow_stats(entry).flows
+    assert isinstance(flow, Flow)
+    assert flow.match == Match(in_port=1, vlan_vid=10)
+
+
+@pytest.mark.parametrize(
+    ("decode", "buf", "told"),
+    [
+        (flows.decode_flow_stats, entry_of(instructions="0001000400000000"), "instruction.len: 4, expected 8 or more"),
+        (
+            flows.decode_flow_stats,
+            entry_of(instructions=applied("00000000")),
+            "action.len: 0, expected a multiple of 8",
+        ),
+        (
+            flows.decode_flow_stats,
+            entry_of(instructions=applied("0015000c0000000100000000")),
+            "action.len: 12, expected a multiple of 8 from 8 on",
+        ),
+        (flows.decode_flow_stats, entry_of(instructions=applied("0000000800000001")), "output.len: 8, expected 16"),
+        (flows.decode_flow_stats, entry_of(match="80000002" + "0001"), "oxm_length of in_port: 2, expected 4"),
+        (flows.decode_flow_stats, entry_of(match="80000104" + "00000001"), "oxm_length of in_port: 4, expected 8"),
+        (
+            flows.decode_flow_stats,
+            entry_of(match="80001503" + "112233"),
+            "oxm_length of field 10 with a mask: 3, expected an even number",
+        ),
+        (flows.decode_flow_stats, FLOW_ENTRY[:50] + b"\0\3" + FLOW_ENTRY[52:], "match.length: 3, expected 4 or more"),
+        (
+            messages.parse_flow_removed,
+            message(11, FLOW_REMOVED[8:] + bytes(8)),
+            "length: 8 bytes after the match, expected none",
+        ),
+        (messages.parse_port_status, message(12, bytes(8) + PORT * 2), "port: 2 ports, expected one"),
+        (messages.parse_port_status, message(12, bytes(8)), "port: 0 ports, expected one"),
+        (
+            meters.decode_meter_stats,
+            METER_ENTRY + bytes.fromhex("000000020030") + bytes(42),
+            "length of entry 1: 48, expected 40 and 16 for each band",
+        ),
+    ],
+)
+def test_what_is_wrong_in_one_place_is_told(decode: Callable[[bytes], object], buf: bytes, told: str) -> None:
+    with pytest.raises(ProtocolError) as caught:
+        decode(buf)
+    assert told in str(caught.value)
+
+
 def test_a_foreign_entry_is_kept_as_it_came() -> None:
     match = bytes.fromhex("0001000a" + "80001401" + "11" + "0000000000000000")[:16]  # ip_proto, which Match lacks
     entry = flow_stats_entry()[:48]
