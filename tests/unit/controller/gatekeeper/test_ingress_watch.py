@@ -118,6 +118,8 @@ def test_floors_are_the_part_of_the_guarantee_and_of_what_is_served():
     assert paper.tolist() == [0.0, 0.0]
     unknown = floors(those, guarantee, np.full(3, np.nan), np.ones(3), np.ones(3))
     assert unknown == pytest.approx([20.0, 40.0])
+    silent = pairs([0, 1], [2, 2], [0.0, 0.0], active=[False, False])
+    assert floors(silent, guarantee, served, np.ones(3), np.ones(3)).tolist() == [0.0, 0.0]
 
 
 def test_shares_of_silent_receivers_are_nothing():

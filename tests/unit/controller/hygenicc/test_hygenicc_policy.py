@@ -133,6 +133,7 @@ def test_marks_lower_rates_no_further_while_a_bucket_passes_what_it_saved(scope)
     for _ in range(6):  # they began within 300 ms
         world.saved_bps[A, E] = 0.3 * C
         assert world.after(both, beyond={E: 0.10}) == pytest.approx(cut)
+        assert world.bound((A, E)) == "marks: 100% of its packets in the last interval (the limit of s1:4)"
     world.saved_bps[A, E] = 0.3 * C
     assert world.after(both, beyond={E: 0.10})[B, E] == pytest.approx(0.75 * cut[B, E])
 
