@@ -11,13 +11,16 @@ from support.kernels import numpy_alone, same
 from controller.columns import MOST_COUNTED
 from controller.metering import measure_kernel
 from controller.metering.enforcement import (
+    MOST_UNREAD_S,
     RATE_STEP_BPS,
     RESPONSIVE_DROP,
     UNRESPONSIVE_DROP,
     Enforcement,
+    burst_for,
     enforce,
     kilo,
     taken_by,
+    whole_rates,
 )
 from controller.metering.measurement import Measurement
 from controller.metering.receiver_accounts import Rooms
@@ -31,19 +34,24 @@ def rates(rng: np.random.Generator, entries: int) -> np.ndarray:
 
 
 def enforcement(rng: np.random.Generator, entries: int, now_s: float) -> Enforcement:
-    """Meters in any state: modified since they were read or not, full or empty, in credit or in debt."""
+    """Meters in any state: modified since they were read or not, full or empty, in credit or in debt.
+
+    Some are just twice as deep as they are to be for senders that do not respond.
+    """
     bits = [rates(rng, entries) * 0.3 for _ in range(3)]
     bits[2] *= rng.choice([-1.0, 1.0], entries)
-    modified_s, updated_s = (now_s - rng.choice([0.0, 0.055, 0.11, 0.3], entries) for _ in range(2))
+    modified_s, updated_s = (now_s - rng.choice([0.0, 0.055, 0.11, MOST_UNREAD_S, 0.3], entries) for _ in range(2))
     granted_bps = (rates(rng, entries) + 1e3, rates(rng, entries))
-    settings = kilo(rates(rng, entries) + 1e3), kilo(np.ceil(bits[0] / RATE_STEP_BPS) * RATE_STEP_BPS)
+    deepest_bits = 2.0 * burst_for(whole_rates(granted_bps[0]), np.ones(entries, dtype=np.bool_))
+    burst_bits = np.where(rng.random(entries) < 0.1, deepest_bits, np.ceil(bits[0] / RATE_STEP_BPS) * RATE_STEP_BPS)
+    settings = kilo(rates(rng, entries) + 1e3), kilo(burst_bits)
     evidence = rng.choice([*range(-25, 25), -MOST_COUNTED, MOST_COUNTED], entries).astype(np.int16)
     judged = (rng.random(entries) < 0.3, evidence)
     return Enforcement(*granted_bps, *settings, modified_s, *bits[1:], updated_s, *judged)
 
 
 def measurement(rng: np.random.Generator, entries: int) -> Measurement:
-    """Senders that send more or less than before, or nothing; of some, some or all is dropped, or just a limit of it."""
+    """Senders that send more or less than before, or nothing; of some, some, all or just a threshold is dropped."""
     offered_bps, smoothed_bps = rates(rng, entries), rates(rng, entries)
     dropped_bps = offered_bps * rng.choice([0.0, 0.05, RESPONSIVE_DROP, UNRESPONSIVE_DROP, 0.5, 1.0], entries)
     silent = rng.integers(0, 20, entries, dtype=np.int16)
@@ -52,7 +60,7 @@ def measurement(rng: np.random.Generator, entries: int) -> Measurement:
 
 @given(seed=st.integers(0, 2**32 - 1), entries=st.integers(0, 200), receivers=st.integers(1, 20), bounded=st.booleans())
 def test_meters_and_accounts_are_the_same(seed: int, entries: int, receivers: int, bounded: bool) -> None:
-    rng, now_s = np.random.default_rng(seed), 1000.0
+    rng, now_s = np.random.default_rng(seed), 0.0  # so that what is so long ago is that to the bit
     before, measured = enforcement(rng, entries, now_s), measurement(rng, entries)
     limit_bps = np.where(rng.random(entries) < 0.3, before.limit_bps, rates(rng, entries))
     seen_s = np.where(rng.random(entries) < 0.2, np.nan, rng.choice([0.02, 0.055, 0.11], entries))
