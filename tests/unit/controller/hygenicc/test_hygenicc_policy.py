@@ -166,6 +166,8 @@ def test_what_one_pair_leaves_of_its_vns_share_the_other_has():
         grants = world.after({(A, D): 5 * M, (A, E): C})
     assert grants[A, E] >= 0.9 * C
     assert world.bound((A, E)).startswith(("what else s1:1 sends", "its share of port s1:1", "the limits"))
+    grants = world.after({(A, D): 0.95 * grants[A, D], (A, E): C})  # TCP at its limit: nothing is dropped
+    assert grants[A, D] == pytest.approx(C / 2)
     for _ in range(3):
         grants = world.after(greedy((A, D), (A, E)))
     assert grants[A, D] + grants[A, E] == pytest.approx(C)
@@ -212,6 +214,14 @@ def test_who_comes_while_its_receiver_is_congested_waits():
     for _ in range(4):
         grants = world.after(greedy(*world.row))
     assert grants[D, E] > 0.01 * C
+
+
+def test_without_admission_nobody_waits():
+    world = World((A, E), (B, E), admit=0, cut=0)
+    for _ in range(4):
+        world.after(greedy((A, E), (B, E)), beyond={E: 0.5})
+    world.add((D, E))
+    assert world.after(greedy(*world.row), beyond={E: 0.5})[D, E] > 0.1 * C
 
 
 def test_congestion_is_said_after_three_intervals_of_marks():
@@ -263,6 +273,18 @@ def test_a_receiver_that_is_beyond_is_the_place_whatever_the_links_carry():
     assert find_places(view, links, links.capacity_bps, no, yes, never).of.tolist() == [2, 2]
     by_load = find_places(view, links, links.capacity_bps, no, no, never).of - len(vns)
     assert {links.names[number] for number in by_load.tolist()} == {"out of s1:9"}
+
+
+@pytest.mark.parametrize(("marked", "carries_bps"), [(0.2, 90 * M), (0.6, 80 * M)])
+def test_an_unknown_link_carries_what_it_did_unless_it_marks_most_frames(marked, carries_bps):
+    """It was full for a moment, then; one that marks most of what it carries is full now."""
+    vns, links = across(None)
+    world = World((0, 2), (1, 3), vns=vns, links=links)
+    pairs = (0, 2), (1, 3)
+    view = world.view(dict.fromkeys(pairs, 40 * M), marked=dict.fromkeys(pairs, marked))
+    yes, no, before_bps = np.ones(2, dtype=bool), np.zeros(2, dtype=bool), np.full(2, 90.0 * M)
+    places = find_places(view, links, links.capacity_bps, yes, no, before_bps)
+    assert places.of_unknown_links_bps.tolist() == [carries_bps, carries_bps]
 
 
 def test_nobody_at_all_is_decided_on():
