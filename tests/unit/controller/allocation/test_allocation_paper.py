@@ -473,6 +473,13 @@ def test_slow_probe_keeps_the_limits_in_force_when_only_rounding_differs():
     assert (allocate("sp", one_receiver(400e6 * (1 + SETTLED / 4), granted)) == granted).all()
 
 
+def test_silent_senders_do_not_unsettle_the_others():
+    granted = [400e6 / 7] * 7
+    requests = one_receiver(400e6 * (1 + SETTLED / 4), [*granted, 3e6], active=[True] * 7 + [False])
+    for grants in both_forms("sp", requests):
+        assert grants.tolist() == [*granted, 0.0]
+
+
 @pytest.mark.parametrize("name", ["sp", "fp"])
 @pytest.mark.parametrize("wants", [1e6, 10e6, 18e6])
 def test_with_headroom_nobody_is_squeezed_and_probed_in_turns(name, wants):

@@ -55,6 +55,11 @@ def test_what_begins_near_a_limit_is_worth_two_rounds(fabric: Fabric) -> None:
     assert fabric.looks(4) == [True, True, False, False]
 
 
+def test_what_begins_a_little_below_a_limit_is_a_reason(fabric: Fabric) -> None:
+    fabric.rate_bps[4] = 33e6
+    assert fabric.look()
+
+
 @pytest.mark.parametrize("rate_bps", [9e6, 31e6])
 def test_what_is_little_or_far_from_every_limit_is_no_reason(fabric: Fabric, rate_bps: float) -> None:
     fabric.rate_bps[4] = rate_bps
