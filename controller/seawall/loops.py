@@ -39,7 +39,7 @@ class Loops:
 
         Raises InvalidValueError where the columns do not fit each other, ColumnError for a link that does not exist.
         """
-        if len(offsets) != len(sender) + 1 or (len(offsets) and offsets[-1] != len(link)):
+        if len(offsets) != len(sender) + 1 or offsets[-1] != len(link):
             raise InvalidValueError("offsets", len(offsets), f"must fit {len(sender)} entries and {len(link)} uses")
         bad = np.flatnonzero((link < 0) | (link >= links))
         if len(bad):

@@ -173,6 +173,13 @@ def test_an_entry_that_does_not_exist(entry):
         explain_receiver(algorithm, greedy(10.0, [5.0, 5.0]), algorithm.initial_state(1, 2), entry)
 
 
+def test_several_receivers_at_once_are_refused():
+    algorithm, one = make_algorithm("fs"), greedy(10.0, [5.0, 5.0])
+    two = replace(one, offsets=np.array([0, 1, 2]), limit_bps=np.full(2, 10.0), received_bps=np.zeros(2))
+    with pytest.raises(InvalidValueError, match="receivers: 2 must be 1"):
+        explain_receiver(algorithm, two, algorithm.initial_state(2, 2), 0)
+
+
 # -- the whole network
 
 

@@ -249,3 +249,9 @@ def test_columns_of_the_wrong_shape_and_flows_without_a_bound():
 def test_paths_that_cannot_be(offsets, constraint, named):
     with pytest.raises(ColumnError, match=named):
         FlowPaths(np.array(offsets, dtype=np.int64), np.array(constraint, dtype=np.int64), 2)
+
+
+@pytest.mark.parametrize("constraint", [np.array([0], dtype=np.int32), np.array([[0]], dtype=np.int64)])
+def test_paths_of_another_type_or_shape_are_refused(constraint):
+    with pytest.raises(InvalidValueError, match=r"constraint: .* must be int64 of one dimension"):
+        FlowPaths(np.array([0, 1], dtype=np.int64), constraint, 2)

@@ -185,5 +185,10 @@ def test_bad_input_is_named():
         constraints.paths(one, np.array([2]), none, np.array([], dtype=np.int64))
     with pytest.raises(ColumnError, match=r"link\[0\]: 1"):
         constraints.paths(one, one, np.array([0, 1]), np.array([1]))
+    for receiver, offsets in ((np.array([0, 1]), none), (one, np.array([0]))):
+        with pytest.raises(InvalidValueError, match="and link_offsets must fit the 1 senders"):
+            constraints.paths(one, receiver, offsets, np.array([], dtype=np.int64))
     with pytest.raises(ColumnError, match=r"dropped_bps\[0\]"):
         counters([1.0], [1.0], [np.nan])
+    with pytest.raises(InvalidValueError, match=r"granted_bps: 'float64\(2,\)' must be float64 of shape \(1,\)"):
+        counters([1.0], [1.0, 1.0], [0.0])

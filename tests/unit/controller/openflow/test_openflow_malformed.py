@@ -250,6 +250,7 @@ def test_a_foreign_entry_is_kept_as_it_came() -> None:
             "rate_kbps: 'float64' is not a column of integers",
         ),
         (lambda: meters.encode_meter_mods(0, [1, 2], [1], [1, 1], 1), "rate_kbps: 1 rows do not match the 2 rows"),
+        (lambda: meters.encode_meter_mods(0, [1], [[1]], [1], 1), "rate_kbps: (1, 1) is not a column"),
     ],
 )
 def test_what_cannot_be_sent_is_refused(make: Callable[[], object], told: str) -> None:

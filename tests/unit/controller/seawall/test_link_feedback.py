@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from controller.errors import InvalidValueError
 from controller.seawall.link_feedback import LinkLedger, along_paths, link_loads, marked_shares
 from controller.seawall.loops import Loops
 
@@ -63,6 +64,20 @@ def test_traffic_without_entries_is_load():
     for _ in range(40):
         ledger = ledger.after(np.array([0.2e9]), np.array([0.7e9]), LINK, INTERVAL_S)
     assert ledger.foreign_bps[0] == pytest.approx(0.5e9, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("offsets", "link", "told"),
+    [
+        ([0, 1], [0], "offsets: 2 must fit 2 entries and 1 uses"),
+        ([0, 1, 1], [0, 1], "offsets: 3 must fit 2 entries and 2 uses"),
+        ([0, 1, 2], [0, 3], r"link\[1\]: 3 does not exist: there are 3"),
+        ([0, 1, 2], [-1, 0], r"link\[0\]: -1 does not exist"),
+    ],
+)
+def test_ways_that_do_not_fit_are_refused(offsets, link, told):
+    with pytest.raises(InvalidValueError, match=told):
+        Loops.of(np.array([0, 1]), np.array(offsets), np.array(link), 3)
 
 
 def test_what_is_lost_upstream_does_not_load_the_next_link():
