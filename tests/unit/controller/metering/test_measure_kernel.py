@@ -20,9 +20,14 @@ from controller.openflow.meters import METER_STATS
 pytestmark = pytest.mark.skipif(measure_kernel.library is None, reason="no C compiler was there when it was installed")
 
 
+def octets(rng: np.random.Generator, entries: int) -> np.ndarray:
+    """Counters, half of them the same, as those of senders that have sent nothing since."""
+    return np.where(rng.random(entries) < 0.5, 4 * 10**8, rng.integers(0, 10**9, entries))
+
+
 def counts(rng: np.random.Generator, entries: int) -> np.ndarray:
     """Counters, one in ten of them unknown."""
-    return np.where(rng.random(entries) < 0.1, np.nan, rng.integers(0, 10**9, entries).astype(np.float64))
+    return np.where(rng.random(entries) < 0.1, np.nan, octets(rng, entries).astype(np.float64))
 
 
 def times(rng: np.random.Generator, entries: int) -> np.ndarray:
@@ -49,7 +54,7 @@ def listed(rng: np.random.Generator, entries: int) -> ListedReadings:
     stats = np.zeros(entries, METER_STATS)
     stats["duration_s"] = np.round(rng.random(entries) * 0.1, 3)
     for name in ("byte_in_count", "band_byte_count"):
-        stats[name] = np.where(rng.random(entries) < 0.1, COUNTER_UNAVAILABLE, rng.integers(0, 10**9, entries))
+        stats[name] = np.where(rng.random(entries) < 0.1, COUNTER_UNAVAILABLE, octets(rng, entries))
     modified_s = np.round(rng.random(entries) * 0.1, 2)
     return ListedReadings(meter, switch, stats, rng.random(3), np.array([0.05, np.nan, 0.1]), modified_s)
 
@@ -84,7 +89,8 @@ def test_the_readings_that_are_compared_say_something() -> None:
     last, unread = Measurement.none(entries), np.zeros(entries, np.int16)
     for readings in (listed(rng, entries), columns(rng, entries)):
         seen = look(ends, counters(rng, entries), last, unread, readings, np.full(5, 1e10))
-        for some in (~np.isnan(seen.seen_s), seen.implausible, seen.too_soon):
+        known = ~np.isnan(seen.seen_s)
+        for some in (known, known & (seen.measured.offered_bps == 0.0), seen.implausible, seen.too_soon):
             assert 20 < np.count_nonzero(some) < entries - 20
 
 
