@@ -263,6 +263,7 @@ def test_what_cannot_be_sent_is_refused(make: Callable[[], object], told: str) -
     ("columns", "told"),
     [
         (([0, 0], [1, 0], [1, 1], [1, 1]), "meter_id[1]: 0 is outside"),
+        (([0, 0], [1, ofp.METER_MAX + 1], [1, 1], [1, 1]), "meter_id[1]: 4294901761 is outside 1 to"),
         (([0, 0], [1, 2], [0, 1], [1, 1]), "rate_kbps[0]: 0 is outside 1 to 4294967295"),
         (([0, 1], [1, 2], [1, 2**32], [1, 1]), "rate_kbps[1]: 4294967296 is outside"),
         (([0, 1], [1, 2], [1, 1], [1, 0]), "burst_kbits[1]: 0 is outside"),
