@@ -201,7 +201,7 @@ class Peers(dict[int, Peer]):
 
     def held(self, peers: Iterable[Peer]) -> list[Peer]:
         """Return those of these switches that it ``holds``."""
-        return [peer for peer in peers if self.get((of := peer.connection).dpid) is peer and not of.closed]
+        return [peer for peer in peers if self.holds(peer)]
 
     def ready(self) -> dict[int, Peer]:
         """Return those that are under control."""

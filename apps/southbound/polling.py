@@ -119,8 +119,7 @@ def _note_times(counters: PolledCounters, times_s: Iterable[tuple[Peer, float]])
         dpid = peer.connection.dpid
         if dpid in listed:
             counters.received_s[dpid] = peer.counted_s = at_s
-            set_s = peer.confirmed_s if peer.meters_set is None else peer.meters_set_s()
-            if set_s is not None:
+            if (set_s := peer.meters_set_s()) is not None:
                 counters.confirmed_s[dpid] = set_s
 
 

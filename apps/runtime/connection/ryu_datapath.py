@@ -200,9 +200,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
 
     def open_lane(self) -> int | None:
         """Return the same where what is written to that socket is what ``enqueue`` would send there."""
-        if not self._shared or self._buffer or self.gate is not None or self._queue.octets or self._queue.closing:
-            return None
-        return self.fileno
+        return None if self.gate is not None or self._queue.octets or self._queue.closing else self.lane()
 
     def put_back(self, octets: bytes) -> None:
         """Take the beginning of a message that a roll call has read: the rest comes as any other."""

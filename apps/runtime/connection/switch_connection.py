@@ -227,11 +227,10 @@ class SwitchConnection:
 
         None where it is to be sent by ``call`` or ``request``. Else it must be sent there (``call_all``).
         """
-        datapath = self._datapath
-        fileno = None if self.closed else datapath.open_lane()
+        fileno = None if self.closed else self._datapath.open_lane()
         if fileno is None:
             return None
-        xid = self._called[roll] = datapath.xid = (datapath.xid + 1) & MAX_XID  # as ``reserve``
+        xid = self._called[roll] = self.reserve(1)
         self.count.sent += 1
         return fileno, xid
 

@@ -149,7 +149,7 @@ class MeterCall(RollCall):
 
     def _columns(self) -> tuple[NDArray[np.generic], ...]:
         of_answers = (self.ends, self.stats, self.meter_id, self.filled, self.kept, self.slot, self.parts)
-        return self.index_of, self.xid, self.at_s, self.left, *of_answers
+        return *super()._columns(), *of_answers
 
     def so_far(self, fileno: int) -> tuple[NDArray[np.void], bytes]:
         """Return what has come of the answer that is awaited at a socket: METER_STATS, and a part that is not whole."""
@@ -238,7 +238,7 @@ class PortCall(RollCall):
         self.sent_bytes: NDArray[np.uint64] = np.empty(sum(ports), np.uint64)
 
     def _columns(self) -> tuple[NDArray[np.generic], ...]:
-        return self.index_of, self.xid, self.at_s, self.left, self.ends, self.port_no, self.sent_bytes
+        return *super()._columns(), self.ends, self.port_no, self.sent_bytes
 
     def answer(self, fileno: int, octets: memoryview, now_s: float) -> int:
         """Take what comes first at a socket if it is the answer that is awaited; return how many bytes it has, or 0."""
