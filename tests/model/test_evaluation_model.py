@@ -300,7 +300,7 @@ def test_a_fabric_keeps_its_results_when_another_is_run(only_four, tmp_path):
     )
     only = ("dets-fig2",)
     make_figures(FigureOptions(experiments=only, seeds=1, results=tmp_path, docs=tmp_path / "docs", quiet=True))
-    assert "| seen on Open vSwitch |" in (tmp_path / "docs" / "results.md").read_text()
+    assert "; Open vSwitch: seen on Open vSwitch |" in (tmp_path / "docs" / "results.md").read_text()
     page = (tmp_path / "docs" / "results" / "dets.md").read_text()
     assert "seen on Open vSwitch" in page
     assert "ovs **no**" in page
