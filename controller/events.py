@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+import math
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from heapq import merge
+from operator import attrgetter
 from typing import Literal
+
+from controller.columns import IntArray
+
+NAMED_AT_ONCE, NAMED_PER_S = 100.0, 10.0
+"""Hosts and switches can cause an event for each VN or entry, again and again: so many of a kind have a text."""
+TOLD_EVERY_S = 1.0
+"""How often it is told how many had none."""
 
 
 class EventKind(StrEnum):
@@ -88,16 +98,20 @@ class Event:
 
 @dataclass
 class EventLog:
-    """The last ``keep`` events, and ``counts``, how many there were of each kind.
+    """The last ``keep`` events of each severity, and ``counts``, how many there were of each kind.
 
+    What happens every day, which is what hosts can cause, pushes out nothing that should be looked into.
     ``on_event`` is called with every event as it happens.
     """
 
     on_event: Callable[[EventKind, str], None] | None = None
     keep: int = 1000
     counts: Counter[EventKind] = field(default_factory=Counter)
-    _events: deque[Event] = field(default_factory=deque)
+    _events: defaultdict[Severity, deque[Event]] = field(default_factory=lambda: defaultdict(deque))
     _number: int = 0
+    _room: dict[EventKind, tuple[float, float]] = field(default_factory=dict)  # for so many, and as of when
+    _unnamed: Counter[EventKind] = field(default_factory=Counter)
+    _told_s: float = -math.inf
 
     def add(
         self,
@@ -109,16 +123,40 @@ class EventLog:
         port_no: int | None = None,
     ) -> Event:
         """Note an event, and where it is."""
-        self._number += 1
         self.counts[kind] += 1
+        self._number += 1
         event = Event(self._number, at_s, kind, text, vlan_vid, switch, port_no)
-        self._events.append(event)
-        if len(self._events) > self.keep:
-            self._events.popleft()
+        events = self._events[severity_of(kind)]
+        events.append(event)
+        if len(events) > self.keep:
+            events.popleft()
         if self.on_event is not None:
             self.on_event(kind, text)
         return event
 
+    def named(self, kind: EventKind, rows: IntArray, at_s: float) -> list[int]:
+        """Return of these rows, of which each is an event of a kind, those to ``add``.
+
+        The others are counted, and ``tell_unnamed`` says how many they were.
+        """
+        room, since_s = self._room.get(kind, (NAMED_AT_ONCE, at_s))
+        room = min(room + NAMED_PER_S * (at_s - since_s), NAMED_AT_ONCE)
+        found: list[int] = rows[: int(room)].tolist()
+        self._room[kind] = room - len(found), at_s
+        if len(found) < len(rows):
+            self._unnamed[kind] += len(rows) - len(found)
+            self.counts[kind] += len(rows) - len(found)
+        return found
+
+    def tell_unnamed(self, at_s: float) -> None:
+        """Add, now and then, how many events of each kind had no text; call it every interval."""
+        if not self._unnamed or at_s - self._told_s < TOLD_EVERY_S:
+            return
+        unnamed, self._unnamed, self._told_s = self._unnamed, Counter(), at_s
+        for kind, number in unnamed.items():
+            self.add(kind, f"{number} more that are not named here: they were too many at once", at_s)
+            self.counts[kind] -= 1  # it says nothing that has not been counted
+
     def after(self, number: int) -> list[Event]:
         """Return the kept events with a higher number."""
-        return [event for event in self._events if event.number > number]
+        return [event for event in merge(*self._events.values(), key=attrgetter("number")) if event.number > number]

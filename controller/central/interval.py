@@ -86,6 +86,7 @@ def run_interval(
     _watch_guarantees(fabric, vns, now_s)
     if vns.some_borrow:
         _watch_send_guarantees(fabric, vns, now_s)
+    fabric.events.tell_unnamed(now_s)
     return result
 
 
@@ -139,11 +140,11 @@ def _watch_floods(fabric: FabricState, reports: MeterReports, now_s: float) -> N
     answered = np.array([dpid in reports for dpid in vns.dpids], dtype=np.bool_)[vns.switch]
     floods.read(reports.whole, of_vns[:, _OF_FLOODS].T, answered, now_s)
     began, ended = floods.settle(vns.vlan, vns.receive_limit_bps, now_s)
-    for row in began.tolist():
+    for row in fabric.events.named(EventKind.FLOOD_BEGAN, began, now_s):
         limit, dropped = fabric.flood_limit_bps[row] / 1e6, floods.dropped_bps[row] / 1e6
         text = f"{fabric.vn_name(row)}: floods beyond its limit of {limit:.3g} Mbit/s; {dropped:.3g} Mbit/s are dropped"
         fabric.note(EventKind.FLOOD_BEGAN, text, now_s, vn=row)
-    for row in ended.tolist():
+    for row in fabric.events.named(EventKind.FLOOD_ENDED, ended, now_s):
         fabric.note(EventKind.FLOOD_ENDED, f"{fabric.vn_name(row)}: floods within its limit again", now_s, vn=row)
 
 
@@ -177,11 +178,12 @@ def _note_guarantees(
     """Note whose guarantee begins to be missed and whose is met again; ``verb`` says which way: gets or sends."""
     if same(before.missing, after.missing):
         return
-    for row in np.flatnonzero(after.missing & ~before.missing).tolist():
+    missed, met = (np.flatnonzero(now) for now in (after.missing & ~before.missing, before.missing & ~after.missing))
+    for row in fabric.events.named(EventKind.GUARANTEE_MISSED, missed, now_s):
         got, owed = after.received_bps[row] / 1e6, after.owed_bps[row] / 1e6
         text = f"{fabric.vn_name(row)}: {verb} {got:.3g} of {owed:.3g} Mbit/s {of_what}"
         fabric.note(EventKind.GUARANTEE_MISSED, text, now_s, vn=row)
-    for row in np.flatnonzero(before.missing & ~after.missing).tolist():
+    for row in fabric.events.named(EventKind.GUARANTEE_MET, met, now_s):
         text = f"{fabric.vn_name(row)}: {verb} what it was promised again"
         fabric.note(EventKind.GUARANTEE_MET, text, now_s, vn=row)
 
@@ -200,7 +202,7 @@ def _note_notifications(fabric: FabricState, now_s: float) -> None:
     fabric.notifications += told
     first = (told > 0) & ~(now_s - fabric.notified_s < SPELL_S)
     fabric.notified_s[told > 0] = now_s
-    for row in np.flatnonzero(first).tolist():
+    for row in fabric.events.named(EventKind.CONGESTION_NOTIFIED, np.flatnonzero(first), now_s):
         dropped = fabric.queue_dropped_bps[row] / 1e6
         drops = "" if np.isnan(dropped) else f"; its queue dropped {dropped:.3g} Mbit/s"
         text = f"{fabric.vn_name(row)}: tells {told[row]} of its senders of congestion{drops}"
@@ -216,7 +218,7 @@ def _watch_congestion(fabric: FabricState, before: step.ControlState, limit_bps:
     if not len(began) and not len(ended):
         return
     for kind, rows in ((EventKind.CONGESTION_BEGAN, began), (EventKind.CONGESTION_ENDED, ended)):
-        for row in rows.tolist():
+        for row in fabric.events.named(kind, rows, now_s):
             fabric.note(kind, f"{fabric.vn_name(row)}: {kind.value.replace('-', ' ')}", now_s, vn=row)
 
 
@@ -224,7 +226,7 @@ def _note_implausible(fabric: FabricState, rows: IntArray, now_s: float) -> None
     if not len(rows):
         return
     entries = fabric.state.entries
-    for row in rows.tolist():
+    for row in fabric.events.named(EventKind.COUNTERS_IMPLAUSIBLE, rows, now_s):
         ends = f"{fabric.vn_name(int(entries.sender[row]))} to {fabric.vn_name(int(entries.receiver[row]))}"
         fabric.note(
             EventKind.COUNTERS_IMPLAUSIBLE,

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.central.state import FabricState
-from controller.columns import IntArray
+from controller.columns import BoolArray, IntArray
 from controller.events import EventKind
 from controller.metering.mark_readings import MarkReadings
 from controller.metering.observed import Observed, Reading
@@ -40,11 +40,11 @@ def observe(
     if queues is None and ports is None and marks is None:
         return None
     if queues is not None:
-        for row in np.flatnonzero(queues.implausible).tolist():
+        for row in _implausible(fabric, queues.implausible, now_s):
             _note(fabric, f"{fabric.vn_name(row)}: its queue's", now_s)
     if ports is not None:
         names = fabric.links.of(fabric.vns, fabric.network.topology).names
-        for row in np.flatnonzero(ports.implausible).tolist():
+        for row in _implausible(fabric, ports.implausible, now_s):
             _note(fabric, f"link {names[row]}: its port's", now_s)
     return Observed(queues, ports, marks)
 
@@ -90,6 +90,10 @@ def _by_switch(dpid: NDArray[np.uint64]) -> Iterator[tuple[int, IntArray]]:
     order = np.argsort(dpid, kind="stable")
     dpids, first = np.unique(dpid[order], return_index=True)
     yield from zip(dpids.tolist(), np.split(order, first[1:]), strict=True)
+
+
+def _implausible(fabric: FabricState, implausible: BoolArray, now_s: float) -> list[int]:
+    return fabric.events.named(EventKind.COUNTERS_IMPLAUSIBLE, np.flatnonzero(implausible), now_s)
 
 
 def _note(fabric: FabricState, whose: str, now_s: float) -> None:

@@ -9,6 +9,7 @@ from support.configs import fabric, star
 from support.fabrics import ControlLoop, Fabric
 from support.switches import Switch
 
+from controller import events
 from controller.fabric.topology import PortId
 from controller.loop import step
 from controller.metering.enforcement import MIN_BURST_S, RESPONSIVE_BURST_S
@@ -257,6 +258,28 @@ def test_replies_that_do_not_come_do_not_disturb():
     assert loop.limits(10) == before
     assert loop.rate(HUB, 10, -10) == pytest.approx(400 * MBIT, rel=0.02)
     assert "counters-implausible" not in [event.kind for event in loop.fabric.central.events.after(0)]
+
+
+def test_a_switch_whose_counters_jump_again_and_again_writes_few_events(monkeypatch):
+    monkeypatch.setattr(events, "NAMED_AT_ONCE", 2.0)
+    loop = loop_of("fp")
+    loop.run(20)
+    switch = loop.fabric.switches[1]
+    read = switch.meter_stats
+
+    def jumping(now_s):
+        stats = read(now_s)
+        stats["byte_in_count"] += np.uint64(1 << 40) * np.uint64(len(loop.received))
+        return stats
+
+    monkeypatch.setattr(switch, "meter_stats", jumping)
+    loop.run(36)  # two seconds
+    log = loop.fabric.central.events
+    told = [event.text for event in log.after(0) if event.kind == "counters-implausible"]
+    assert log.counts[events.EventKind.COUNTERS_IMPLAUSIBLE] > 100
+    assert 20 <= sum("its counters jumped" in text for text in told) <= 23
+    assert any("not named here" in text for text in told)
+    assert len(told) <= 26
 
 
 def test_many_small_vns_do_not_run_out_of_rate():
