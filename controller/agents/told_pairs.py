@@ -7,8 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
-from controller.columns import BoolArray, IntArray
-from controller.fabric.entries import EntryTable
+from controller.columns import NEW_ROW, BoolArray, IntArray
+from controller.fabric.entries import EntryTable, rows_of_pairs
 from controller.fabric.vns import VnTable
 
 
@@ -42,17 +42,13 @@ class ToldPairs:
         return cls(vns, entries, row, sender, lowest_mac[sender], lowest_mac[entries.receiver[row]])
 
     def find(self, sender: IntArray, receiver_mac: IntArray) -> IntArray:
-        """Return the row of the entry from each VN to each address of its VLAN, shape (reports,); -1 for none."""
+        """Return the row of the entry from each VN to each address of its VLAN, shape (reports,); NEW_ROW for none."""
         if not len(self.row):
-            return np.full(len(sender), -1)
-        vns, entries = len(self.vns), self.entries
+            return np.full(len(sender), NEW_ROW)
         address, receiver = self._receivers
         wanted = self._in_vlan(sender, receiver_mac)
         at = np.minimum(np.searchsorted(address, wanted), len(address) - 1)
-        key, sought = entries.receiver * vns + entries.sender, receiver[at] * vns + sender
-        row = np.minimum(np.searchsorted(key, sought), len(key) - 1)
-        found: IntArray = np.where((address[at] == wanted) & (key[row] == sought), row, -1)
-        return found
+        return np.where(address[at] == wanted, rows_of_pairs(self.entries, sender, receiver[at]), NEW_ROW)
 
     @cached_property
     def _receivers(self) -> tuple[IntArray, IntArray]:

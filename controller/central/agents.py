@@ -32,9 +32,10 @@ from controller.agents.speech import AgentFrame, Rates, Speech
 from controller.agents.told_pairs import ToldPairs
 from controller.agents.verify import Verification
 from controller.central.state import FabricState
-from controller.columns import NEW_ROW, BoolArray, FloatArray, IntArray
+from controller.columns import BoolArray, FloatArray, IntArray, carry
 from controller.dets.control_frames import ControlFrame, Opcode, Refusal, ReportFlag, decode, mac_numbers
 from controller.events import EventKind
+from controller.fabric.entries import rows_of_pairs
 from controller.fabric.topology import PortId
 from controller.forwarding.pairs import Pair
 from controller.metering.counters import MeterReadings
@@ -260,18 +261,12 @@ class Agents:
         now, before = self._fabric.state.entries, self._entries
         if now is before and len(self._shaped) == len(now):
             return
-        vns = len(self._fabric.vns)
-        keys, old = (one.receiver * vns + one.sender for one in (now, before))
-        at = np.minimum(np.searchsorted(old, keys), max(len(old) - 1, 0))
-        same = old[at] == keys if len(old) else np.zeros(len(keys), dtype=np.bool_)
-        old_row = np.where(same, at, NEW_ROW)
+        old_row = rows_of_pairs(before, now.sender, now.receiver)
         self._reports, self._verification = self._reports.carried(old_row), self._verification.carried(old_row)
         for name, initial in (("_shaped", False), ("_meant_kbps", -1)):
             column = getattr(self, name)
             column = column if len(column) == len(before) else np.full(len(before), initial, dtype=column.dtype)
-            moved = np.full(len(now), initial, dtype=column.dtype)
-            moved[same] = column[at[same]]
-            setattr(self, name, moved)
+            setattr(self, name, carry(column, old_row, initial))
         self._entries = now
 
     def _follow_told(self) -> ToldPairs:

@@ -99,7 +99,7 @@ class MarkMeterKeeper:
         fabric, vns, marked = self._fabric, self._fabric.vns, self._fabric.network.marked
         able = np.isin(vns.vlan_vid[entries.sender], sorted(marked.vlans))
         able &= vns.dpid[entries.sender] != vns.dpid[entries.receiver]
-        at, there = fabric.measuring.rows_in(entries, len(vns))
+        at, there = fabric.measuring.rows_in(entries)
         stays = there.copy()
         stays[there] = able[at[there]]
         lacks = able.copy()

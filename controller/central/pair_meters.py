@@ -11,7 +11,7 @@ from controller.central.mark_meters import MarkMeterKeeper
 from controller.central.state import FabricState
 from controller.columns import BoolArray, FloatArray, IntArray
 from controller.events import EventKind
-from controller.fabric.entries import NO_METER, EntryTable
+from controller.fabric.entries import NO_METER, rows_of_pairs
 from controller.forwarding.pairs import Pair
 from controller.loop import step
 from controller.metering.enforcement import exact, kilo, whole_rates
@@ -174,7 +174,8 @@ class PairMeters:
     def _set_meters(self, meter_of: Mapping[Pair, int], now_s: float) -> None:
         """Let pairs with entries have other meters, or none, at the rates of their limits."""
         fabric = self._fabric
-        rows, state = _rows_of(fabric.state.entries, meter_of, len(fabric.vns)), fabric.state
+        state = fabric.state
+        rows = rows_of_pairs(state.entries, *_columns(meter_of)[:2])
         rate_bps = whole_rates(step.limits_in_force_bps(state, fabric.shared_vns))[rows]
         burst_bits = step.first_bursts(rate_bps)
         settings = map(MeterSetting, kilo(rate_bps).tolist(), kilo(burst_bits).tolist())
@@ -280,12 +281,6 @@ class PairMeters:
             rows = rows_of.get(dpid, order[:0])
             rows = rows[entries.meter_id[rows] > 0]
             record.map_meters(entries.meter_id[rows], rows)
-
-
-def _rows_of(entries: EntryTable, pairs: Iterable[Pair], vns: int) -> IntArray:
-    """Return the rows of pairs that have entries."""
-    keys = np.array([pair.receiver * vns + pair.sender for pair in pairs], dtype=np.int64)
-    return np.searchsorted(entries.receiver * vns + entries.sender, keys)
 
 
 def _columns(meter_of: Mapping[Pair, int]) -> tuple[IntArray, IntArray, IntArray]:

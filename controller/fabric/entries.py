@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 
@@ -11,6 +12,18 @@ from controller.columns import NEW_ROW, BoolArray, FloatArray, IntArray
 
 NO_METER = 0
 """The meter id of an entry that an agent on its host shapes alone; ids begin at 1 (OpenFlow 1.3.5, section 7.3.4.4)."""
+
+
+class HasPairs(Protocol):
+    """Whatever has pairs: ``sender`` and ``receiver``, rows of the VN table, sorted by receiver, then sender."""
+
+    @property
+    def sender(self) -> IntArray:
+        """Who sends."""
+
+    @property
+    def receiver(self) -> IntArray:
+        """Who receives."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +81,15 @@ class EntryTable:
         """Return the table with only the ``kept`` rows, and for each of its rows the old row."""
         old_row = np.flatnonzero(kept)
         return EntryTable(self.sender[kept], self.receiver[kept], self.meter_id[kept]), old_row
+
+
+def rows_of_pairs(pairs: HasPairs, sender: IntArray, receiver: IntArray) -> IntArray:
+    """Return the row of ``pairs`` for each sender and receiver, NEW_ROW for those that are not there."""
+    keys, sought = _order_key(pairs.sender, pairs.receiver), _order_key(sender, receiver)
+    if not len(keys):
+        return np.full(len(sought), NEW_ROW)
+    at = np.minimum(np.searchsorted(keys, sought), len(keys) - 1)
+    return np.where(keys[at] == sought, at, NEW_ROW)
 
 
 def _order_key(sender: IntArray, receiver: IntArray) -> IntArray:

@@ -58,13 +58,13 @@ class Crossing:
         """The rows of all entries."""
         return np.arange(len(self.entries))
 
-    def granted(self, peer: int, grants: Grants, vns: int) -> tuple[IntArray, IntArray | slice]:
+    def granted(self, peer: int, grants: Grants) -> tuple[IntArray, IntArray | slice]:
         """Return the rows that a peer grants a rate, and the rows of ``grants``; entries may have gone meanwhile."""
         last = self._found.get(peer)
         if last is None or last[0].sender is not grants.sender or last[0].receiver is not grants.receiver:
             own, entries = self.to[peer], self.entries
             theirs = EntryTable(entries.sender[own], entries.receiver[own], entries.meter_id[own])
-            rows, at = found_pairs(theirs, grants, vns)
+            rows, at = found_pairs(theirs, grants)
             rows = own if len(rows) == len(own) else own[rows]
             last = self._found[peer] = grants, rows, at if len(at) < len(grants.sender) else slice(None)
         return last[1], last[2]

@@ -9,27 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from controller.columns import NEW_ROW, BoolArray, FloatArray, IntArray
-from controller.fabric.entries import NO_METER, EntryTable
+from controller.fabric.entries import NO_METER, EntryTable, HasPairs, rows_of_pairs
 from controller.shards import crossing_kernel
-
-
-class HasPairs(Protocol):
-    """Whatever has pairs: ``sender`` and ``receiver``, rows of the VN table, sorted by receiver, then sender."""
-
-    @property
-    def sender(self) -> IntArray:
-        """Who sends."""
-
-    @property
-    def receiver(self) -> IntArray:
-        """Who receives."""
-
 
 Pairs = tuple[IntArray, IntArray]
 """senders and receivers, rows of the VN table, sorted by receiver, then sender"""
@@ -64,9 +51,9 @@ class ReceiverTable:
             for column, before in zip(part, old, strict=True)
         )
 
-    def old_rows(self, before: ReceiverTable, vns: int) -> IntArray:
+    def old_rows(self, before: ReceiverTable) -> IntArray:
         """Return for each row the one of the same pair in another table, NEW_ROW if it has none."""
-        return rows_of_pairs(before.entries, self.entries, vns)
+        return rows_of_pairs(before.entries, self.entries.sender, self.entries.receiver)
 
     def senders(self, rows: IntArray, vns: int) -> IntArray:
         """Return how many of these rows each VN has, (vns,)."""
@@ -129,17 +116,8 @@ class ReceiverTable:
         return made
 
 
-def rows_of_pairs(pairs: HasPairs, wanted: HasPairs, vns: int) -> IntArray:
-    """Return the row of ``pairs`` for each of the ``wanted`` ones, NEW_ROW for those that are not there."""
-    keys, sought = (one.receiver * vns + one.sender for one in (pairs, wanted))
-    if not len(keys):
-        return np.full(len(sought), NEW_ROW)
-    at = np.minimum(np.searchsorted(keys, sought), len(keys) - 1)
-    return np.where(keys[at] == sought, at, NEW_ROW)
-
-
-def found_pairs(pairs: HasPairs, wanted: HasPairs, vns: int) -> tuple[IntArray, IntArray]:
+def found_pairs(pairs: HasPairs, wanted: HasPairs) -> tuple[IntArray, IntArray]:
     """Return the rows of ``pairs`` that are among the ``wanted`` ones, and their rows of those."""
-    row = rows_of_pairs(pairs, wanted, vns)
+    row = rows_of_pairs(pairs, wanted.sender, wanted.receiver)
     at = np.flatnonzero(row != NEW_ROW)
     return row[at], at

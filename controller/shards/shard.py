@@ -414,7 +414,7 @@ class Shard:
         parts = [own, *((one.sender, one.receiver) for one in said)]
         if not self._table.is_of(parts):
             before, self._table = self._table, ReceiverTable.of(parts)
-            old_row = self._table.old_rows(before, len(self.vns))
+            old_row = self._table.old_rows(before)
             self._memories = tuple(memory.carried(old_row) for memory in self._memories)
         return self._table
 

@@ -60,7 +60,7 @@ def left_by_silent(
         shared_among = np.ones(len(vns), dtype=np.int64)
         if number in granted:  # which may have got there
             one = granted[number].alone()
-            known, at = found_pairs(said, one, len(vns))
+            known, at = found_pairs(said, one)
             rate_bps[known] = np.maximum(rate_bps[known], one.rate_bps[at])
             shared_among[one.decided] = one.senders
         senders += np.bincount(said.receiver[rate_bps > 0.0], minlength=len(vns))

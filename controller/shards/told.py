@@ -64,7 +64,7 @@ class Told:
             if grants is not None:
                 self._hear(peer, grants)
                 heard.append((crossing.to[number], crossing.receivers[number]))
-                rows, at = crossing.granted(number, grants, len(vns))
+                rows, at = crossing.granted(number, grants)
                 granted.append(SetRate(rows, grants.rate_bps[at]))
                 if rows is crossing.to[number]:
                     whole[number] = peer.granted

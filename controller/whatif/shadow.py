@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controller.columns import NEW_ROW, BoolArray, FloatArray, IntArray
+from controller.columns import NEW_ROW, BoolArray, FloatArray
 from controller.dets.rate_allocator import RateAllocators, Surroundings, answer, received_rates
 from controller.dets.send_rate_controller import traffic_reports
-from controller.fabric.entries import EntryTable
+from controller.fabric.entries import EntryTable, rows_of_pairs
 from controller.fabric.links import FabricLinks
 from controller.fabric.vns import VnTable
 from controller.loop import step
@@ -60,7 +60,7 @@ class Shadow:
         """Return what the shadows would limit these entries to, shape (entries,); NaN where it is not known."""
         if self.entries is entries:
             return self.rate_bps
-        old = _old_rows(self.entries, entries)
+        old = rows_of_pairs(self.entries, entries.sender, entries.receiver)
         known = old != NEW_ROW
         rates_bps = np.full(len(entries), np.nan)
         rates_bps[known] = self.rate_bps[old[known]]
@@ -84,7 +84,7 @@ def shadow_step(
     entries = after.entries
     allocators = shadow.allocators
     if shadow.entries is not entries:
-        allocators = allocators.carried(_old_rows(shadow.entries, entries))
+        allocators = allocators.carried(rows_of_pairs(shadow.entries, entries.sender, entries.receiver))
     theirs = under(vns, shadow.policies)
     of_shadow = shadow.shadowed[entries.receiver]
     chosen = of_shadow & (after.machines.controlled | theirs.always_controlled[entries.receiver])  # 1
@@ -108,14 +108,3 @@ def shadow_step(
     standing_bps = before.machines.limit_bps[keep_alive.entry]
     rate_bps[keep_alive.entry] = np.minimum(standing_bps, ceilings_bps[keep_alive.entry])
     return Shadow(shadow.policies, shadow.groups, shadow.shadowed, allocators, entries, rate_bps)
-
-
-def _old_rows(old: EntryTable, new: EntryTable) -> IntArray:
-    """Return for each row of the new table its row in the old one, NEW_ROW if it had none."""
-    span = 1 + max(int(table.sender.max(initial=0)) for table in (old, new))
-    old_keys, new_keys = (table.receiver * span + table.sender for table in (old, new))  # both are sorted
-    at = np.searchsorted(old_keys, new_keys)
-    inside = at < len(old_keys)
-    same = np.zeros(len(new_keys), dtype=np.bool_)
-    same[inside] = old_keys[at[inside]] == new_keys[inside]
-    return np.where(same, at, NEW_ROW)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.columns import BoolArray, FloatArray, IntArray
-from controller.fabric.entries import EntryTable
+from controller.columns import NEW_ROW, BoolArray, FloatArray, IntArray
+from controller.fabric.entries import EntryTable, rows_of_pairs
 from controller.fabric.vns import VnTable
 from controller.metering.counters import MeterCounters, meter_rates
 from controller.switch.meters.reading import ReadMeters
@@ -53,13 +53,10 @@ class MeasuringMeters(ReadMeters):
         ids = self.meter_id[self.of_switch(dpid, vns)]
         return MeterColumns(ids, *(np.full(len(ids), value) for value in UNLIMITED))
 
-    def rows_in(self, entries: EntryTable, vns: int) -> tuple[IntArray, BoolArray]:
+    def rows_in(self, entries: EntryTable) -> tuple[IntArray, BoolArray]:
         """Return the row of each meter's pair in an entry table, and whether it is there."""
-        keys, mine = entries.receiver * vns + entries.sender, self.receiver * vns + self.sender
-        if not len(keys):
-            return np.zeros(len(self), dtype=np.int64), np.zeros(len(self), dtype=np.bool_)
-        rows = np.minimum(np.searchsorted(keys, mine), len(keys) - 1)
-        return rows, keys[rows] == mine
+        rows = rows_of_pairs(entries, self.sender, self.receiver)
+        return rows, rows != NEW_ROW
 
     def read(
         self,
@@ -73,7 +70,7 @@ class MeasuringMeters(ReadMeters):
         now = self.readings(vns, stats, received_s, confirmed_s)
         rates, counters = meter_rates(self.counters, now, vns.capacity_bps[self.sender])
         marked_bps = np.full(len(entries), np.nan)
-        at, there = self.rows_in(entries, len(vns))
+        at, there = self.rows_in(entries)
         marked_bps[at[there]] = rates.offered_bps[there]
         return replace(self, counters=counters), marked_bps
 

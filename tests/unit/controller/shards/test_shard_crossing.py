@@ -61,7 +61,7 @@ def test_grants_find_the_rows_of_their_pairs_that_are_there(some, granted, other
     crossing = Crossing.of(entries, owner == 0, {one: owner == one for one in OWNERS})
     for said in (granted, granted, others):
         message = grants({pair for pair in said if owner[pair[1]] == 2}, np.empty(0))
-        rows, at = crossing.granted(2, message, VNS)
+        rows, at = crossing.granted(2, message)
         found = set(zip(entries.sender[rows].tolist(), entries.receiver[rows].tolist(), strict=True))
         named = list(zip(message.sender.tolist(), message.receiver.tolist(), strict=True))
         assert [named[one] for one in np.arange(len(named))[at]] == list(

@@ -64,7 +64,7 @@ def test_meters_keep_their_counters_while_others_come_and_go():
     meters, table = MeasuringMeters.none().given(column(HERE), column(THERE), column(7)), entries(*PAIRS)
     meters, _ = read(meters, table, 1.0, 0)
     more = meters.given(column(THERE), column(HERE), column(9))
-    at, there = more.rows_in(table, len(VNS))
+    at, there = more.rows_in(table)
     assert there.all()
     assert [(int(table.sender[row]), int(table.receiver[row])) for row in at] == [PAIRS[1], PAIRS[0]]
     assert more.ids_of(2, VNS) == [7]
