@@ -7,7 +7,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from heapq import merge
+from itertools import chain, takewhile
 from operator import attrgetter
 from typing import Literal
 
@@ -108,7 +108,7 @@ class EventLog:
     keep: int = 1000
     counts: Counter[EventKind] = field(default_factory=Counter)
     _events: defaultdict[Severity, deque[Event]] = field(default_factory=lambda: defaultdict(deque))
-    _number: int = 0
+    last: int = 0  # the number of the last one, 0 before the first
     _room: dict[EventKind, tuple[float, float]] = field(default_factory=dict)  # for so many, and as of when
     _unnamed: Counter[EventKind] = field(default_factory=Counter)
     _told_s: float = -math.inf
@@ -124,8 +124,8 @@ class EventLog:
     ) -> Event:
         """Note an event, and where it is."""
         self.counts[kind] += 1
-        self._number += 1
-        event = Event(self._number, at_s, kind, text, vlan_vid, switch, port_no)
+        self.last += 1
+        event = Event(self.last, at_s, kind, text, vlan_vid, switch, port_no)
         events = self._events[severity_of(kind)]
         events.append(event)
         if len(events) > self.keep:
@@ -159,4 +159,5 @@ class EventLog:
 
     def after(self, number: int) -> list[Event]:
         """Return the kept events with a higher number."""
-        return [event for event in merge(*self._events.values(), key=attrgetter("number")) if event.number > number]
+        newer = [takewhile(lambda event: event.number > number, reversed(events)) for events in self._events.values()]
+        return sorted(chain.from_iterable(newer), key=attrgetter("number"))

@@ -157,17 +157,13 @@ def explain_vn(path: requests.VnPath, query: requests.NoQuery) -> Json:
 def list_events(query: requests.EventQuery) -> Json:
     """List what happened, oldest first."""
     here = service()
-    events = here.central.events.after(0)
     switch, vlan = query.given("switch"), lookup.past_vlan(here.central, query.given("vlan"))
     newer = [
         event
-        for event in events
-        if event.number > query.after
-        and query.kind in (None, event.kind)
-        and vlan in (None, event.vlan_vid)
-        and switch in (None, event.switch)
+        for event in here.central.events.after(query.after)
+        if query.kind in (None, event.kind) and vlan in (None, event.vlan_vid) and switch in (None, event.switch)
     ][: query.limit]
-    return {"events": representation.event_views(here, newer), "last": events[-1].number if events else 0}
+    return {"events": representation.event_views(here, newer), "last": here.central.events.last}
 
 
 @api.get("/recording", responses={200: health.Recording})

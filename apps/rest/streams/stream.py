@@ -220,8 +220,7 @@ class _Follower:
     ) -> None:
         self._streams, self._picked, self._interval_s, self._left = streams, picked, interval_s, states
         self._asked = asked
-        events = streams.here.central.events.after(0)
-        self._after = after if after is not None else (events[-1].number if events else 0)
+        self._after = after if after is not None else streams.here.central.events.last
         self._due_s = streams.here.clock()
         self._open = True
         self._keys: tuple[object, ...] = ()  # for which the rows of columns were named last
