@@ -132,11 +132,12 @@ class Etcd:
     def _connection(self, endpoint: str) -> http.client.HTTPConnection:
         url = urlsplit(endpoint)
         assert url.hostname is not None
-        connection = http.client.HTTPConnection(url.hostname, url.port, timeout=REQUEST_TIMEOUT_S)
-        if url.scheme == "https":
-            connection = http.client.HTTPSConnection(
-                url.hostname, url.port, timeout=REQUEST_TIMEOUT_S, context=self._context
-            )
+        at = url.hostname, url.port
+        connection = (
+            http.client.HTTPSConnection(*at, timeout=REQUEST_TIMEOUT_S, context=self._context)
+            if url.scheme == "https"
+            else http.client.HTTPConnection(*at, timeout=REQUEST_TIMEOUT_S)
+        )
         connection.response_class = _Response
         return connection
 

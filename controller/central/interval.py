@@ -193,7 +193,7 @@ def _note_notifications(fabric: FabricState, now_s: float) -> None:
     if fabric.part is not None:
         told = fabric.part.notifications
     else:
-        decisions = [one for one in fabric.control.state.allocators.decisions if one.feedback is not None]
+        decisions = [one for one in fabric.state.allocators.decisions if one.feedback is not None]
         if not decisions:
             return
         told = notifications(decisions, fabric.state.entries.receiver, len(fabric.vns))
