@@ -82,7 +82,8 @@ class Peer:
     complaints: dict[str, float] = field(default_factory=dict)
     asked_s: float = -math.inf  # when it was last asked for a barrier
     looked_s: float = -math.inf  # when it was last asked for the counters of its ports and queues
-    meters_set: Reply | None = None  # the barrier behind the meters that were sent last, unless a roll call awaits it
+    # The barrier behind the meters that an interval modified last, unless a roll call awaits it.
+    meters_set: Reply | None = None
     confirmed_s: float | None = None  # when a roll call heard that these were set
     meters_listed: int = 0  # how many it listed the last time
     ports_listed: int = 0  # how many ports, when it was last looked at between two rounds
@@ -123,7 +124,7 @@ class Peer:
         self.unfinished.append((now_s, reply))
 
     def meters_set_s(self) -> float | None:
-        """Return when it said that the meters that were sent last were set; None while it has not."""
+        """Return when it said that the meters that an interval modified last were set; None while it has not."""
         if self.meters_set is None:
             return self.confirmed_s
         return self.meters_set.received_s if self.meters_set.done else None
@@ -146,7 +147,7 @@ class Batch(NamedTuple):
     data: Buffer
     messages: int
     xid: int
-    sets_meters: bool
+    restarts_counts: bool
 
 
 class Peers(dict[int, Peer]):
@@ -165,17 +166,17 @@ class Peers(dict[int, Peer]):
             return
         self.note_confirmed()
         filenos, xids = [], []
-        for peer, data, messages, xid, sets_meters in batches:
+        for peer, data, messages, xid, restarts_counts in batches:
             fileno, done = peer.connection.call(BARRIER_CALL, data, xid, messages), None
             if fileno is None:
                 done = peer.connection.request(data, xid, messages)
                 peer.await_barrier(done, self.clock())
             else:
                 peer.asked_s = self.clock()
-                self._called.append((peer, peer.asked_s, sets_meters))
+                self._called.append((peer, peer.asked_s, restarts_counts))
                 filenos.append(fileno)
                 xids.append(xid)
-            if sets_meters:
+            if restarts_counts:
                 peer.meters_set, peer.confirmed_s = done, None
         BARRIER_CALL.call(filenos, xids)
 
@@ -184,15 +185,15 @@ class Peers(dict[int, Peer]):
         if not self._called:
             return
         called, self._called = self._called, []
-        for (peer, sent_s, sets_meters), at_s in zip(called, BARRIER_CALL.at_s.tolist(), strict=True):
+        for (peer, sent_s, restarts_counts), at_s in zip(called, BARRIER_CALL.at_s.tolist(), strict=True):
             if math.isnan(at_s):
                 done = peer.connection.recall(BARRIER_CALL)
                 peer.unfinished.append((sent_s, done))
-                if sets_meters:
+                if restarts_counts:
                     peer.meters_set = done
             else:
                 peer.connection.count.received += 1
-                if sets_meters:
+                if restarts_counts:
                     peer.meters_set, peer.confirmed_s = None, at_s
 
     def holds(self, peer: Peer) -> bool:

@@ -335,7 +335,7 @@ class Shell:
                 peer.counting.modified(meters.tolist(), self._clock())
             if len(meters) and peer.poll is not None:
                 peer.overtaken.append(meters)
-            to_send.append(Batch(peer, data, messages + 1, (xid + messages) & MAX_XID, sets_meters=len(meters) > 0))
+            to_send.append(Batch(peer, data, messages + 1, (xid + messages) & MAX_XID, update.restarts_counts))
         self.peers.send_all(to_send)
 
     def _ask_host(self, question: Question) -> None:

@@ -116,7 +116,8 @@ def _readings(
     of_send_limits = listing.places_of_kind(listed, reports.ends, len(control.vns), _SEND_LIMIT)
     stats, modified_s = reports.whole, control.state.enforcement.modified_s
     of_entries_now = ListedReadings(*of_entries, stats, came_s, done_s, modified_s)
-    return of_entries_now, ListedReadings(*of_send_limits, stats, came_s, done_s, None)
+    never_s = np.full(len(done_s), np.nan)  # no interval modifies send limits: what they confirm says nothing of these
+    return of_entries_now, ListedReadings(*of_send_limits, stats, came_s, never_s, None)
 
 
 def queue_changes(fabric: FabricState, changes: MeterChanges) -> None:
@@ -127,7 +128,7 @@ def queue_changes(fabric: FabricState, changes: MeterChanges) -> None:
     for dpid, start, end in parts:
         record = fabric.switches[dpid]
         if record.connected and end > start:
-            record.update.modify_meters(mods[:, start:end])
+            record.update.modify_meters(mods[:, start:end], restarts_counts=True)
 
 
 def _watch_floods(fabric: FabricState, reports: MeterReports, now_s: float) -> None:

@@ -37,11 +37,15 @@ class SwitchUpdate:
     """Messages for one switch, in the one order in which nothing refers to what is not there.
 
     Flow deletes, meter-mods (decreases come before increases), flow adds, meter deletes.
+
+    ``restarts_counts``: there are meters of pairs in it that an interval has modified. Their counts begin when the
+    switch has done so, and what it confirms of other messages says nothing of that.
     """
 
     flow_deletes: list[Flow] = field(default_factory=list)
     flow_adds: list[Flow] = field(default_factory=list)
     meter_deletes: list[int] = field(default_factory=list)
+    restarts_counts: bool = False
     _meter_mods: list[MeterMods] = field(default_factory=list)  # in pieces
 
     def __len__(self) -> int:
@@ -72,10 +76,11 @@ class SwitchUpdate:
         """Whether there is nothing else in it."""
         return not (self.flow_deletes or self.flow_adds or self.meter_deletes)
 
-    def modify_meters(self, mods: MeterMods) -> None:
+    def modify_meters(self, mods: MeterMods, *, restarts_counts: bool = False) -> None:
         """Append the MODIFY rows of ``controller.switch.meters.modifications``."""
         if mods.shape[1]:
             self._meter_mods.append(mods)
+            self.restarts_counts |= restarts_counts
 
     def put_meters(self, settings: Mapping[int, MeterSetting], standing: Container[int]) -> None:
         """Append a meter-mod for each id: MODIFY where a meter is standing, ADD where there is none."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from struct import Struct
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,6 +85,13 @@ def write_queues(model: ModelFabric, config: Config, vns: VnTable) -> None:
     )
 
 
+class Messages(NamedTuple):
+    """What one switch is sent at once; ``restarts_counts`` as in ``SwitchUpdate``."""
+
+    data: bytes
+    restarts_counts: bool
+
+
 @dataclass(slots=True)
 class Counts:
     """What the loop has done."""
@@ -118,18 +126,18 @@ class ControlPlane:
         self._began_s = model.now_s
         for dpid in model.switches:
             self.central.switch_connected(dpid, (), np.empty(0, METER_CONFIG), model.now_s)
-        self._push(self._take())
+        self.push()
         for _ in range(_SETTLE_TICKS):
             self._hello()
             self.central.tick(model.now_s)
-            self._push(self._take())
+            self.push()
         self.write_queues()
         for vn in model.received:
             port = model.edge_port(vn)
             frame = frame_of(mac_of(vn), BROADCAST, vn.vlan_vid)
             model.switches[port.dpid].inject(port.port_no, frame, model.now_s)
             self._listen(port.dpid)
-        self._push(self._take())
+        self.push()
         self._schedule()
         if self.timing.look_s:
             model.at(model.now_s + self.timing.look_s, self._look)
@@ -141,6 +149,10 @@ class ControlPlane:
     def write_queues(self) -> None:
         """Give the edge ports the queues that the limits in force ask for."""
         write_queues(self.model, self.central.config, self.central.vns)
+
+    def push(self) -> None:
+        """Send what is due now, as the application does when REST has changed something."""
+        self._push(self._take())
 
     def events(self) -> list[Event]:
         """Return what the controller noted."""
@@ -217,20 +229,21 @@ class ControlPlane:
 
     # -- bytes
 
-    def _take(self) -> dict[int, bytes]:
+    def _take(self) -> dict[int, Messages]:
         """Return the messages that are due, encoded, by dpid."""
         taken = {}
         for dpid, update in self.central.take_updates().items():
-            taken[dpid] = update.encode(self._xid)
+            taken[dpid] = Messages(update.encode(self._xid), update.restarts_counts)
             self._xid += len(update)
         return taken
 
-    def _push(self, updates: dict[int, bytes]) -> None:
+    def _push(self, updates: dict[int, Messages]) -> None:
         self.model.count_hits()
         before = self._meter_mods()
         for dpid, messages in updates.items():
-            self.model.switches[dpid].receive(messages, self.model.now_s)
-            self._confirmed_s[dpid] = self.model.now_s
+            self.model.switches[dpid].receive(messages.data, self.model.now_s)
+            if messages.restarts_counts:
+                self._confirmed_s[dpid] = self.model.now_s
             self._listen(dpid)
         self.counts.meter_mods += self._meter_mods() - before
 

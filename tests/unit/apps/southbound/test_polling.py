@@ -101,7 +101,8 @@ class Round:
     def _waiting(self) -> Iterator[None]:
         if self.set_meanwhile:
             ids = np.array(self.set_meanwhile)
-            self.shell.central.switches[DPID].update.modify_meters(modifications(ids, ids, ids))
+            mods = modifications(ids, ids, ids)
+            self.shell.central.switches[DPID].update.modify_meters(mods, restarts_counts=True)
             self.shell.push()
         for xid, kind in self.wire.asked:
             if kind == MultipartType.METER and self.begins_with_one:
@@ -240,13 +241,41 @@ def test_what_a_roll_call_hears_is_when_meters_were_set(round_of_one: Round) -> 
     assert round_of_one.connection.take_reply(MessageType.BARRIER_REPLY, reply.xid, b"")
     assert peer.meters_set_s() == round_of_one.now_s
     ids = np.array([2])
-    round_of_one.shell.central.switches[DPID].update.modify_meters(modifications(ids, ids, ids))
+    update, mods = round_of_one.shell.central.switches[DPID].update, modifications(ids, ids, ids)
+    update.modify_meters(mods, restarts_counts=True)
     round_of_one.shell.push()
     answer = struct.pack("!BBHI", ofp.VERSION, MessageType.BARRIER_REPLY, 8, wire.barrier_xid)
     assert BARRIER_CALL.answer(wire.fileno, memoryview(answer), 7.0)
     round_of_one.shell.peers.note_confirmed()
     assert peer.meters_set_s() == 7.0
     assert all(reply.done for _, reply in peer.unfinished)
+
+
+@pytest.mark.parametrize("has_lane", [True, False])
+def test_what_is_confirmed_of_other_messages_says_nothing_of_the_meters_of_pairs(
+    round_of_one: Round, has_lane: bool
+) -> None:
+    """A changed limit sets meters of VNs between two rounds: those of pairs have counted since the round before."""
+    peer, wire, ids = round_of_one.peer, round_of_one.wire, np.array([2])
+    peers, mods = round_of_one.shell.peers, modifications(ids, ids, ids)
+
+    def push(answered_s: float, *, restarts_counts: bool) -> None:
+        round_of_one.shell.central.switches[DPID].update.modify_meters(mods, restarts_counts=restarts_counts)
+        round_of_one.shell.push()
+        answer = struct.pack("!BBHI", ofp.VERSION, MessageType.BARRIER_REPLY, 8, wire.barrier_xid)
+        if has_lane:
+            assert BARRIER_CALL.answer(wire.fileno, memoryview(answer), answered_s)
+        else:
+            round_of_one.now_s = answered_s
+            assert round_of_one.connection.take_reply(MessageType.BARRIER_REPLY, wire.barrier_xid, b"")
+        peers.note_confirmed()
+
+    wire.has_lane = has_lane
+    push(7.0, restarts_counts=True)
+    push(7.03, restarts_counts=False)
+    assert peer.meters_set_s() == 7.0
+    push(7.055, restarts_counts=True)
+    assert peer.meters_set_s() == 7.055
 
 
 def looked_at(ago_s: list[float]) -> list[bool]:
