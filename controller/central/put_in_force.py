@@ -45,6 +45,7 @@ def _set_vn_meters(fabric: FabricState, before: VnTable, before_flood_bps: Float
     sending = before.send_most_bps != fabric.vns.send_most_bps
     flooding = before_flood_bps != fabric.flood_limit_bps
     fabric.send_limits = fabric.send_limits.modified(np.flatnonzero(sending), now_s)
+    fabric.floods.modified(np.flatnonzero(flooding), now_s)
     for dpid in np.unique(fabric.vns.dpid[sending | flooding]).tolist():
         record = fabric.switches[dpid]
         if record.connected:

@@ -195,6 +195,7 @@ def _carry_views(before: FabricState, after: FabricState, row_of: _Rows, kept: s
     after.received_bps = carry(before.received_bps, row_of.old, 0.0)
     after.congestion = before.congestion.carried(row_of.old)
     after.send_limits = before.send_limits.carried(row_of.old)
+    after.floods = before.floods.carried(row_of.old)
     after.guarantees = before.guarantees.carried(row_of.old)
     after.send_guarantees = before.send_guarantees.carried(row_of.old)
     after.notifications = carry(before.notifications, row_of.old, 0.0)

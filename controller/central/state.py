@@ -338,6 +338,9 @@ class FabricState:
         self.forget_rows(rows)
         senders = [row for row, own in record.vn_meters.items() if meter_id is None or own.send in meter_id]
         self.send_limits = self.send_limits.forgotten(np.array(senders, dtype=np.int64))
+        flooding, of_floods = record.vn_meter_columns()
+        flooding = flooding if meter_id is None else flooding[np.isin(of_floods[1:3], meter_id).any(axis=0)]
+        self.floods.forgotten(flooding)
         self.phantoms = self.phantoms.forgotten(record.switch.dpid, self.vns, meter_id)
         self.measuring = self.measuring.forgotten(record.switch.dpid, self.vns, meter_id)
 

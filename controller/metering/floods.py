@@ -9,7 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.columns import FloatArray, IntArray
+from controller.columns import FloatArray, IntArray, carry
+from controller.metering.counters import MIN_ELAPSED_S
 from controller.openflow.constants import COUNTER_UNAVAILABLE
 from controller.openflow.meters import PACKETS_UNAVAILABLE
 from controller.units import BITS_PER_BYTE
@@ -61,15 +62,48 @@ class FloodRates:
     dropping: NDArray[np.bool_]
     _dropped_s: FloatArray
     _last: _Counters
+    _last_s: FloatArray  # when these came
+    _modified_s: FloatArray  # when the meters of floods and discovery were last modified
     _read_s: float = -math.inf
 
     @classmethod
     def unknown(cls, vns: int) -> FloodRates:
         """Return the rates of VNs of which nothing has been read."""
         unknown, zeros = np.full(vns, np.nan), np.zeros(vns)
-        never, dropping = np.full(vns, -np.inf), np.zeros(vns, dtype=np.bool_)
+        never_s, dropping = np.full((3, vns), -np.inf), np.zeros(vns, dtype=np.bool_)
         last = _Counters(*[np.full((3, vns), np.nan)] * len(_Counters._fields))
-        return cls(unknown, unknown.copy(), zeros, zeros.copy(), dropping, never, last)
+        return cls(unknown, unknown.copy(), zeros, zeros.copy(), dropping, never_s[0], last, *never_s[1:])
+
+    def carried(self, old_row: IntArray) -> FloodRates:
+        """Return the rates for a re-arranged VN table."""
+
+        def times(column: FloatArray) -> FloatArray:
+            return carry(column, old_row, -np.inf)
+
+        last = [np.stack([carry(kind, old_row, np.nan) for kind in column]) for column in self._last]
+        return FloodRates(
+            carry(self.passed_bps, old_row, np.nan),
+            carry(self.dropped_bps, old_row, np.nan),
+            carry(self.taken_bps, old_row, 0.0),
+            carry(self.reports_dropped, old_row, 0.0),
+            carry(self.dropping, old_row, False),
+            times(self._dropped_s),
+            _Counters(*last),
+            times(self._last_s),
+            times(self._modified_s),
+            self._read_s,
+        )
+
+    def modified(self, rows: IntArray, sent_s: float) -> None:
+        """OFPMC_MODIFY was sent for the meters of what these VNs flood: Open vSwitch counts from zero from then on."""
+        self._modified_s[rows] = sent_s
+
+    def forgotten(self, rows: IntArray) -> None:
+        """Nothing is known of the counters of these VNs any more."""
+        last = [column.copy() for column in self._last]
+        for column in last:
+            column[:, rows] = np.nan
+        self._last = _Counters(*last)
 
     def due(self, now_s: float) -> bool:
         """Whether the switches' counters should be read again; if so, note that they are."""
@@ -84,18 +118,23 @@ class FloodRates:
         """Take the counters (METER_STATS) of the VNs whose switches have ``answered``, shape (vns,).
 
         ``place`` (3, vns) says where in ``stats`` their meters of floods, discovery and reports are, below 0 for those
-        that are not there. Counters that fell back were reset: their rates stay as they were.
+        that are not there. Those that were modified since the last reading count from then. Others that fell back were
+        reset: their rates stay as they were.
         """
         last, now = self._last, _Counters.read(stats, place)
+        modified, last_s = self._modified_s > self._last_s, self._last_s
         self._last = _Counters(*(np.where(answered, *columns) for columns in zip(now, last, strict=True)))
+        self._last_s = np.where(answered, now_s, last_s)
         with np.errstate(invalid="ignore", divide="ignore"):
-            elapsed_s = now.duration_s - last.duration_s
-            passed = (now.passed_bytes - last.passed_bytes)[:2] * BITS_PER_BYTE / elapsed_s[:2]
-            dropped = (now.dropped_bytes - last.dropped_bytes)[:2] * BITS_PER_BYTE / elapsed_s[:2]
+            began_s = np.where(modified, self._modified_s - last_s, 0.0)
+            elapsed_s = now.duration_s[:2] - (last.duration_s[:2] + began_s)
+            passed = now.passed_bytes[:2] - np.where(modified, 0.0, last.passed_bytes[:2])
+            dropped = now.dropped_bytes[:2] - np.where(modified, 0.0, last.dropped_bytes[:2])
+            passed, dropped = passed * BITS_PER_BYTE / elapsed_s, dropped * BITS_PER_BYTE / elapsed_s
             lost = now.dropped_packets[2] - last.dropped_packets[2]
             wrapped = (lost < 0) & (now.dropped_bytes[2] > last.dropped_bytes[2])
             lost = np.where(wrapped, lost + PACKETS_UNAVAILABLE + 1, lost)
-            known = ((passed >= 0) & (dropped >= 0) & (elapsed_s[:2] > 0)).all(axis=0) & answered
+            known = ((passed >= 0) & (dropped >= 0) & (elapsed_s >= MIN_ELAPSED_S)).all(axis=0) & answered
         self.passed_bps[known] = passed[:, known].sum(axis=0)
         self.dropped_bps[known] = dropped[:, known].sum(axis=0)
         self.reports_dropped += np.where(answered & (lost > 0), lost, 0.0)

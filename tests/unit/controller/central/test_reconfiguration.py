@@ -195,6 +195,33 @@ def test_events_and_what_was_measured_stay():
     assert central.fabric.guarantees.owed_bps.sum() == owed > 0
 
 
+def flood(loop, place, vlan_vid, bits):
+    """Let a VN flood so much; its meter counts it."""
+    central = loop.fabric.central
+    meter_id = central.switches[place[0]].vn_meters[central.vns.row_of(vlan_vid, *place)].flood
+    loop.fabric.switches[place[0]].meters[meter_id].pass_bits(bits, loop.fabric.now_s)
+
+
+@pytest.mark.parametrize("change", ["reload", "a limit, all the time"])
+def test_what_floods_take_of_a_receive_limit_is_known_all_the_time(change):
+    loop = running(star(4, limits=VLANS), BLAST, intervals=1)
+    net, (receiver, other) = loop.fabric, ((1, 4), (1, 2))
+    left = []
+    for number in range(80):
+        if number >= 40 and change != "reload":
+            limit_bps = 30_000_000 + number % 2 * 5_000_000
+            net.operator.set_vn(net.central.vns.row_of(10, *other), net.now_s, receive_limit_bps=limit_bps)
+            net.push()
+        elif number == 40:
+            reload(net, star(5, limits={5: "1M", **VLANS}))
+        flood(loop, (1, 1), 10, 1e6 * loop.interval_s)
+        loop.run(1)
+        if number >= 40:
+            left.append(float(net.central.fabric.shared_vns.receive_limit_bps[net.central.vns.row_of(10, *receiver)]))
+    assert min(left) == pytest.approx(39e6, rel=0.01)
+    assert max(left) == pytest.approx(39e6, rel=0.01)
+
+
 PORTS = st.dictionaries(
     st.integers(1, 4), st.lists(st.sampled_from([10, 20, 30]), min_size=1, max_size=3, unique=True), min_size=1
 )

@@ -72,6 +72,30 @@ def test_the_counters_of_a_late_switch_are_told_from_when_it_answered_last():
     assert floods.passed_bps[2] == 1000 * 8 / 4.0
 
 
+def test_meters_that_were_modified_count_from_then():
+    floods, zeros = FloodRates.unknown(3), dict.fromkeys(("m11", "m21", "m31", "m12", "m22"), (0, 0, 0))
+    read(floods, stats(1.0, **zeros | {"m11": (20_000, 0, 0), "m12": (20_000, 0, 0)}), 10.0)
+    floods.modified(np.array([0]), 10.5)
+    floods.modified(np.array([0]), 10.8)
+    read(floods, stats(2.0, **zeros | {"m11": (25_000, 0, 0), "m12": (25_000, 0, 0)}), 11.0)
+    assert floods.passed_bps.tolist() == pytest.approx([1e6, np.nan, 40_000.0], nan_ok=True)
+    read(floods, stats(3.0, **zeros | {"m11": (150_000, 0, 0), "m12": (150_000, 0, 0)}), 12.0)
+    assert floods.passed_bps[[0, 2]].tolist() == [1e6, 1e6]
+    floods.modified(np.array([0]), 12.999)
+    read(floods, stats(4.0, **zeros | {"m11": (1500, 0, 0), "m12": (150_000, 0, 0)}), 13.0)
+    assert floods.passed_bps[[0, 2]].tolist() == [1e6, 0.0], "one frame in a millisecond is no rate"
+
+
+def test_counters_that_were_set_by_others_are_read_twice_again():
+    floods, zeros = FloodRates.unknown(3), dict.fromkeys(("m11", "m21", "m31", "m12", "m22"), (0, 0, 0))
+    read(floods, stats(1.0, **zeros), 10.0)
+    floods.forgotten(np.array([0]))
+    read(floods, stats(2.0, **zeros | {"m11": (125_000, 0, 0), "m12": (125_000, 0, 0)}), 11.0)
+    assert floods.passed_bps.tolist() == pytest.approx([np.nan, np.nan, 1e6], nan_ok=True)
+    read(floods, stats(3.0, **zeros | {"m11": (250_000, 0, 0), "m12": (250_000, 0, 0)}), 12.0)
+    assert floods.passed_bps[[0, 2]].tolist() == [1e6, 1e6]
+
+
 def test_a_receiver_gets_what_all_others_of_its_vlan_flood():
     floods = FloodRates.unknown(3)
     floods.passed_bps = np.array([2e6, 3e6, np.nan])
