@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.configs import star
+from support.fabrics import ControlLoop, Fabric
 from support.kernels import numpy_alone, same
 
+from controller.loop.step import StepResult
 from controller.metering import measure_kernel
 from controller.metering.counters import ListedReadings
 from controller.openflow.constants import COUNTER_UNAVAILABLE
@@ -33,3 +38,23 @@ def test_readings_are_alike(seed: int, meters: int, limits: bool) -> None:
     with numpy_alone():
         plain = ListedReadings(*places, reports.whole, *times_s, modified_s).columns
     same(compiled, plain)
+
+
+def test_a_send_limit_counts_from_its_own_modify() -> None:
+    """What its switch confirmed later, of the meters that an interval modified, says nothing of it."""
+    net = Fabric(star(3, limits={10: "100M"}))
+    net.start()
+    loop, central = ControlLoop(net), net.central
+    loop.add((1, 1), (1, 3), 10, 30e6)
+    loop.run(10)
+    decide, row = central.interval, central.vns.row_of(10, 1, 1)
+
+    def interval(stats: dict[int, Any], received_s: dict[int, float], now_s: float) -> StepResult:
+        return decide(stats, received_s, now_s, dict.fromkeys(stats, now_s - 0.02))
+
+    central.interval = interval  # type: ignore[method-assign,assignment]
+    net.now_s += 0.001
+    net.operator.set_vn(row, net.now_s, send_limit_bps=90_000_000)
+    net.push()
+    loop.run(1)
+    assert central.fabric.send_limits.offered_bps[row] == pytest.approx(30e6)
