@@ -21,7 +21,7 @@ from controller.columns import NEW_ROW, IntArray, carry
 from controller.dets.rate_allocator import RateAllocators
 from controller.errors import InvalidValueError
 from controller.fabric.description import Config
-from controller.fabric.entries import EntryTable
+from controller.fabric.entries import EntryTable, rows_of_pairs
 from controller.fabric.topology import PortId
 from controller.forwarding.desired_flows import plan_flows
 from controller.forwarding.pairs import Pair
@@ -41,6 +41,7 @@ class Reconfiguration:
 
     gone: frozenset[int]
     _before: Reconciler
+    _rows: _Rows
     _standing: Mapping[int, MeterColumns]
     _allocators: RateAllocators
 
@@ -54,6 +55,7 @@ class Reconfiguration:
         allocators = self._allocators.with_groups(self._before.fabric.control.groups, fabric.control.groups)
         fabric.state = fabric.state._replace(allocators=allocators)
         central.pairs.flush()
+        _carry_marks(self._before.fabric, fabric, self._rows)
         for dpid, standing in self._standing.items():
             record = fabric.switches[dpid]
             if record.connected:
@@ -90,7 +92,7 @@ def reconfigure(central: CentralController, config: Config, now_s: float) -> Rec
     reconciler.agents.carry(central.agents)
     unmetered = [pair for pair in map(row_of.pair, central.pairs.unmetered) if pair is not None]
     reconciler.pairs.carry(unmetered)
-    done = Reconfiguration(frozenset(before.switches.keys() - kept), central.reconciler, standing, allocators)
+    done = Reconfiguration(frozenset(before.switches.keys() - kept), central.reconciler, row_of, standing, allocators)
     central.work_on(reconciler)
     return done
 
@@ -201,6 +203,13 @@ def _carry_views(before: FabricState, after: FabricState, row_of: _Rows, kept: s
     after.notifications = carry(before.notifications, row_of.old, 0.0)
     after.notified_s = carry(before.notified_s, row_of.old, np.nan)
     after.deliveries |= {dpid: before.deliveries[dpid] for dpid in kept}
+
+
+def _carry_marks(before: FabricState, after: FabricState, row_of: _Rows) -> None:
+    """Go on counting marks by the meters that stand; their entries have named them again."""
+    after.phantoms = after.phantoms.remembering(before.phantoms, row_of.old)
+    ends = row_of.old[after.measuring.sender], row_of.old[after.measuring.receiver]
+    after.measuring = after.measuring.remembering(before.measuring, rows_of_pairs(before.measuring, *ends))
 
 
 def _plan(fabric: FabricState, record: SwitchRecord, standing: MeterColumns) -> None:

@@ -156,3 +156,10 @@ def test_changes_of_one_vlan_move_no_other(algorithms, changes):
         at_s += gap_ms / 1e3
         timed.append((at_s, change))
     assert others(algorithms, timed) == unchanged(algorithms)
+
+
+def test_marks_are_counted_on_while_the_file_is_reloaded():
+    """Policies that decide by marks see them in the interval of a reload as in any other."""
+    algorithms = ("hygenicc", "hygenicc")
+    reloads = [(BEGIN_S + 0.303 * turn, reload(BLUE, RED, GREEN, blue_bps=turn * 10**8)) for turn in (1, 2, 3)]
+    assert others(algorithms, reloads) == unchanged(algorithms)

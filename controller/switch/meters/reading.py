@@ -10,7 +10,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.columns import IntArray
+from controller.columns import IntArray, carry
 from controller.fabric.vns import VnTable
 from controller.metering.counters import MeterCounters, MeterReadings
 from controller.openflow.constants import COUNTER_UNAVAILABLE
@@ -38,6 +38,12 @@ class ReadMeters(ABC):
         if meter_id is not None:
             rows = rows[np.isin(self.meter_id[rows], meter_id)]
         return replace(self, counters=self.counters.forgotten(rows)) if len(rows) else self
+
+    def remembering(self, before: Self, old_row: IntArray) -> Self:
+        """Return the state with what was known ``before`` of those whose meter is that of their ``old_row`` there."""
+        same = carry(before.meter_id, old_row, -1) == self.meter_id
+        columns = zip(self.counters, before.counters.carried(old_row), strict=True)
+        return replace(self, counters=MeterCounters(*(np.where(same, was, now) for now, was in columns)))
 
     def readings(
         self,
