@@ -236,6 +236,7 @@ MENDED = (
     "barriers come a second late",
     "it does everything 30 ms late",
     "counters asked for before a meter was changed come after it",
+    "a tenant changes its limits many times a second",
     "counters are reset",
     "a VN sends to endless new addresses",
     "a second controller is started on the store of one that runs",
