@@ -37,6 +37,7 @@ class EventKind(StrEnum):
     OVERRIDE_INACTIVE = "override-inactive"
     FLOOD_BEGAN = "flood-began"
     FLOOD_ENDED = "flood-ended"
+    HOST_MOVED = "host-moved"
     HOSTS_FULL = "hosts-full"
     HOSTS_FLAP = "hosts-flap"
     OUT_OF_METERS = "out-of-meters"
@@ -71,6 +72,7 @@ _INFO = frozenset(
         EventKind.LIMIT_CHANGED,
         EventKind.ALGORITHM_CHANGED,
         EventKind.FLOOD_ENDED,
+        EventKind.HOST_MOVED,
     }
 )
 

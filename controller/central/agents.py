@@ -274,7 +274,7 @@ class Agents:
         entries, vns, network = self._fabric.state.entries, self._fabric.vns, self._fabric.network
         if self._told is None or self._told.entries is not entries or self._told_for != network.host_changes:
             behind = self._number_of_vn >= 0
-            self._told = ToldPairs.among(vns, entries, behind, network.host_count, network.lowest_mac)
+            self._told = ToldPairs.among(vns, entries, behind, network.known.count, network.known.lowest_mac)
             self._told_for = network.host_changes
         return self._told
 

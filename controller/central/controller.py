@@ -236,6 +236,7 @@ class CentralController:
         network = self.network
         before = network.topology.links()
         network.paths.tick(now_s)
+        self.fabric.learning.tick(now_s)
         after = network.topology.links()
         if after is not before and (gone := before - after):
             self.note(EventKind.LINKS_DOWN, f"{len(gone)} links are silent and so are down", now_s)

@@ -261,7 +261,7 @@ class Reconciler:
             for in_port, vlan_vid, mac in zip(*columns, strict=True):
                 host = Host(vlan_vid, mac)
                 if not fabric.network.knows(host):
-                    fabric.learn(host, PortId(record.switch.dpid, in_port), now_s)
+                    fabric.learn(host, PortId(record.switch.dpid, in_port), now_s, standing=True)
             yield
 
     def _adopt_at_once(self, record: SwitchRecord, entries: FlowTable, meters: NDArray[np.void], now_s: float) -> None:

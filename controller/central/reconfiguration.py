@@ -22,7 +22,6 @@ from controller.dets.rate_allocator import RateAllocators
 from controller.errors import InvalidValueError
 from controller.fabric.description import Config
 from controller.fabric.entries import EntryTable, rows_of_pairs
-from controller.fabric.topology import PortId
 from controller.forwarding.desired_flows import plan_flows
 from controller.forwarding.pairs import Pair
 from controller.forwarding.pipeline import VnMeters
@@ -152,9 +151,7 @@ def _carry_network(before: FabricState, after: FabricState, row_of: _Rows, kept:
                 pass
             after.network.paths.switch_up(dpid)
     after.network.find_paths()
-    for host, row in before.network.hosts().items():
-        if row_of.new[row] != NEW_ROW:
-            after.network.learn(host, PortId(*after.vns.key(int(row_of.new[row]))[1:]))
+    after.network.carry_hosts(before.network, row_of.new)
 
 
 def _carry_state(

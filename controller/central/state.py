@@ -14,6 +14,7 @@ import numpy as np
 from controller.capability.capabilities import Verdicts
 from controller.capability.meter_watch import NOT_KNOWN
 from controller.central.congestion import Congestion
+from controller.central.learning import Learning
 from controller.columns import BoolArray, FloatArray, IntArray, KiloArray
 from controller.events import EventKind, EventLog
 from controller.fabric.description import Config
@@ -22,8 +23,6 @@ from controller.fabric.topology import PortId
 from controller.fabric.vns import VnTable
 from controller.forwarding.budgets import (
     AGENT_BURST_INTERVALS,
-    MOVES_AT_ONCE,
-    MOVES_PER_S,
     REPORTS_AT_ONCE,
     REPORTS_PER_S,
     TokenBuckets,
@@ -44,7 +43,6 @@ from controller.metering.guarantees import Guarantees
 from controller.metering.measurement import Measurement, sums_by
 from controller.metering.observed import Observed
 from controller.metering.send_limits import SendLimitMeters
-from controller.openflow.frames import format_mac
 from controller.policy.groups import Choices, PolicyGroup, choices_of, groups_of, shadows_of, under
 from controller.switch.delivery import Delivery
 from controller.switch.listed_meters import Listing
@@ -57,8 +55,6 @@ from controller.whatif.shadow import Shadow
 # A switch that has not come so long after the last one that did is not waited for any more.
 HEARD_INTERVALS = 6  # in which other nodes learn who has a switch, and say what they send there
 AWAITED_S = 30.0
-# Least time between two events about one VN's hosts that move back and forth.
-HELD_AGAIN_S = 60.0
 
 
 class Control(NamedTuple):
@@ -185,8 +181,7 @@ class FabricState:
         self._shared: tuple[VnTable, FloatArray, VnTable] | None = None
         self.brought: tuple[Measurement, tuple[FloatArray, ...]] | None = None  # what the last interval measured
         self.reports = TokenBuckets(len(self.vns), REPORTS_PER_S, REPORTS_AT_ONCE)
-        self._moves = TokenBuckets(len(self.vns), MOVES_PER_S, MOVES_AT_ONCE)
-        self._held_s: dict[int, float] = {}
+        self.learning = Learning(self, config.max_macs_per_vn)
         self.arrivals = Arrivals()
         self.part: Part | None = None  # where other nodes have some of the switches
         self.agent_ports: frozenset[PortId] = frozenset()  # behind which agents shape, as far as is known
@@ -311,22 +306,9 @@ class FabricState:
         """Return the switch behind which a VN sends."""
         return self.switches[self.vns.key(row).dpid]
 
-    def learn(self, host: Host, port: PortId, now_s: float) -> None:
-        """Note where a host is; say so when its VN may have no more.
-
-        A host that moves does so at the cost of the VN that it moves to. Where too many move, they stay where they are.
-        """
-        row = self.vns.row_of(host.vlan_vid, *port)
-        if row is not None and self.network.would_move(host, row) and not self._moves.take(row, now_s):
-            if now_s - self._held_s.get(row, -math.inf) >= HELD_AGAIN_S:
-                self._held_s[row] = now_s
-                text = f"{self.vn_name(row)}: hosts move there too often, such as {format_mac(host.mac)}; not followed"
-                self.note(EventKind.HOSTS_FLAP, text, now_s, vn=row)
-            return
-        news = self.network.learn(host, port)
-        if news and row is not None and self.network.full(row):
-            text = f"{self.vn_name(row)} has {self.config.max_macs_per_vn} hosts, the most it may have"
-            self.note(EventKind.HOSTS_FULL, f"{text}; the last is {format_mac(host.mac)}", now_s, vn=row)
+    def learn(self, host: Host, port: PortId, now_s: float, *, standing: bool = False) -> None:
+        """Note where a host is, as a frame has told or, ``standing``, its switch's tables."""
+        self.learning.learn(host, port, now_s, standing=standing)
 
     def forget_counters(self, record: SwitchRecord, meter_id: IntArray | None = None) -> None:
         """Meters of a switch, all or some, may have been set outside of the interval, or by others."""

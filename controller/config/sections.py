@@ -63,7 +63,7 @@ class ControlSection(Section):
     mac_ageing_s: Annotated[int, Field(ge=1, le=MAX_IDLE_TIMEOUT_S)] = 300
     """A MAC that was not seen for so many seconds is forgotten."""
     max_macs_per_vn: Annotated[int, Field(ge=1, le=1_000_000)] = 64
-    """How many MACs are learned behind one VN at most."""
+    """How many MACs are learned behind one VN at most; as many again may move there."""
     report_rate: Rate = 128_000
     """What of a VN's frames may go to the controller (new hosts, new pairs); all are forwarded."""
 

@@ -5,18 +5,21 @@ No I/O; time is an argument.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
+from controller.columns import IntArray
 from controller.fabric.description import EdgePort, Switch
 from controller.fabric.topology import PortId, Topology
 from controller.fabric.vns import VnTable
 from controller.forwarding import pipeline
 from controller.forwarding.desired_flows import DesiredFlows
 from controller.forwarding.flow_table import FlowKey, flow_key
+from controller.forwarding.known_hosts import NOWHERE, KnownHosts
 from controller.forwarding.marked_pairs import MarkedPairs
 from controller.forwarding.metered_pairs import MeteredPairs
 from controller.forwarding.pairs import Host, HostChange, Pair
@@ -27,13 +30,11 @@ from controller.pieces import pieces
 
 # So many VNs get their entries before others in the process get their turn.
 _AT_ONCE = 500
-# The lowest address of a VN without hosts: above all addresses.
-_NO_MAC = 1 << 48
 
 
 @dataclass(frozen=True)
 class ForwardingSettings:
-    """``mac_ageing_s`` is how long a silent host is remembered; a VN may have ``max_macs_per_vn`` hosts at most.
+    """``mac_ageing_s`` is how long a silent host is remembered; a VN may learn ``max_macs_per_vn`` hosts at most.
 
     ``control_ethertypes`` are those that agents speak in, ``marking`` is what is done to packets that may be marked.
     """
@@ -51,8 +52,7 @@ class Network:
     of the switches (``share_out``), entries are those of switches that this one has (``put_own``, until ``let_go``);
     hosts, links and paths are those of the whole fabric.
 
-    ``host_count`` and ``lowest_mac`` are columns of shape (vns,): how many hosts a VN has, and the lowest of their
-    addresses, which says nothing where there is none. ``host_changes`` counts the changes of both.
+    ``known`` are the hosts; ``host_changes`` counts how often one came or went.
     """
 
     def __init__(self, switches: Iterable[Switch], vns: VnTable, settings: ForwardingSettings) -> None:
@@ -63,12 +63,10 @@ class Network:
         self._edges = _edges_by_vlan(self._switches.values())
         self._has_agents = any(port.agent != "none" for one in self._switches.values() for port in one.ports.values())
         self.host_changes = 0
-        self.host_count = np.zeros(len(vns), dtype=np.int64)
-        self.lowest_mac = np.full(len(vns), _NO_MAC, dtype=np.int64)
+        self.known = KnownHosts(len(vns), settings.max_macs_per_vn, settings.mac_ageing_s)
         self._changes: list[HostChange] | None = None
         self.sent_to_elsewhere: frozenset[int] = frozenset()  # rows of VNs to which other nodes' switches send
-        self._vn_of_host: dict[Host, int] = {}
-        self._hosts_of_vn: defaultdict[int, set[Host]] = defaultdict(set)
+        self._unheeded: set[int] = set()  # rows of VNs whose unknown hosts are not reported while they are full
         self._queueless: set[int] = set()  # dpids of switches whose entries name no queue
         self._phantom_of_vn: dict[int, int] = {}
         self.marked = MarkedPairs(self.desired, vns, self.hosts_of_vn, settings.marking)
@@ -89,6 +87,14 @@ class Network:
         """Know the links that ``before`` knows between these switches, and flood along its tree."""
         self.paths.carry(before.paths, dpids)
         self.find_paths()
+
+    def carry_hosts(self, before: Network, new_row: IntArray) -> None:
+        """Know the hosts that ``before`` knows of VNs that are here; ``new_row`` are rows by what they were then."""
+        for host, row in before.hosts().items():
+            here = int(new_row[row])
+            if here != NOWHERE and self.known.has_room(here, moved=True):
+                self.place(host, here)
+                self.known.carry(host, before.known, new_row)
 
     # -- switches and links
 
@@ -112,9 +118,9 @@ class Network:
         only.add(dpid)
         self.find_paths()
         yield from self._transit.begin(dpid)
-        for some in pieces(list(self._vn_of_host), _AT_ONCE):
+        for some in pieces(self.known.all(), _AT_ONCE):
             for host in some:
-                if host in self._vn_of_host:
+                if host in self.known:
                     self._put_host_at(host, dpid)
             yield
 
@@ -129,8 +135,9 @@ class Network:
         yield from self._begin(dpid)
         if (dpid in self._queueless) == set_queue:
             (self._queueless.discard if set_queue else self._queueless.add)(dpid)
-            for host in [host for host, row in self._vn_of_host.items() if self._vns.key(row).dpid == dpid]:
-                self._put_to_edge(host)
+            for row in np.flatnonzero(self._vns.dpid == dpid).tolist():
+                for host in self.hosts_of_vn(row):
+                    self._put_to_edge(host)
         general = [pipeline.link_discovery(), pipeline.drop_link_local(), pipeline.drop_group_sources()]
         general += pipeline.go_by()
         if self._has_agents:
@@ -171,7 +178,7 @@ class Network:
         for vid in edge.vlan_vids if edge is not None else ():
             row = self._vns.row_of(vid, *port)
             for host in self.hosts_of_vn(row) if row is not None else ():
-                self.forget_host(host)
+                self.leave(host, now_s)
 
     def edge_port(self, port: PortId) -> EdgePort | None:
         """Return the edge port of the configuration that this is, or None."""
@@ -185,25 +192,31 @@ class Network:
 
     # -- hosts
 
-    def learn(self, host: Host, port: PortId) -> bool:
-        """A host was seen behind an edge port; return whether that is news. A host that moved leaves its old place."""
+    def learn(self, host: Host, port: PortId, now_s: float = math.nan, *, standing: bool = False) -> bool:
+        """A host was seen behind an edge port; return whether that is news. A host that moved leaves its old place.
+
+        A known host is never one too many, nor is one that has just left with its port, or ``standing`` in a switch's
+        tables: it comes to a full VN as well, until that has twice as many as it may learn. Then the last one that came
+        makes room for one that moves. Who is too many is known nowhere: frames to it are flooded, and lead to it.
+        """
         row = self._vns.row_of(host.vlan_vid, port.dpid, port.port_no)
         multicast = host.mac >> 40 & 1
-        if row is None or multicast or self._vn_of_host.get(host) == row:
+        before = self.known.vn_of(host)
+        if row is None or multicast or before == row:
             return False
-        if len(self._hosts_of_vn[row]) >= self._settings.max_macs_per_vn:
-            return False
-        self.place(host, row)
+        if not self.known.has_room(row, moved=standing or self.known.came_from(host, now_s) is not None):
+            if before is None:
+                return False
+            self.forget_host(self.hosts_of_vn(row)[-1])
+        self.place(host, row, now_s)
         return True
 
-    def place(self, host: Host, row: int) -> None:
+    def place(self, host: Host, row: int, now_s: float = math.nan) -> None:
         """A host is of this VN, by the word of whoever has its switch: he has seen how many it may have."""
+        came_from = self.known.came_from(host, now_s)
         self.forget_host(host)
         self._note_change(host, None, row)
-        self._vn_of_host[host] = row
-        self._hosts_of_vn[row].add(host)
-        self.host_count[row] += 1
-        self.lowest_mac[row] = min(int(self.lowest_mac[row]), host.mac)
+        self.known.come(host, row, now_s, came_from)
         self.find_paths()
         self._transit.place(host, self._vns.key(row).dpid, self._switches)
         self._put_host(host)
@@ -223,7 +236,7 @@ class Network:
 
     def source_aged(self, host: Host, port: PortId) -> None:
         """A host was silent for the ageing time. One that is still sent to stays, for its senders' meters' sake."""
-        row = self._vn_of_host.get(host)
+        row = self.known.vn_of(host)
         if row is None or self._vns.key(row)[1:] != tuple(port):
             return
         if row in self.sent_to_elsewhere or any(self.pairs.has_entry(pair, host) for pair in self.pairs.to(row)):
@@ -233,14 +246,16 @@ class Network:
 
     def forget_host(self, host: Host) -> None:
         """Forget where a host is, and all entries that lead to it."""
-        row = self._vn_of_host.pop(host, None)
+        self._forgotten(host, self.known.go(host))
+
+    def leave(self, host: Host, now_s: float) -> None:
+        """Forget where a host is, since its port has gone: if it comes elsewhere, it has moved there."""
+        self._forgotten(host, self.known.leave(host, now_s))
+
+    def _forgotten(self, host: Host, row: int | None) -> None:
         if row is None:
             return
         self._note_change(host, row, None)
-        self._hosts_of_vn[row].discard(host)
-        self.host_count[row] -= 1
-        if host.mac == self.lowest_mac[row]:
-            self.lowest_mac[row] = min((other.mac for other in self._hosts_of_vn[row]), default=_NO_MAC)
         for group in ("source", "forward", "discover"):
             self.desired.drop((group, host))
         self._transit.forget(host, self._vns.key(row).dpid, self._switches)
@@ -250,28 +265,29 @@ class Network:
 
     def would_move(self, host: Host, row: int) -> bool:
         """Return whether a host is known, and to be behind another port than the VN ``row``."""
-        return self._vn_of_host.get(host, row) != row
+        return self.known.vn_of(host) not in (None, row)
 
     def knows(self, host: Host) -> bool:
         """Return whether it is known where a host is."""
-        return host in self._vn_of_host
+        return host in self.known
 
     def hosts(self) -> dict[Host, int]:
         """Return the known hosts and the row of the VN each belongs to."""
-        return dict(self._vn_of_host)
+        return {host: row for host in self.known.all() if (row := self.known.vn_of(host)) is not None}
 
     def hosts_of_vn(self, row: int) -> list[Host]:
         """Return the known hosts of a VN."""
-        return list(self._hosts_of_vn.get(row, ()))
+        return self.known.of_vn(row)
 
-    def full(self, row: int) -> bool:
-        """Return whether a VN has as many hosts as it may have."""
-        return len(self._hosts_of_vn[row]) >= self._settings.max_macs_per_vn
+    def heed(self, row: int, heeded: bool) -> None:
+        """Let a full VN's unknown hosts be reported, or no more of them than those that call everybody or a group."""
+        (self._unheeded.discard if heeded else self._unheeded.add)(row)
+        self._put_unknown_source(row)
 
     def _put_host(self, host: Host) -> None:
         self._put_known_source(host)
         self._put_to_edge(host)
-        row = self._vn_of_host[host]
+        row = self._row_of(host)
         own, elsewhere = self._vns.key(row).dpid, self._discovery(None, host)
         dpids = self._kept(self._edges[host.vlan_vid])
         found = {dpid: self._discovery(dpid, host) if dpid == own else elsewhere for dpid in dpids}
@@ -282,19 +298,24 @@ class Network:
 
     def _put_host_at(self, host: Host, dpid: int) -> None:
         """Make the entries for a host at one switch, which has had none; pairs that send there follow."""
-        own = self._vns.key(self._vn_of_host[host])
+        own = self._vns.key(self._row_of(host))
         if own.dpid == dpid:
             self._put_known_source(host)
             self._put_to_edge(host)
         if dpid in self._edges[host.vlan_vid]:
             self.desired.put_at(("discover", host), dpid, self._discovery(dpid, host))
 
+    def _row_of(self, host: Host) -> int:
+        row = self.known.vn_of(host)
+        assert row is not None, "it is a known host"
+        return row
+
     def _kept(self, dpids: Iterable[int]) -> list[int]:
         return list(filter(self.desired.keeps, dpids))
 
     def _discovery(self, dpid: int | None, host: Host) -> tuple[Flow, ...]:
         """Return what reports new pairs to a host, at a switch of its VLAN; None: at all but its own."""
-        own = self._vns.key(self._vn_of_host[host])
+        own = self._vns.key(self._row_of(host))
         if dpid == own.dpid:
             inside = pipeline.within_vn(own.port_no, host.vlan_vid, host.mac)
             return pipeline.discover_pair(host.vlan_vid, host.mac), inside
@@ -303,22 +324,25 @@ class Network:
     def _put_known_source(self, host: Host, *, again: bool = False) -> None:
         if again:
             self.desired.drop(("source", host))
-        own = self._vns.key(self._vn_of_host[host])
+        own = self._vns.key(self._row_of(host))
         flow = pipeline.known_source(own.port_no, host.vlan_vid, host.mac, self._settings.mac_ageing_s)
         self.desired.put(("source", host), {own.dpid: [flow]})
 
     def _put_unknown_source(self, row: int) -> None:
         own = self._vns.key(row)
-        flow = pipeline.unknown_source(own.port_no, own.vlan_vid, report=not self.full(row))
-        self.desired.put(("unknown", row), {own.dpid: [flow]})
+        heeded = row not in self._unheeded or not self.known.full(row)
+        flows = [pipeline.unknown_source(own.port_no, own.vlan_vid, report=heeded)]
+        if not heeded:
+            flows.append(pipeline.unknown_caller(own.port_no, own.vlan_vid))
+        self.desired.put(("unknown", row), {own.dpid: flows})
 
     def _put_to_edge(self, host: Host) -> None:
         """Let a host's own switch send frames for it out to it."""
-        own = self._vns.key(self._vn_of_host[host])
+        own = self._vns.key(self._row_of(host))
         port = self.edge_port(PortId(own.dpid, own.port_no))
         assert port is not None, "a VN lives behind an edge port of the configuration"
         set_queue = own.dpid not in self._queueless
-        meter_id = self._phantom_of_vn.get(self._vn_of_host[host])
+        meter_id = self._phantom_of_vn.get(self._row_of(host))
         to_edge = pipeline.forward_to_edge(
             port, host.vlan_vid, host.mac, set_queue=set_queue, phantom=meter_id is not None
         )
@@ -346,7 +370,7 @@ class Network:
         if not changed:
             return
         self.paths.put_again()
-        for host in [host for host in self._vn_of_host if host.vlan_vid in changed]:
+        for host in [host for host in self.known.all() if host.vlan_vid in changed]:
             self._put_host(host)
 
     # -- pairs
@@ -370,7 +394,7 @@ class Network:
 
     def vn_of(self, host: Host) -> int | None:
         """Return the row of the VN of a host, or None if it is not known."""
-        return self._vn_of_host.get(host)
+        return self.known.vn_of(host)
 
     def pair_aged(self, host: Host, port: PortId) -> Pair | None:
         """A sender was silent towards a host; return the pair if its meter is of no use any more."""

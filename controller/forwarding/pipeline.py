@@ -169,10 +169,17 @@ def limit_sender(port_no: int, vlan_vid: int, meter_id: int | None) -> Flow:
 
 
 def unknown_source(port_no: int, vlan_vid: int, *, report: bool) -> Flow:
-    """A VN's frames from a source address not yet known: forwarded, and reported unless the VN has too many."""
+    """A VN's frames from a source address not yet known: forwarded, and reported unless the VN has too many of them."""
     match = Match(in_port=port_no, vlan_vid=vlan_vid)
     mark = _mark(vlan_vid, Mark.UNKNOWN_SOURCE) if report else None
     return _flow(Table.LEARN, 1, match, write_metadata=mark, goto_table=Table.RATE_CONTROL)
+
+
+def unknown_caller(port_no: int, vlan_vid: int) -> Flow:
+    """Those to everybody or to a group, reported where no others are: hosts that have moved say so in these."""
+    match = Match(in_port=port_no, vlan_vid=vlan_vid, eth_dst=GROUP_BIT, eth_dst_mask=GROUP_BIT)
+    mark = _mark(vlan_vid, Mark.UNKNOWN_SOURCE)
+    return _flow(Table.LEARN, 2, match, write_metadata=mark, goto_table=Table.RATE_CONTROL)
 
 
 def known_source(port_no: int, vlan_vid: int, mac: int, ageing_s: int) -> Flow:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -74,6 +75,7 @@ class OthersHosts:
         self._claimed: defaultdict[int, set[Host]] = defaultdict(set)  # the same by row
         self._gone: list[Host] = []
         self.came: list[Host] = []
+        self.now_s = math.nan  # when something was heard last
 
     def note_changes(self, own: frozenset[int]) -> None:
         """Follow what has changed of hosts; ``own`` are the dpids of this node's switches."""
@@ -106,7 +108,7 @@ class OthersHosts:
         claimed = {Host(vid, mac): number for mac, number in vn.learned.items()}
         gone = [host for host in network.hosts_of_vn(vn.row) if host not in claimed]
         for host in gone:
-            network.forget_host(host)
+            network.leave(host, self.now_s)
         self.note_changes(own)
         for host in [host for host in self._claimed.get(vn.row, ()) if host not in claimed]:
             self._unclaim(host, vn.row)
@@ -125,7 +127,7 @@ class OthersHosts:
         return changed
 
     def _place(self, host: Host, row: int) -> None:
-        self._network.place(host, row)
+        self._network.place(host, row, self.now_s)
         self.came.append(host)
 
     def _claim(self, host: Host, row: int) -> None:

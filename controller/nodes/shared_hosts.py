@@ -72,7 +72,7 @@ class SharedHosts:
         owned = np.array([dpid for dpid, owner in self._owners.items() if owner == node], dtype=np.uint64)
         if not np.isin(self._vns.dpid[hosts.vn], owned).all():
             raise FrameError(Cause.NOT_OWNED, "speaks of VNs of switches that are not its own")
-        peer.last = head.token, head.number
+        peer.last, self._others.now_s = (head.token, head.number), now_s
         known = head.known if head.known_token == self._token else 0
         peer.hearer.knows(known if known <= self._said.number else 0, now_s)
         self._others.note_changes(self._own)

@@ -160,6 +160,6 @@ def test_columns_of_vns_say_what_their_hosts_and_senders_are(done):
         fabrics.do(*one)
     for net in fabrics.both():
         macs = [[host.mac for host in net.hosts_of_vn(row)] for row in range(len(VNS))]
-        assert net.host_count.tolist() == [len(some) for some in macs]
-        assert all(min(some) == net.lowest_mac[row] for row, some in enumerate(macs) if some)
+        assert net.known.count.tolist() == [len(some) for some in macs]
+        assert all(min(some) == net.known.lowest_mac[row] for row, some in enumerate(macs) if some)
         assert net.pairs.receivers().tolist() == [row for row in range(len(VNS)) if net.pairs.to(row)]

@@ -208,6 +208,48 @@ def test_a_claim_counts_again_when_the_newer_one_is_gone_before_its_owner_heard_
     assert [node.network.vn_of(host) for node in nodes.nodes.values()] == [VNS.row_of(host.vlan_vid, 1, 1)] * 3
 
 
+def test_a_host_that_moves_to_a_full_vn_of_another_node_is_there_for_all_and_makes_room_if_that_has_no_more():
+    nodes, (moving, more), full = Nodes(), HOSTS[:2], PortId(2, 1)
+    own = [Host(10, mac) for mac in (16, 18, 20, 22)]  # of which the first two are learned
+    for host in own:
+        nodes.learn(host, full)
+    nodes.learn(moving, PortId(1, 1))
+    nodes.learn(more, PortId(3, 1))
+    nodes.settle()
+    row, b = VNS.row_of(10, *full), nodes.nodes["b"].network
+    assert b.hosts_of_vn(row) == own[:MOST]
+    for host in (moving, more, moving):
+        b.learn(host, full, nodes.now_s)
+    nodes.settle()
+    for node in nodes.nodes.values():
+        assert set(node.network.hosts_of_vn(row)) == {*own[:MOST], moving, more}
+    nodes.learn(HOSTS[2], PortId(1, 1))
+    nodes.settle()
+    b.learn(HOSTS[2], full, nodes.now_s)
+    nodes.settle()
+    for node in nodes.nodes.values():
+        assert set(node.network.hosts_of_vn(row)) == {*own[:MOST], moving, HOSTS[2]}
+        assert not node.network.knows(more)
+
+
+def test_a_host_whose_port_goes_down_at_one_node_has_moved_when_it_comes_to_a_full_vn_of_another():
+    nodes, moving, left, full = Nodes(), HOSTS[0], PortId(1, 1), PortId(2, 1)
+    for mac in (16, 18):
+        nodes.learn(Host(10, mac), full)
+    nodes.learn(moving, left)
+    nodes.settle()
+    nodes.nodes["a"].network.port_down(left, nodes.now_s)
+    for _ in range(2):
+        nodes.interval()
+    b = nodes.nodes["b"].network
+    assert not b.knows(moving)
+    b.learn(moving, full, nodes.now_s)
+    nodes.settle()
+    for node in nodes.nodes.values():
+        assert node.network.vn_of(moving) == VNS.row_of(10, *full)
+        assert node.network.known.moved_from(moving) == VNS.row_of(10, *left)
+
+
 MANY_PORTS, EACH = 50, 20
 CROWD = fabric({dpid: {port: list(VLANS) for port in range(1, MANY_PORTS + 1)} for dpid in (1, 2)})
 

@@ -1,0 +1,123 @@
+"""Where hosts are, as their frames tell: at the cost of the VN in which they speak, and said when it is full."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from enum import Enum
+from typing import Protocol
+
+import numpy as np
+
+from controller.events import EventKind, EventLog
+from controller.fabric.topology import PortId
+from controller.fabric.vns import VnTable
+from controller.forwarding.budgets import MOVES_AT_ONCE, MOVES_PER_S, TokenBuckets
+from controller.forwarding.hosts_and_paths import Network
+from controller.forwarding.pairs import Host
+from controller.openflow.frames import format_mac
+
+# Least time between two events of a kind about one VN: hosts can cause them again and again.
+SAID_AGAIN_S = 60.0
+# After so many frames of hosts that a full VN has no room for, these are not reported for so long, but for those to
+# everybody or to groups: nothing comes of them, and they stand in the way of reports of new pairs.
+STRANGERS_AT_ONCE, UNHEEDED_S = 20, 10.0
+
+
+class _Why(Enum):
+    """Why an event is said of a VN."""
+
+    FLAP = 0
+    FILLED = 1
+    MOVED_IN = 2
+    ONE_TOO_MANY = 3
+
+
+class Places(Protocol):
+    """What is said of VNs, as ``FabricState`` does."""
+
+    network: Network
+    events: EventLog
+
+    @property
+    def vns(self) -> VnTable:
+        """The VNs."""
+
+    def note(self, kind: EventKind, text: str, now_s: float, *, vn: int) -> None:
+        """Note an event of a VN (row)."""
+
+    def vn_name(self, row: int) -> str:
+        """Return a VN's name as people read it."""
+
+    def place_name(self, row: int) -> str:
+        """Return where a VN is as people write it."""
+
+
+class Learning:
+    """Lets the ``fabric``'s network know where hosts are."""
+
+    def __init__(self, fabric: Places, most: int) -> None:
+        self._fabric, self._most = fabric, most
+        self._moves = TokenBuckets(len(fabric.vns), MOVES_PER_S, MOVES_AT_ONCE)
+        self._said_s: dict[tuple[_Why, int], float] = {}
+        self._strangers: dict[int, int] = {}  # frames of hosts for which a full VN, by row, has no room
+        self._unheeded: deque[tuple[float, int]] = deque()  # until when which VNs' are not reported
+
+    def learn(self, host: Host, port: PortId, now_s: float, *, standing: bool) -> None:
+        """Note where a host is; it may be ``standing`` in its switch's tables. Say so when its VN may learn no more.
+
+        A host that moves does so at the cost of the VN that it moves to. Where too many move, they stay where they are.
+        """
+        fabric, known = self._fabric, self._fabric.network.known
+        row = fabric.vns.row_of(host.vlan_vid, *port)
+        if row is None:
+            return
+        mac, name = format_mac(host.mac), fabric.vn_name(row)
+        if fabric.network.would_move(host, row) and not self._moves.take(row, now_s):
+            text = f"{name}: hosts move there too often, such as {mac}; not followed"
+            self._say(_Why.FLAP, EventKind.HOSTS_FLAP, text, row, now_s)
+            return
+        was_full = known.full(row)
+        news = fabric.network.learn(host, port, now_s, standing=standing)
+        if news:
+            self._note_move(host, row, now_s)
+        if news and known.full(row):
+            has = f"{name} has {known.count[row]} hosts"
+            if was_full:
+                text = f"{has}, and may learn {self._most}; {mac} was known before it came there, and has a place"
+                self._say(_Why.MOVED_IN, EventKind.HOSTS_FULL, text, row, now_s)
+            else:
+                text = f"{has}, the most it may have; the last is {mac}"
+                self._say(_Why.FILLED, EventKind.HOSTS_FULL, text, row, now_s)
+        elif was_full and host not in known:
+            text = f"{name} may have {self._most} hosts; {mac} is one too many: frames to it are flooded"
+            self._say(_Why.ONE_TOO_MANY, EventKind.HOSTS_FULL, text, row, now_s)
+            self._count_stranger(row, now_s)
+
+    def tick(self, now_s: float) -> None:
+        """Let those VNs' hosts be reported again whose time is over; call it every interval."""
+        while self._unheeded and self._unheeded[0][0] <= now_s:
+            _, row = self._unheeded.popleft()
+            del self._strangers[row]
+            self._fabric.network.heed(row, heeded=True)
+
+    def _count_stranger(self, row: int, now_s: float) -> None:
+        count = self._strangers[row] = self._strangers.get(row, 0) + 1
+        if count == STRANGERS_AT_ONCE:
+            self._unheeded.append((now_s + UNHEEDED_S, row))
+            self._fabric.network.heed(row, heeded=False)
+
+    def _note_move(self, host: Host, row: int, now_s: float) -> None:
+        fabric = self._fabric
+        moved_from = fabric.network.known.moved_from(host)
+        if moved_from is None:
+            return
+        for named in fabric.events.named(EventKind.HOST_MOVED, np.array([row]), now_s):
+            places = f"from {fabric.place_name(moved_from)} to {fabric.place_name(named)}"
+            text = f"{format_mac(host.mac)} of VLAN {host.vlan_vid} has moved {places}"
+            fabric.note(EventKind.HOST_MOVED, text, now_s, vn=named)
+
+    def _say(self, why: _Why, kind: EventKind, text: str, row: int, now_s: float) -> None:
+        if now_s - self._said_s.get((why, row), -math.inf) >= SAID_AGAIN_S:
+            self._said_s[why, row] = now_s
+            self._fabric.note(kind, text, now_s, vn=row)

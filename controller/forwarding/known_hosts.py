@@ -1,0 +1,178 @@
+"""Which hosts are known, in columns: of which VN each is, since when, and of which VN it was before."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import NamedTuple
+
+import numpy as np
+
+from controller.columns import BoolArray, FloatArray, IntArray
+from controller.forwarding.pairs import Host
+
+NOWHERE = -1
+# A VN may learn so many hosts. As many again may move there: at most so many times as many are of it.
+WITH_MOVED = 2
+_LEAST = 64
+_MAC_BITS = 48
+_MAC = (1 << _MAC_BITS) - 1
+# The lowest address of a VN without hosts: above all addresses.
+_NO_MAC = 1 << _MAC_BITS
+
+
+class HostColumns(NamedTuple):
+    """Some hosts, in ascending order of VLAN and address, (hosts,): ``vn`` and ``moved_from`` are rows of VNs.
+
+    ``since_s`` is when a host was seen to come to its VN, NaN if that is not known; ``moved_from`` is NOWHERE for one
+    that was known nowhere before.
+    """
+
+    vlan_vid: IntArray
+    mac: IntArray
+    vn: IntArray
+    since_s: FloatArray
+    moved_from: IntArray
+
+
+class KnownHosts:
+    """The hosts of ``vns`` VNs, of which each may learn ``most``.
+
+    Who leaves with its port is remembered for ``remembered_s``: ``most`` of each VN.
+    ``count`` and ``lowest_mac`` are columns of shape (vns,): how many hosts a VN has, and the lowest of their
+    addresses, which says nothing where there is none.
+    """
+
+    def __init__(self, vns: int, most: int, remembered_s: float) -> None:
+        self._most, self._remembered_s = most, remembered_s
+        self.count = np.zeros(vns, dtype=np.int64)
+        self.lowest_mac = np.full(vns, _NO_MAC, dtype=np.int64)
+        self._slots: dict[Host, int] = {}
+        self._of_vn: defaultdict[int, dict[Host, None]] = defaultdict(dict)  # in the order in which they came
+        # By slot; the key is VLAN and address, NOWHERE in a slot that is free.
+        self._key, self._vn, self._moved_from = np.full((3, _LEAST), NOWHERE, dtype=np.int64)
+        self._since_s = np.full(_LEAST, np.nan)
+        self._free = list(range(_LEAST))
+        self._left: dict[Host, tuple[int, float]] = {}  # of which VN they were, and when they left, oldest first
+        self._left_count = np.zeros(vns, dtype=np.int64)
+
+    def __contains__(self, host: Host) -> bool:
+        return host in self._slots
+
+    def vn_of(self, host: Host) -> int | None:
+        """Return the row of the VN of a host, or None if it is not known."""
+        slot = self._slots.get(host)
+        return None if slot is None else int(self._vn[slot])
+
+    def all(self) -> list[Host]:
+        """Return the known hosts."""
+        return list(self._slots)
+
+    def of_vn(self, row: int) -> list[Host]:
+        """Return the known hosts of a VN, in the order in which they came."""
+        return list(self._of_vn.get(row, ()))
+
+    # -- changes
+
+    def come(self, host: Host, row: int, now_s: float, moved_from: int | None) -> None:
+        """A host that is not known is of this VN."""
+        if not self._free:
+            self._grow()
+        slot = self._slots[host] = self._free.pop()
+        self._key[slot], self._vn[slot] = _key_of(host), row
+        self._since_s[slot], self._moved_from[slot] = now_s, NOWHERE if moved_from in (None, row) else moved_from
+        self._of_vn[row][host] = None
+        self.count[row] += 1
+        self.lowest_mac[row] = min(int(self.lowest_mac[row]), host.mac)
+        self._drop_left(host)
+
+    def go(self, host: Host) -> int | None:
+        """A host is not known any more; return the row of the VN that it was of, None if it was of none."""
+        slot = self._slots.pop(host, None)
+        if slot is None:
+            return None
+        row = int(self._vn[slot])
+        self._key[slot] = NOWHERE
+        self._free.append(slot)
+        del self._of_vn[row][host]
+        self.count[row] -= 1
+        if host.mac == self.lowest_mac[row]:
+            self.lowest_mac[row] = min((other.mac for other in self._of_vn[row]), default=_NO_MAC)
+        return row
+
+    def _grow(self) -> None:
+        before = len(self._key)
+        room = np.full((3, before), NOWHERE, dtype=np.int64)
+        columns = zip((self._key, self._vn, self._moved_from), room, strict=True)
+        self._key, self._vn, self._moved_from = (np.concatenate(both) for both in columns)
+        self._since_s = np.concatenate([self._since_s, np.full(before, np.nan)])
+        self._free += range(before, 2 * before)
+
+    def leave(self, host: Host, now_s: float) -> int | None:
+        """A host goes as by ``go``, since its port has, and may come elsewhere: remember it."""
+        row = self.go(host)
+        while self._left and now_s - next(iter(self._left.values()))[1] >= self._remembered_s:
+            self._drop_left(next(iter(self._left)))
+        if row is not None and now_s == now_s and self._left_count[row] < self._most:
+            self._left[host] = row, now_s
+            self._left_count[row] += 1
+        return row
+
+    def _drop_left(self, host: Host) -> None:
+        row, _ = self._left.pop(host, (None, 0.0))
+        if row is not None:
+            self._left_count[row] -= 1
+
+    # -- how many a VN may have
+
+    def full(self, row: int) -> bool:
+        """Return whether a VN has as many hosts as it may learn."""
+        return bool(self.count[row] >= self._most)
+
+    def full_vns(self) -> BoolArray:
+        """Return the same of all VNs, (vns,)."""
+        return self.count >= self._most
+
+    def has_room(self, row: int, *, moved: bool) -> bool:
+        """Return whether a VN may have one more host, which is a new one or has ``moved``."""
+        return bool(self.count[row] < self._most * (WITH_MOVED if moved else 1))
+
+    def came_from(self, host: Host, now_s: float) -> int | None:
+        """Return the row of the VN that a host is of, or has left just now with its port, or None."""
+        row = self.vn_of(host)
+        if row is None and host in self._left:
+            row, left_s = self._left[host]
+            return row if now_s - left_s < self._remembered_s else None
+        return row
+
+    # -- what is shown
+
+    def moved_from(self, host: Host) -> int | None:
+        """Return the row of the VN that a known host was of before it came to its own, or None."""
+        row = int(self._moved_from[self._slots[host]])
+        return None if row == NOWHERE else row
+
+    def carry(self, host: Host, before: KnownHosts, new_row: IntArray) -> None:
+        """A known host is of its VN since when it was ``before``; ``new_row`` are the rows by what they were then."""
+        was, slot = before._slots[host], self._slots[host]
+        moved_from = int(before._moved_from[was])
+        self._since_s[slot] = before._since_s[was]
+        self._moved_from[slot] = NOWHERE if moved_from == NOWHERE else new_row[moved_from]
+
+    def some(self, vns: BoolArray, mac: int | None, after: Host | None, most: int) -> HostColumns:
+        """Return the first ``most`` hosts of these VNs (vns,), and of an address, behind ``after`` in their order."""
+        chosen = self._key != NOWHERE
+        chosen &= vns[self._vn]
+        if mac is not None:
+            chosen &= self._key & _MAC == mac
+        if after is not None:
+            chosen &= self._key > _key_of(after)
+        slots = np.flatnonzero(chosen)
+        if len(slots) > most:
+            slots = slots[np.argpartition(self._key[slots], most)[:most]]
+        slots = slots[np.argsort(self._key[slots])]
+        key = self._key[slots]
+        return HostColumns(key >> _MAC_BITS, key & _MAC, self._vn[slots], self._since_s[slots], self._moved_from[slots])
+
+
+def _key_of(host: Host) -> int:
+    return host.vlan_vid << _MAC_BITS | host.mac
