@@ -77,6 +77,7 @@ def vn_columns(observer: Observer) -> list[MetricColumn]:
             "congestion_notifications", "Congestion notifications that its senders got from it.", fabric.notifications
         ),
         counter("guarantee_missed_seconds", "How long its guarantee was missed.", traffic.missed_s),
+        gauge("hosts_full", "1 while it has as many hosts as it may learn.", central.network.known.full_vns()),
         counter(
             "reports_dropped",
             "Frames of new hosts and pairs of the VN that were not looked at: there were too many of them.",

@@ -132,7 +132,10 @@ class Shell:
         troubles = {name: texts for name, texts in told.items() if texts}
         ready = not troubles and all(state == SwitchState.READY for state in states.values())
         status = "ready" if ready else "degraded"
-        health = {"status": status, "switches": states, "enforceable": enforceable.counts(self.central.fabric)}
+        counts = enforceable.counts(self.central.fabric)
+        health: dict[str, Any] = {"status": status, "switches": states, "enforceable": counts}
+        if full_vns := int(self.central.network.known.full_vns().sum()):
+            health["full_vns"] = full_vns
         return {**health, "troubles": troubles} if troubles else health
 
     def _absent(self, dpid: int) -> SwitchState:

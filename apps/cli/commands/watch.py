@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from apps.cli.commands.limits import HELD_BACK
-from apps.cli.support.common import FAILED, complain
+from apps.cli.support.common import FAILED, complain, counted
 from apps.cli.support.connection import DEFAULT_WAIT_S, asking, check_timeout
 from apps.cli.support.names import PORT_HELP, OfVlan, OnlyVlan, explanations
 from apps.cli.support.output import AnyForm, Column, Form, console, fitted, number, rate, show, text_of
@@ -111,6 +111,8 @@ def status(
                 seen = client.pages("/v1/switches", "switches")  # by their nodes
                 rows = [{**row, "node": cluster["owners"][row["switch"]]} for row in seen]
         show(rows, output, [Column(name, name) for name in columns])
+        if full := health.get("full_vns"):
+            print(f"{counted(full, 'VN')} with as many hosts as they may learn: dets vn list -o json has hosts_full")
     return 0 if health["status"] == "ready" else FAILED
 
 

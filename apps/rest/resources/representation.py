@@ -101,6 +101,7 @@ def vn_views(service: Service, rows: IntArray, outcome: Outcome | None = None) -
         central.fabric.notifications[rows].astype(np.int64).tolist(),
         _guarantees(service, rows),
         _hosts(central, rows),
+        central.network.known.full_vns()[rows].tolist(),
         *_enforceable(central, rows),
         _overridden(overrides, rows),
         [settings.vn_revision(row) for row in rows.tolist()],

@@ -81,6 +81,9 @@ class VnView(BaseModel):
     notifications: int = Field(description="congestion notifications that its senders got from it, so far")
     guarantee: GuaranteeView
     hosts: list[str] = Field(description="MAC addresses learned behind the port in this VLAN")
+    hosts_full: bool = Field(
+        description="whether it has as many hosts as it may learn: a new one is served as an unknown destination"
+    )
     enforceable: Enforceable
     enforceable_why: list[str] = Field(description="why it is not yes")
     overridden: list[str] = Field(description="which of limits, ceilings and weight were set at run time")

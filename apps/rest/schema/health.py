@@ -42,6 +42,9 @@ class Health(BaseModel):
     enforceable: dict[str, int] = Field(
         default_factory=dict, description="how many edge ports are enforceable: yes, partly, no"
     )
+    full_vns: int = Field(
+        default=0, description="how many VNs have as many hosts as they may learn; what tenants do is no ill health"
+    )
     loops: dict[str, BackgroundLoop] = Field(default_factory=dict, description="the loops of the application, by name")
     cluster: ClusterHealth | None = Field(default=None, description="in a cluster: this node's part in it")
 

@@ -14,6 +14,7 @@ from apps.runtime.connection.peer_limits import CutOff, MessageCounts, PeerCount
 from apps.runtime.loop_times import LoopTimes
 from apps.runtime.supervisor import LoopState, Supervisor
 from apps.vn_metrics import AT_ONCE, MetricColumn, samples, vlan_columns
+from controller.forwarding.pairs import Host
 from controller.observed.observer import Observer
 
 LIMIT_BPS = 10_000_000
@@ -102,6 +103,14 @@ def test_a_blast_as_prometheus_sees_it(blast):
     assert page["process_resident_memory_bytes", ()] > 1e6
     assert page["dets_port_promised_bits_per_second", (("direction", "receive"), ("port", "3"), ("switch", "s1"))] > 0
     assert 0 <= page["dets_port_enforceable", (("port", "1"), ("switch", "s1"))] <= 1
+
+
+def test_a_vn_with_as_many_hosts_as_it_may_learn_is_told(blast):
+    row = blast.vns.row_of(10, 1, 2)
+    for number in range(blast.config.max_macs_per_vn - 1):
+        blast.network.place(Host(10, 0x06_00_00_00_00_00 + number), row)
+    page = values(metrics_of(blast).page())
+    assert [page[vn("hosts_full", port)] for port in (1, 2, 3)] == [0, 1, 0]
 
 
 def test_marks_are_counted_and_bottlenecks_named_where_a_policy_reports_them(blast):

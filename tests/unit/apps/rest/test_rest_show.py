@@ -127,6 +127,7 @@ def test_a_vn_that_is_congested_and_one_that_sends_to_it(busy: Desk) -> None:
         "notifications": 0,
         "guarantee": shown["guarantee"],
         "hosts": ["00:00:00:00:00:02"],
+        "hosts_full": False,
         "enforceable": "partly",
         "enforceable_why": [
             "that meters limit senders has not been tested",
