@@ -22,6 +22,7 @@ from apps.cli.commands import (
     experiment,
     fabric,
     history,
+    hosts,
     lab,
     ledger,
     limits,
@@ -61,6 +62,7 @@ app.add_typer(limits.ports, name="port", cls=Commands)
 app.add_typer(limits.entries, name="entry", cls=Commands)
 app.add_typer(fabric.switches, name="switch", cls=Commands)
 app.add_typer(fabric.links, name="link", cls=Commands)
+app.add_typer(hosts.hosts, name="host", cls=Commands)
 app.add_typer(ledger.app)
 app.add_typer(watch.app)
 app.add_typer(history.app)

@@ -20,7 +20,7 @@ from apps.rest.http import access, problems
 from apps.rest.http.access import TokenKeeper
 from apps.rest.http.body import MAX_BODY_BYTES, MAX_LONG_BODY_BYTES, JsonRequest, StrictJson, check_body
 from apps.rest.http.problems import HttpRefusedError
-from apps.rest.resources import change, elsewhere, fabric, history, show, watch
+from apps.rest.resources import change, elsewhere, fabric, history, hosts, show, watch
 from apps.rest.resources.service import ANY, Json, Service, api, service
 from apps.rest.schema import bodies, requests
 from apps.rest.streams import stream
@@ -29,7 +29,7 @@ from controller.errors import InvalidValueError
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _METRICS: Json = {"description": "text", "content": {_METRICS_TYPE: {"schema": {"type": "string"}}}}
 
-__all__ = ["change", "create_app", "fabric", "history", "show", "stream", "watch"]
+__all__ = ["change", "create_app", "fabric", "history", "hosts", "show", "stream", "watch"]
 
 _WITH_BODY = frozenset({"PATCH", "POST", "PUT"})
 _WITHOUT_BODY = frozenset({"/v1/reload"})

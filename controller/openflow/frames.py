@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from struct import Struct
 from typing import NamedTuple
 
+from controller.errors import InvalidValueError
 from controller.openflow.actions import ETH_TYPE_VLAN
 from controller.openflow.buffers import Buffer, read
 from controller.openflow.constants import ETH_TYPES_IP
@@ -13,6 +15,7 @@ ETH_TYPE_LLDP = 0x88CC
 BROADCAST = 2**48 - 1
 
 _ETHERNET = Struct("!6s6sH")
+_MAC = re.compile(r"[0-9A-Fa-f]{2}([:-])[0-9A-Fa-f]{2}(?:\1[0-9A-Fa-f]{2}){4}")
 _TAG = Struct("!HH")
 _VID_BITS = 0x0FFF
 _IPV4_CHECKSUM = 10  # where it is in the packet
@@ -85,6 +88,13 @@ def _ecn_shift(header: FrameHeader) -> int:
 def format_mac(address: int) -> str:
     """Return an address as people write it: ``00:16:3e:00:00:01``."""
     return address.to_bytes(6).hex(":")
+
+
+def parse_mac(key: str, text: str) -> int:
+    """Return the address that people write with colons or dashes; else raise InvalidValueError, naming ``key``."""
+    if _MAC.fullmatch(text) is None:
+        raise InvalidValueError(key, text, "is not a MAC address, such as 00:16:3e:00:00:01")
+    return int(text.replace(text[2], ""), 16)
 
 
 def build_frame(header: FrameHeader, payload: bytes) -> bytes:

@@ -217,6 +217,29 @@ def _list_entries(here: Service, _nodes: Nodes, parts: list[Part]) -> Json:
     return parts[0].said | {"entries": shown, "unmetered": unmetered, "next": cursor}
 
 
+def _host(nodes: Nodes, views: Mapping[str, Json]) -> Json:
+    """Return a host as the node says that has it behind a switch of its own, the last one to which it came."""
+
+    def last(node: str) -> tuple[bool, str]:
+        return nodes.owners.get(views[node]["switch"]) == node, views[node]["since"] or ""
+
+    return views[max(views, key=last)]
+
+
+def _hosts(nodes: Nodes, parts: list[Part]) -> list[Json]:
+    found = _by_key(parts, "hosts", lambda one: (one["vlan_vid"], one["mac"]))
+    return [_host(nodes, found[key]) for key in sorted(found)]
+
+
+def _list_hosts(_here: Service, nodes: Nodes, parts: list[Part]) -> Json:
+    shown, cursor = _page(parts, _hosts(nodes, parts), lambda one: (one["vlan_vid"], one["mac"]))
+    return parts[0].said | {"hosts": shown, "next": cursor}
+
+
+def _get_host(_here: Service, nodes: Nodes, parts: list[Part]) -> Json:
+    return {"hosts": _hosts(nodes, parts)}
+
+
 def _page(parts: list[Part], items: list[Any], key: Callable[[Any], Iterable[Any]]) -> tuple[list[Any], str | None]:
     """Return the first items, as many as a page may have, and the cursor behind them, None if these are the last."""
     limit = request.args.get("limit", default=MAX_PAGE, type=int)
@@ -264,6 +287,8 @@ _COMPLETE: dict[str, Callable[[Service, Nodes, list[Part]], Json]] = {
     "/v1/vns": _list_vns,
     "/v1/vns/<vlan_vid>/<switch>/<port_no>": _get_vn,
     "/v1/vns/<vlan_vid>/<switch>/<port_no>/explanations": _explanations,
+    "/v1/hosts": _list_hosts,
+    "/v1/hosts/<mac>": _get_host,
     "/v1/ports": _owned("ports"),
     "/v1/ports/<switch>/<port_no>": _get_port,
     "/v1/switches": _owned("switches"),

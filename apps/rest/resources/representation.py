@@ -17,6 +17,7 @@ from apps.rest.schema.answers import (
     EntryView,
     EventView,
     ExplanationView,
+    HostView,
     PairView,
     PortView,
     VlanView,
@@ -35,6 +36,7 @@ from controller.dets.send_rate_controller import Control
 from controller.events import Event, severity_of
 from controller.fabric.description import EdgePort, Switch
 from controller.fabric.topology import PortId
+from controller.forwarding.known_hosts import NOWHERE, HostColumns
 from controller.limits.overrides import Overrides, VnName, vn_value
 from controller.loop import step
 from controller.observed.explanation import explain_entry
@@ -195,6 +197,21 @@ def entry_views(central: CentralController, rows: IntArray) -> list[Json]:
         shown.bottleneck,
     )
     return _objects(EntryView, columns)
+
+
+def host_views(service: Service, hosts: HostColumns) -> list[Json]:
+    """Return these hosts as ``HostView`` has them."""
+    central = service.central
+    moved = hosts.moved_from != NOWHERE
+    before = iter(_objects(("switch", "dpid", "port_no"), _places(central, hosts.moved_from[moved])))
+    columns = (
+        list(map(format_mac, hosts.mac.tolist())),
+        hosts.vlan_vid.tolist(),
+        *_places(central, hosts.vn),
+        [utc(service, since_s) for since_s in hosts.since_s.tolist()],
+        [next(before) if one else None for one in moved.tolist()],
+    )
+    return _objects(HostView, columns)
 
 
 def unmetered_views(central: CentralController, senders: IntArray) -> list[Json]:

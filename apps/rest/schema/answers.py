@@ -196,6 +196,23 @@ class EventView(BaseModel):
     text: str
 
 
+class HostView(BaseModel):
+    """Where a host address is, in one VLAN."""
+
+    mac: str
+    vlan_vid: int
+    switch: str
+    dpid: str = Field(description="datapath id of the switch, 16 hex digits")
+    port_no: int
+    since: str | None = Field(
+        description="since when it was seen there, RFC 3339, UTC; of what stood in a switch's tables, when these were "
+        "read; null: unknown"
+    )
+    moved_from: Place | None = Field(
+        description="where it was before, as far as it was known when it came; null: it was known nowhere"
+    )
+
+
 class Page(BaseModel):
     """A page of a list."""
 
@@ -231,6 +248,21 @@ class Entries(Page):
     entries: list[EntryView]
     unmetered: list[PairView] = Field(
         description="all pairs that talk and have no meter: they are not limited, and their rates are unknown"
+    )
+
+
+class Hosts(Page):
+    """Known hosts, by VLAN and address. A cursor leads on behind a host whether that is still there or not."""
+
+    hosts: list[HostView]
+
+
+class HostPlaces(BaseModel):
+    """Where an address is: a host for each VLAN in which it is known."""
+
+    hosts: list[HostView]
+    partial: list[str] | None = Field(
+        default=None, description="nodes of a cluster that did not answer, and what they know is missing; absent: none"
     )
 
 

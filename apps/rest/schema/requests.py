@@ -99,6 +99,13 @@ class PortQuery(PageQuery):
     name: values.PortName = Field(default="", description="only those of this name")
 
 
+class HostQuery(VnQuery):
+    """Which hosts to list: all, or those of a VLAN, of an edge port, and of an address."""
+
+    port: values.PastPort = Field(default="", description="only those at this port, by number or name; needs switch")
+    mac: values.MacText = Field(default="", description="only those of this MAC address, with colons or dashes")
+
+
 class OverrideQuery(PageQuery):
     """Which overrides to list."""
 
@@ -158,6 +165,12 @@ class PortPath(BaseModel):
 
     switch: values.SwitchName
     port_no: values.PortText
+
+
+class HostPath(_Parameters):
+    """Names a host address, in whichever VLANs it is."""
+
+    mac: values.MacText
 
 
 class ChangePath(BaseModel):

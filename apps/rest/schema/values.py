@@ -16,6 +16,7 @@ from controller.allocation.parameters import Parameter
 from controller.config.values import MAX_PORT_NO, MAX_VLAN_VID, MIN_VLAN_VID
 from controller.errors import InvalidValueError
 from controller.fabric.values import check_name, check_vn_value, check_weight
+from controller.openflow.frames import parse_mac
 from controller.policy.registry import policies
 from controller.units import MAX_RATE_BPS, MAX_WEIGHT, MIN_RATE_BPS, MIN_WEIGHT
 
@@ -69,6 +70,11 @@ def _some_name(value: object, info: ValidationInfo) -> str:
     if not value or not isinstance(value, str):
         raise InvalidValueError(info.field_name or "name", value, "is empty: give a name, or leave it out")
     return value
+
+
+def _mac(value: object, info: ValidationInfo) -> str:
+    parse_mac(info.field_name or "mac", str(value))
+    return str(value)
 
 
 def _form(value: object) -> str:
@@ -150,6 +156,18 @@ Weight = Annotated[
 SwitchText = Annotated[str, WithJsonSchema({"type": "string", "minLength": 1})]
 SomeSwitch = Annotated[SwitchText, BeforeValidator(_some_name)]
 PortName = Annotated[str, BeforeValidator(check_name), WithJsonSchema(NAME_SCHEMA | {"example": "s1-1"})]
+MacText = Annotated[
+    str,
+    BeforeValidator(_mac),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "pattern": "^[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}$",
+            "description": "MAC address, with colons or dashes",
+            "example": "00:00:00:00:00:01",
+        }
+    ),
+]
 VnText = Annotated[str, WithJsonSchema({"type": "string", "minLength": 1, "maxLength": 200})]
 Flag = Annotated[bool, BeforeValidator(_flag), WithJsonSchema({"type": "boolean"})]
 PageSize = Annotated[int, _digits(1, MAX_PAGE), _whole(1, MAX_PAGE)]

@@ -117,6 +117,42 @@ def test_status_shows_switches_as_their_nodes_see_them(desk: RestDesk, dets: Any
     assert lines(out)[-2:] == [["s1", "n1", "ready", "-"], ["s2", "n2", "ready", "-"]]
 
 
+def test_hosts_are_listed_and_found(desk: RestDesk, dets: Any) -> None:
+    place = {"switch": "sw1", "dpid": "00000000000000a1", "port_no": 3}
+    host = {
+        "mac": "02:00:00:00:00:01",
+        "vlan_vid": 10,
+        **place,
+        "since": "2026-01-01T00:00:00Z",
+        "moved_from": None,
+    }
+    moved = {**host, "vlan_vid": 20, "since": None, "moved_from": {**place, "port_no": 4}}
+    expected = [
+        ["MAC", "VLAN", "port", "since", "moved", "from"],
+        ["02:00:00:00:00:01", "10", "sw1:3", "2026-01-01T00:00:00Z", "-"],
+        ["02:00:00:00:00:01", "20", "sw1:3", "-", "sw1:4"],
+    ]
+    desk.on("GET", "/v1/hosts", {"hosts": [host], "next": "abc", "partial": ["n2"]}, {"hosts": [moved], "next": None})
+    status, out, err = dets("host", "list", "--vlan", "10", "--port", "sw1:3")
+    assert (status, lines(out)) == (0, expected)
+    assert err == "dets: n2: no answer; what is known there alone is missing\n"
+    assert desk.asked[0].query == {"vlan": "10", "switch": "sw1", "port": "3"}
+    desk.on("GET", "/v1/hosts/02-00-00-00-00-01", {"hosts": [host, moved]})
+    assert lines(dets("host", "find", "02-00-00-00-00-01")[1]) == expected
+    assert desk.last().query == {}
+    desk.refuse("GET", "/v1/hosts/02%3A0", 422, "mac: '02:0' is not a MAC address")
+    status, _, err = dets("host", "find", "02:0")
+    assert (status, "is not a MAC address" in err) == (2, True)
+    assert dets("host", "list", "--switch", "sw1", "--port", "sw1:3")[0] == 2
+
+
+def test_status_says_how_many_vns_are_full_and_is_well(desk: RestDesk, dets: Any) -> None:
+    desk.on("GET", "/v1/health", {"status": "ready", "switches": {"s1": "ready"}, "full_vns": 2})
+    status, out, _ = dets("status")
+    assert status == 0
+    assert out.endswith("2 VNs with as many hosts as they may learn: dets vn list -o json has hosts_full\n")
+
+
 def test_a_list_is_all_there_is_as_json_and_yaml(desk: RestDesk, dets: Any) -> None:
     desk.on("GET", "/v1/vlans", {"vlans": [VLAN], "next": None})
     assert json.loads(dets("vlan", "list", "-o", "json")[1]) == [VLAN]

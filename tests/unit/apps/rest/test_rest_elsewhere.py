@@ -11,13 +11,15 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.rest_in_process import VN, Desk
+from support.rest_in_process import DPID, OTHER_DPID, VN, Desk
 
 from apps.rest.http.one_hop import HOP, Answer, Nodes
 from apps.rest.resources.pages import make_cursor, read_cursor
 from apps.rest.streams.elsewhere import whole_objects, whole_state
 from apps.settings.errors import StoreError
+from controller.fabric.topology import PortId
 from controller.fabric.vns import VnTable
+from controller.forwarding.pairs import Host
 from controller.limits.overrides import VnName
 
 OWNERS = {"s1": "n1", "s2": "n2"}
@@ -76,6 +78,35 @@ def test_every_node_answers_for_the_whole_fabric(two: Two) -> None:
     of_pair = "/v1/entries/10/s1/1/s1/2/explanation"
     assert two.n2.get(of_pair) == two.n1.get(of_pair)
     assert "partial" not in two.n2.get("/v1/vns")
+
+
+def test_every_node_says_of_each_host_what_its_own_node_knows() -> None:
+    """Two nodes that do not agree where a host is: n2, whose switch it is behind now, knows it since later."""
+    two, moved = Two(), Host(10, 0x02_00_00_00_00_0A)
+    for at, desk in enumerate((two.n1, two.n2)):
+        desk.service.epoch_s = 0.0
+        desk.central.fabric.learn(moved, PortId(DPID, 1), 100.0 + at)
+    two.n2.central.fabric.learn(moved, PortId(OTHER_DPID, 7), 120.0)
+    two.n1.central.fabric.learn(Host(10, 2), PortId(DPID, 2), 101.0)
+    two.n2.central.fabric.learn(Host(10, 2), PortId(DPID, 2), 130.0)
+    two.n2.central.fabric.learn(Host(10, 4), PortId(OTHER_DPID, 7), 102.0)
+    for desk in (two.n1, two.n2):
+        answer = desk.get("/v1/hosts")
+        assert [(one["mac"], one["vlan_vid"], f"{one['switch']}:{one['port_no']}") for one in answer["hosts"]] == [
+            ("00:00:00:00:00:02", 10, "s1:2"),
+            ("00:00:00:00:00:04", 10, "s2:7"),
+            ("02:00:00:00:00:0a", 10, "s2:7"),
+        ]
+        times = [one["since"][11:19] for one in answer["hosts"]]
+        assert times == ["00:01:41", "00:01:42", "00:02:00"]
+        assert "partial" not in answer
+        assert desk.get("/v1/hosts/02:00:00:00:00:0a")["hosts"] == answer["hosts"][2:]
+        first = desk.get("/v1/hosts?limit=1")
+        rest = desk.get(f"/v1/hosts?limit=9&cursor={first['next']}")
+        assert first["hosts"] + rest["hosts"] == answer["hosts"]
+    two.between.dead.add("n2")
+    assert two.n1.get("/v1/hosts")["partial"] == ["n2"]
+    assert two.n1.get("/v1/hosts/02:00:00:00:00:0a")["partial"] == ["n2"]
 
 
 def test_messages_to_senders_add_up_whoever_decided_for_their_receiver(two: Two) -> None:

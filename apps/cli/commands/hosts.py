@@ -1,0 +1,60 @@
+"""``dets host``: where addresses are, and since when."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+from urllib.parse import quote
+
+import typer
+
+from apps.cli.support.connection import asking
+from apps.cli.support.names import PORT_HELP, Names, OnlyVlan
+from apps.cli.support.output import AnyForm, Column, Form, Row, number, show
+from apps.cli.support.rest_client import Client
+from controller.errors import InvalidValueError
+
+hosts = typer.Typer(no_args_is_help=True, help="Hosts: where each address is, since when, and where it was before.")
+
+
+def _place(one: Row | None) -> str | None:
+    return None if one is None else f"{one['switch']}:{one['port_no']}"
+
+
+COLUMNS = (
+    Column("MAC", "mac"),
+    number("VLAN", "vlan_vid"),
+    Column("port", _place),
+    Column("since", "since"),
+    Column("moved from", lambda row: _place(row["moved_from"])),
+)
+
+
+@hosts.command("list")
+@asking
+def list_hosts(
+    client: Client,
+    vlan: OnlyVlan = None,
+    switch: Annotated[str | None, typer.Option(metavar="NAME", help="Only those on this switch.")] = None,
+    port: Annotated[str | None, typer.Option(metavar="PORT", help=f"{PORT_HELP}; only those there.")] = None,
+    output: AnyForm = Form.table,
+) -> int:
+    """List the known hosts, by VLAN and address."""
+    picked: dict[str, Any] = {"vlan": vlan, "switch": switch}
+    if port is not None:
+        if switch is not None:
+            raise InvalidValueError("switch", switch, "is said by --port")
+        picked["switch"], picked["port"] = Names(client).port("port", port)
+    show(client.pages("/v1/hosts", "hosts", picked), output, COLUMNS)
+    return 0
+
+
+@hosts.command("find")
+@asking
+def find_host(
+    client: Client,
+    mac: Annotated[str, typer.Argument(metavar="MAC", help="Its address, with colons or dashes.")],
+    output: AnyForm = Form.table,
+) -> int:
+    """Show where an address is, in each VLAN in which it is known; exit status 2 if it is known nowhere."""
+    show(client.pages(f"/v1/hosts/{quote(mac, safe='')}", "hosts"), output, COLUMNS)
+    return 0

@@ -1,0 +1,68 @@
+"""The hosts that are known: where each address is, since when, and where it was before."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from apps.rest.http.problems import invalid, not_found
+from apps.rest.resources import lookup, representation
+from apps.rest.resources.pages import make_cursor, read_cursor, stale
+from apps.rest.resources.service import NOT_FOUND, Json, api, service
+from apps.rest.schema import answers, requests
+from controller.columns import BoolArray
+from controller.config.values import MAX_VLAN_VID
+from controller.errors import InvalidValueError
+from controller.forwarding.pairs import Host
+from controller.openflow.frames import format_mac, parse_mac
+
+
+@api.get("/hosts", responses={200: answers.Hosts, **NOT_FOUND})
+def list_hosts(query: requests.HostQuery) -> Json:
+    """List the known hosts, by VLAN and address: where each is, since when, and where it was before."""
+    here = service()
+    mac = None if query.given("mac") is None else parse_mac("mac", query.mac)
+    known = here.central.network.known
+    found = known.some(_vns(query), mac, _behind(query.cursor), query.limit + 1)
+    shown = type(found)._make(column[: query.limit] for column in found)
+    more = len(found.mac) > query.limit
+    cursor = make_cursor(int(shown.vlan_vid[-1]), format_mac(int(shown.mac[-1]))) if more else None
+    return {"next": cursor, "hosts": representation.host_views(here, shown)}
+
+
+@api.get("/hosts/<mac>", responses={200: answers.HostPlaces, **NOT_FOUND})
+def get_host(path: requests.HostPath, query: requests.NoQuery) -> Json:
+    """Show where an address is: in each VLAN in which it is known, since when, and where it was before."""
+    here = service()
+    everywhere = np.ones(len(here.central.vns), dtype=np.bool_)
+    found = here.central.network.known.some(everywhere, parse_mac("mac", path.mac), None, MAX_VLAN_VID)
+    if not len(found.mac):
+        raise not_found("mac", path.mac, "is the address of no host that is known; /v1/hosts lists those")
+    return {"hosts": representation.host_views(here, found)}
+
+
+def _vns(query: requests.HostQuery) -> BoolArray:
+    """Return which VNs a query is about, (vns,). Raises HttpRefusedError."""
+    central = service().central
+    rows = lookup.vn_rows(central, query.given("vlan"), query.given("switch"))
+    if (name := query.given("port")) is not None:
+        switch = query.given("switch")
+        if switch is None:
+            raise invalid(InvalidValueError("port", name, "needs the switch that it is a port of"))
+        rows = rows[central.vns.port_no[rows] == lookup.port_of(central, switch, name, "port")[1].port_no]
+    chosen = np.zeros(len(central.vns), dtype=np.bool_)
+    chosen[rows] = True
+    return chosen
+
+
+def _behind(cursor: str) -> Host | None:
+    """Return the last host of the page before. It may have gone."""
+    key = read_cursor(cursor, int, str)
+    if key is None:
+        return None
+    try:
+        mac = parse_mac("cursor", key[1])
+    except InvalidValueError as error:
+        raise stale(cursor) from error
+    if not 0 < key[0] <= MAX_VLAN_VID:
+        raise stale(cursor)
+    return Host(key[0], mac)
