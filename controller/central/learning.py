@@ -14,14 +14,16 @@ from controller.fabric.topology import PortId
 from controller.fabric.vns import VnTable
 from controller.forwarding.budgets import MOVES_AT_ONCE, MOVES_PER_S, TokenBuckets
 from controller.forwarding.hosts_and_paths import Network
+from controller.forwarding.known_hosts import Heed
 from controller.forwarding.pairs import Host
 from controller.openflow.frames import format_mac
 
 # Least time between two events of a kind about one VN: hosts can cause them again and again.
 SAID_AGAIN_S = 60.0
 # After so many frames of hosts that a full VN has no room for, these are not reported for so long, but for those to
-# everybody or to groups: nothing comes of them, and they stand in the way of reports of new pairs.
-STRANGERS_AT_ONCE, UNHEEDED_S = 20, 10.0
+# everybody or to groups, and after so many all in all none is: nothing comes of them, and they stand in the way of
+# reports of new pairs.
+STRANGERS_AT_ONCE, CALLERS_AT_ONCE, UNHEEDED_S = 20, 100, 10.0
 
 
 class _Why(Enum):
@@ -99,13 +101,15 @@ class Learning:
         while self._unheeded and self._unheeded[0][0] <= now_s:
             _, row = self._unheeded.popleft()
             del self._strangers[row]
-            self._fabric.network.heed(row, heeded=True)
+            self._fabric.network.heed(row, Heed.ALL)
 
     def _count_stranger(self, row: int, now_s: float) -> None:
         count = self._strangers[row] = self._strangers.get(row, 0) + 1
         if count == STRANGERS_AT_ONCE:
             self._unheeded.append((now_s + UNHEEDED_S, row))
-            self._fabric.network.heed(row, heeded=False)
+            self._fabric.network.heed(row, Heed.CALLERS)
+        elif count == CALLERS_AT_ONCE:
+            self._fabric.network.heed(row, Heed.NONE)
 
     def _note_move(self, host: Host, row: int, now_s: float) -> None:
         fabric = self._fabric

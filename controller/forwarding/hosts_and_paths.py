@@ -6,7 +6,6 @@ No I/O; time is an argument.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -19,11 +18,11 @@ from controller.fabric.vns import VnTable
 from controller.forwarding import pipeline
 from controller.forwarding.desired_flows import DesiredFlows
 from controller.forwarding.flow_table import FlowKey, flow_key
-from controller.forwarding.known_hosts import NOWHERE, KnownHosts
+from controller.forwarding.known_hosts import NOWHERE, Heed, KnownHosts
 from controller.forwarding.marked_pairs import MarkedPairs
 from controller.forwarding.metered_pairs import MeteredPairs
 from controller.forwarding.pairs import Host, HostChange, Pair
-from controller.forwarding.paths import Paths
+from controller.forwarding.paths import Paths, edges_by_vlan
 from controller.forwarding.transit import Transit
 from controller.openflow.flows import Flow
 from controller.pieces import pieces
@@ -60,13 +59,13 @@ class Network:
         self._switches = {switch.dpid: switch for switch in switches}
         self._vns = vns
         self._settings = settings
-        self._edges = _edges_by_vlan(self._switches.values())
+        self._edges = edges_by_vlan(self._switches.values())
         self._has_agents = any(port.agent != "none" for one in self._switches.values() for port in one.ports.values())
         self.host_changes = 0
         self.known = KnownHosts(len(vns), settings.max_macs_per_vn, settings.mac_ageing_s)
         self._changes: list[HostChange] | None = None
         self.sent_to_elsewhere: frozenset[int] = frozenset()  # rows of VNs to which other nodes' switches send
-        self._unheeded: set[int] = set()  # rows of VNs whose unknown hosts are not reported while they are full
+        self._heeded: dict[int, Heed] = {}  # by row, which unknown hosts of a full VN are reported, if not all
         self._queueless: set[int] = set()  # dpids of switches whose entries name no queue
         self._phantom_of_vn: dict[int, int] = {}
         self.marked = MarkedPairs(self.desired, vns, self.hosts_of_vn, settings.marking)
@@ -279,9 +278,11 @@ class Network:
         """Return the known hosts of a VN."""
         return self.known.of_vn(row)
 
-    def heed(self, row: int, heeded: bool) -> None:
-        """Let a full VN's unknown hosts be reported, or no more of them than those that call everybody or a group."""
-        (self._unheeded.discard if heeded else self._unheeded.add)(row)
+    def heed(self, row: int, heeded: Heed) -> None:
+        """Let these of a VN's unknown hosts be reported, while it is full; all are when it is not."""
+        self._heeded[row] = heeded
+        if heeded is Heed.ALL:
+            del self._heeded[row]
         self._put_unknown_source(row)
 
     def _put_host(self, host: Host) -> None:
@@ -330,9 +331,9 @@ class Network:
 
     def _put_unknown_source(self, row: int) -> None:
         own = self._vns.key(row)
-        heeded = row not in self._unheeded or not self.known.full(row)
-        flows = [pipeline.unknown_source(own.port_no, own.vlan_vid, report=heeded)]
-        if not heeded:
+        heeded = self._heeded.get(row, Heed.ALL) if self.known.full(row) else Heed.ALL
+        flows = [pipeline.unknown_source(own.port_no, own.vlan_vid, report=heeded is Heed.ALL)]
+        if heeded is Heed.CALLERS:
             flows.append(pipeline.unknown_caller(own.port_no, own.vlan_vid))
         self.desired.put(("unknown", row), {own.dpid: flows})
 
@@ -403,13 +404,3 @@ class Network:
             return None
         self.pairs.drop_entry(pair, host)
         return None if self.pairs.in_use(pair) else pair
-
-
-def _edges_by_vlan(switches: Iterable[Switch]) -> dict[int, dict[int, list[EdgePort]]]:
-    """Return the edge ports that each VLAN has, by dpid; VLANs in ascending order."""
-    edges: defaultdict[int, defaultdict[int, list[EdgePort]]] = defaultdict(lambda: defaultdict(list))
-    for switch in switches:
-        for port in switch.ports.values():
-            for vid in port.vlan_vids:
-                edges[vid][switch.dpid].append(port)
-    return {vid: dict(by_dpid) for vid, by_dpid in sorted(edges.items())}

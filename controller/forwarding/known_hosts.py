@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from enum import Enum
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +19,14 @@ _MAC_BITS = 48
 _MAC = (1 << _MAC_BITS) - 1
 # The lowest address of a VN without hosts: above all addresses.
 _NO_MAC = 1 << _MAC_BITS
+
+
+class Heed(Enum):
+    """Which unknown hosts of a full VN are reported: all, those that call everybody or a group, none."""
+
+    ALL = 0
+    CALLERS = 1
+    NONE = 2
 
 
 class HostColumns(NamedTuple):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Mapping
 
-from controller.fabric.description import EdgePort
+from controller.fabric.description import EdgePort, Switch
 from controller.fabric.topology import FloodTree, Link, PortId, SwitchPaths, Topology
 from controller.forwarding import pipeline
 from controller.forwarding.desired_flows import DesiredFlows
@@ -137,3 +138,13 @@ class Paths:
             for vid, edges in self._edges.items()
         ]
         self._desired.put(("flood", dpid), {dpid: floods})
+
+
+def edges_by_vlan(switches: Iterable[Switch]) -> dict[int, dict[int, list[EdgePort]]]:
+    """Return the edge ports that each VLAN has, by dpid; VLANs in ascending order."""
+    edges: defaultdict[int, defaultdict[int, list[EdgePort]]] = defaultdict(lambda: defaultdict(list))
+    for switch in switches:
+        for port in switch.ports.values():
+            for vid in port.vlan_vids:
+                edges[vid][switch.dpid].append(port)
+    return {vid: dict(by_dpid) for vid, by_dpid in sorted(edges.items())}

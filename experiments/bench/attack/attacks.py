@@ -337,6 +337,7 @@ ATTACKS: dict[str, Attack] = {
     "ARP storm": Attack("a tenant asks everybody, from 65,536 addresses", tenants.tenant(tenants.ask_all)),
     "neighbour storm": Attack("the same by Neighbor Solicitations", tenants.tenant(tenants.solicit_all)),
     "MAC flapping": Attack("eight addresses move between two ports", tenants.tenant(tenants.move)),
+    "claimed hosts": Attack("one port has ever new addresses, another one claims them", tenants.tenant(tenants.claim)),
     "endless reply": Attack("a reply that never ends", endless_reply),
     "7 MB of meters": Attack("counters of 120,000 meters in each interval", _bloat(MultipartType.METER, _METER)),
     "7 MB of ports": Attack("counters of 60,000 ports in each interval", _bloat(MultipartType.PORT_STATS, bytes(112))),

@@ -68,6 +68,11 @@ def move(number: int) -> tuple[int, FrameHeader]:
     return 1 + number % 2, FrameHeader(BROADCAST, _HOST + number // 2 % 8, VLAN, ETH_TYPE_IPV4)
 
 
+def claim(number: int) -> tuple[int, FrameHeader]:
+    """One port has ever new addresses, and another one claims them."""
+    return 1 + number % 2, FrameHeader(BROADCAST, _HOST + number // 2 % 2**16, VLAN, ETH_TYPE_IPV4)
+
+
 def solicit_all(number: int) -> tuple[int, FrameHeader]:
     """Neighbor Solicitations by multicast, from as many."""
     return 1, FrameHeader(_SOLICITED | number % 2**24, _HOST + number % 2**16, VLAN, ETH_TYPE_IPV6)

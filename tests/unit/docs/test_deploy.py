@@ -239,6 +239,7 @@ MENDED = (
     "a tenant changes its limits many times a second",
     "counters are reset",
     "a VN sends to endless new addresses",
+    "a host moves to another edge port, or comes up there after its old one went down",
     "a second controller is started on the store of one that runs",
 )
 

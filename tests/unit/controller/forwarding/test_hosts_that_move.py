@@ -10,7 +10,7 @@ from support.fabrics import Fabric
 from support.switches import BROADCAST, Frame
 
 from controller.central.controller import CentralController
-from controller.central.learning import STRANGERS_AT_ONCE, UNHEEDED_S
+from controller.central.learning import CALLERS_AT_ONCE, STRANGERS_AT_ONCE, UNHEEDED_S
 from controller.central.reconfiguration import reconfigure
 from controller.events import EventKind
 from controller.fabric.topology import PortId
@@ -205,6 +205,23 @@ def test_those_that_are_too_many_are_not_reported_for_ever(net):
     say(net, STRANGER + 1, FULL)  # and who does not after a while
     assert at(net, STRANGER + 1) == FULL
     assert strange(net, 3 * STRANGERS_AT_ONCE) == STRANGERS_AT_ONCE
+
+
+def test_a_storm_of_those_that_are_too_many_is_not_reported_at_all_for_a_while(net):
+    def storm():
+        return sum(say(net, 0x06_00_00_00_00_00 + one, FULL, to=BROADCAST).reports for one in range(300))
+
+    net.now_s += 100.0
+    assert storm() == CALLERS_AT_ONCE
+    say(net, MOVING, FULL, to=BROADCAST)
+    assert at(net, MOVING) == OLD
+    net.now_s += UNHEEDED_S
+    net.settle()
+    say(net, MOVING, FULL, to=BROADCAST)
+    assert at(net, MOVING) == FULL
+    for dpid in net.switches:
+        assert net.audit(dpid) == 0
+    assert storm() == CALLERS_AT_ONCE
 
 
 def test_a_vn_that_is_full_no_more_hears_of_new_hosts_at_once(net):
