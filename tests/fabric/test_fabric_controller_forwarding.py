@@ -99,6 +99,25 @@ def test_frames_to_a_known_host_go_there_only_also_after_it_moved(wires: Wires, 
     wait_until(lambda: wires.reached(P2, sender, mac, 1) == [P3], "sent to its new port only", 5)
 
 
+def test_a_known_host_that_moves_to_a_vn_that_may_learn_no_more_is_found_there(wires: Wires, app: Application) -> None:
+    moving, others = 0x0A0000000030, 0x0A0000001000
+
+    def full() -> bool:
+        for number in range(64):
+            wires.send(P3, others + number, EVERYBODY, 1)
+        wires.send(P3, 0x0A0000000099, EVERYBODY, 1)
+        return bool(app.get("/v1/vns/1/s3/1")["hosts_full"])
+
+    wait_until(full, "it is full")
+    wires.reached(P1, moving, EVERYBODY, 1)
+    app.wait_for(lambda: known_at(app, "s1", moving), "the host is known at s1")
+    wait_until(full, "it is full still")
+    wires.reached(P3, moving, EVERYBODY, 1)
+    app.wait_for(lambda: known_at(app, "s3", moving), "the host is known at s3", 1.0)
+    assert len(app.get("/v1/vns/1/s3/1")["hosts"]) == 65
+    assert wires.reached(P2, 0x0A0000000021, moving, 1) == [P3]
+
+
 def test_a_silent_host_is_forgotten_and_frames_to_it_are_flooded(wires: Wires, app: Application) -> None:
     mac, sender = 0x0A0000000040, 0x0A0000000041
     wires.reached(P1, mac, EVERYBODY, 1)
