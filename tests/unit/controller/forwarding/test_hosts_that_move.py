@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 
 import pytest
 from support.configs import fabric
@@ -193,6 +194,8 @@ def test_those_that_are_too_many_are_not_reported_for_ever(net):
     say(net, OWN[0], FULL)  # that pair has its meter
     assert strange(net, 3 * STRANGERS_AT_ONCE) == STRANGERS_AT_ONCE
     assert len(told(net, EventKind.HOSTS_FULL)) == 2
+    say(net, STRANGER, FULL, 20)
+    assert at(net, STRANGER, 20) == FULL  # as ever in the other VLAN of the port
     say(net, MOVING, FULL)
     assert got(net, MOVING) == [OLD]
     say(net, MOVING, FULL, to=BROADCAST)  # who says it to everybody is heard at once
@@ -286,3 +289,46 @@ def test_another_configuration_leaves_hosts_where_they_are_and_since_when(net):
     assert (shown.vn.tolist(), shown.since_s.tolist()) == ([vns.row_of(10, *FULL)], [moved_s])
     assert shown.moved_from.tolist() == [vns.row_of(10, *OLD)]
     assert got(net, MOVING) == [FULL]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_frames_reach_every_host_where_it_spoke_last_and_no_vn_has_more_than_it_may(seed):
+    random, places = Random(seed), [OLD, PEERS, PortId(2, 1), FULL, FULL, FULL]
+    done = [
+        random.choices(
+            [
+                ("say", random.randrange(9), random.choice(places)),
+                ("down", random.choice(places[:3])),
+                ("age", random.randrange(9)),
+                ("wait", random.choice([1.0, UNHEEDED_S, float(CONFIG.mac_ageing_s)])),
+            ],
+            [40, 2, 1, 1],
+        )[0]
+        for _ in range(80)
+    ]
+    most = 0
+    net = Fabric(CONFIG, LINKS)
+    net.start()
+    spoke: dict[int, PortId] = {}
+    for what, *about in done:
+        if what == "say":
+            mac = 0x06_00_00_00_00_00 + about[0]
+            say(net, mac, about[1], to=BROADCAST)
+            spoke[mac] = about[1]
+        elif what == "down":
+            net.central.port_down(*about[0], net.now_s)
+            net.push()
+        elif what == "age":
+            host = 0x06_00_00_00_00_00 + about[0]
+            if (place := at(net, host)) is not None:
+                age(net, host, place)
+        else:
+            net.now_s += about[0]
+            net.hello()
+            net.settle()
+        for mac, place in spoke.items():
+            sender = PEERS if place != PEERS else OLD
+            delivery = net.send(Frame(mac, PEER, 10), sender, report=False)
+            assert place in [port for port, _, _ in delivery.at]
+        most = max(most, int(net.central.network.known.count.max()))
+    assert most == 2 * MOST
