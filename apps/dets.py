@@ -67,6 +67,7 @@ WANTED_AUDITS_INTERVAL_S = 1.0
 LAG_INTERVAL_S = 0.5
 RESERVED_FILES = 32  # for the store, databases of switches, threads, in addition to the connections of REST clients
 TESTS_INTERVAL_S = 0.5
+PORT_NAMES_INTERVAL_S = 1.0
 
 
 class Dets(AppBase):
@@ -106,6 +107,7 @@ class Dets(AppBase):
         self.queues = QueueKeeper(self.shell)
         self.loops = Supervisor(time.monotonic, hub.spawn, hub.sleep, hub.kill)
         self.settings = self._settings(store)
+        self.shell.edge_ports.know(self.settings.port_names())
         if self.node is not None:
             self.node.follow, self.node.start_over = self._follow, self._start_over
         self.manager = ServiceManager()
@@ -133,6 +135,7 @@ class Dets(AppBase):
         self.loops.every("hellos", HELLO_INTERVAL_S, self.shell.hellos.say_all)
         self.loops.every("audits", AUDIT_INTERVAL_S, self.shell.audits.run_all)
         self.loops.every("wanted audits", WANTED_AUDITS_INTERVAL_S, self.shell.audits.run_wanted)
+        self.loops.every("port names", PORT_NAMES_INTERVAL_S, self._keep_port_names)
         self.loops.whenever("queues", self.queues.wait, self.queues.run_round)
         self._warn_of_others()
         self.manager.ready()
@@ -183,6 +186,17 @@ class Dets(AppBase):
         last = self.shell.times.last
         if last is not None:
             self.metrics.round_s.observe(last.total_ms / 1e3)
+
+    def _keep_port_names(self) -> None:
+        """Keep the names that edge ports have had first, where this node keeps anything."""
+        edge_ports = self.shell.edge_ports
+        if not edge_ports.changed or not self.settings.store.writable:
+            return
+        names = edge_ports.take_changed()
+        try:
+            self.settings.keep_port_names(names)
+        except StoreError:  # an event has said so
+            edge_ports.changed = names | edge_ports.changed
 
     def _measure_lag(self) -> None:
         """Note how much later than due the hub has come round to this loop, which does nothing else."""
@@ -261,7 +275,9 @@ class Dets(AppBase):
             print(f"cluster.listen: {error}", file=sys.stderr)
             raise SystemExit(2) from None
         shared, peers = self.node.shared, self.shell.peers
-        self.reach = Reach(shared, self.roles, self.shell.central, peers, peers.ready, time.monotonic)
+        self.reach = Reach(
+            shared, self.roles, self.shell.central, peers, peers.ready, time.monotonic, self.shell.edge_ports
+        )
 
         def sign(key: bytes) -> None:
             self.shell.hellos.key = key
@@ -276,6 +292,7 @@ class Dets(AppBase):
         """Put in force what the other node has changed."""
         followed = self.settings.follow()
         if followed:
+            self.shell.edge_ports.know(self.settings.port_names())
             self.shell.push_soon()
             self.queues.wake()
         return followed

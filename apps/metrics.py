@@ -240,6 +240,20 @@ class _Controller(Collector):
         promised = GaugeMetricFamily(
             "dets_port_promised_bits_per_second", "Sum of its VNs' limits.", labels=["switch", "port", "direction"]
         )
+        up = GaugeMetricFamily("dets_port_up", "1 while an edge port has its link.", labels=["switch", "port"])
+        about = "1 while nothing passes an edge port, since it is absent or may be another one than is meant."
+        fenced = GaugeMetricFamily("dets_port_fenced", about, labels=["switch", "port"])
+        speed = GaugeMetricFamily(
+            "dets_port_speed_bits_per_second", "Of the link, as the switch says.", labels=["switch", "port"]
+        )
+        for record in central.switches.values():
+            for port_no, (state, _) in record.ports.items() if record.connected else ():
+                of_port = [record.switch.name, str(port_no)]
+                up.add_metric(of_port, float(state.state == "up"))
+                fenced.add_metric(of_port, float(bool(state.fence)))
+                if state.speed_bps:
+                    speed.add_metric(of_port, state.speed_bps)
+        yield from (up, fenced, speed)
         for switch, port in central.config.ports():
             place = [switch.name, str(port.port_no)]
             capacity.add_metric(place, port.capacity_bps)
@@ -258,8 +272,8 @@ class _Controller(Collector):
                 metric.add_metric([record.switch.name, str(port_no)], _ENFORCEABLE[found.verdict])
         yield metric
         agents = GaugeMetricFamily("dets_agents", "Edge ports with an agent, by its state.", labels=["state"])
-        for state, count in central.agents.counts().items():
-            agents.add_metric([state], count)
+        for of_agents, count in central.agents.counts().items():
+            agents.add_metric([of_agents], count)
         refused = CounterMetricFamily(
             "dets_control_frames_refused", "Agents' frames that were not listened to.", labels=["cause"]
         )

@@ -26,6 +26,12 @@ class EventKind(StrEnum):
     SWITCH_DOWN = "switch-down"
     LINK_UP = "link-up"
     LINKS_DOWN = "links-down"
+    PORT_UP = "port-up"
+    PORT_DOWN = "port-down"
+    PORT_ABSENT = "port-absent"
+    PORT_FENCED = "port-fenced"
+    PORT_FREED = "port-freed"
+    PORT_SLOW = "port-slow"
     CONGESTION_BEGAN = "congestion-began"
     CONGESTION_ENDED = "congestion-ended"
     CONGESTION_NOTIFIED = "congestion-notified"
@@ -59,12 +65,21 @@ class EventKind(StrEnum):
 Severity = Literal["info", "warning", "critical"]
 
 _CRITICAL = frozenset(
-    {EventKind.SWITCH_DOWN, EventKind.GUARANTEE_MISSED, EventKind.LINKS_DOWN, EventKind.STORE_REFUSED}
+    {
+        EventKind.SWITCH_DOWN,
+        EventKind.GUARANTEE_MISSED,
+        EventKind.LINKS_DOWN,
+        EventKind.PORT_FENCED,
+        EventKind.STORE_REFUSED,
+    }
 )
 _INFO = frozenset(
     {
         EventKind.SWITCH_UP,
         EventKind.LINK_UP,
+        EventKind.PORT_UP,
+        EventKind.PORT_DOWN,
+        EventKind.PORT_FREED,
         EventKind.CONGESTION_BEGAN,
         EventKind.CONGESTION_ENDED,
         EventKind.CONGESTION_NOTIFIED,

@@ -6,19 +6,23 @@ it answers. One that is under control sends its counters in every interval; the 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from controller.capability.capabilities import Capabilities
 from controller.capability.findings import believe, encode_findings
 from controller.central.controller import CentralController
+from controller.errors import InvalidValueError
 from controller.openflow.messages import encode_role_request
 
 if TYPE_CHECKING:
     from apps.cluster.roles import Roles
     from apps.cluster.shared import Shared
     from apps.runtime.connection.switch_connection import Reply, SwitchConnection
+    from apps.southbound.edge_ports import EdgePorts
 
+_PORTS = "ports"
 ASK_INTERVAL_S = 1.0
 ANSWER_S = 1.0
 """in which a switch answers that is reached"""
@@ -54,12 +58,13 @@ class Reach:
         peers: Mapping[int, Peer],
         ready: Callable[[], Collection[int]],
         now_s: Callable[[], float],
+        edge_ports: EdgePorts,
     ) -> None:
+        self._edge_ports = edge_ports
         self._shared, self._roles, self._central, self._now_s = shared, roles, central, now_s
         self._peers, self._ready = peers, ready
         shared.reached, shared.controlled = self.reached, self.controlled
-        shared.tested = lambda dpid: encode_findings(self._can(dpid))
-        shared.believe = lambda dpid, data: believe(self._can(dpid), data)
+        shared.tested, shared.believe = self._tell, self._believe
         self._asked: dict[int, _Asked] = {}  # by dpid: one question at a time
 
     def round(self) -> None:
@@ -88,6 +93,24 @@ class Reach:
         mine, elsewhere = self._ready(), frozenset() if part is None else part.elsewhere
         owners = self._shared.owners.items()
         return {dpid for dpid, one in owners if dpid in (mine if one.node == self._shared.me else elsewhere)}
+
+    def _tell(self, dpid: int) -> bytes | None:
+        """Return what is known of a switch, for its next owner: what tests have shown, and the names of its ports."""
+        findings, names = encode_findings(self._can(dpid)), self._edge_ports.encode(dpid)
+        if findings is None and not names:
+            return None
+        return json.dumps({**json.loads(findings or b"{}"), _PORTS: names}).encode()
+
+    def _believe(self, dpid: int, data: bytes) -> None:
+        """Take what the last owner knew. Raises InvalidValueError."""
+        try:
+            names = json.loads(data).pop(_PORTS, {})
+            self._edge_ports.believe(dpid, dict(names))
+            tested = json.loads(data).keys() != {_PORTS}
+        except (ValueError, TypeError, AttributeError) as error:
+            raise InvalidValueError("tested", data[:100], f"is not what is known of a switch: {error!r}") from None
+        if tested:
+            believe(self._can(dpid), data)
 
     def _can(self, dpid: int) -> Capabilities:
         return self._central.switches[dpid].can

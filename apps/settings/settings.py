@@ -34,6 +34,7 @@ from controller.pieces import pieces
 
 Run = Callable[..., Any]
 _FILE, _FILE_REVISION = "file", "file_revision"
+_PORT = "port"  # and the switch and the number of an edge port: the name that it had first
 # VNs of one change that are handled at a time, before others in the process run.
 _AT_ONCE = 500
 
@@ -147,6 +148,20 @@ class Settings:
     def changes_at(self, revision: int, place: tuple[int | None, str | None, int | None]) -> bool:
         """Tell whether a change is of this place: VLAN id, switch and port number, None for any."""
         return bool(self._run(self.store.changes_at, revision, place))
+
+    # -- names of ports, which no operator sets
+
+    def port_names(self) -> dict[tuple[str, int], str]:
+        """Return the names of edge ports, by switch and number, that were kept."""
+        kept = ([*key.split(" "), name] for key, name in self._facts.items() if key.startswith(f"{_PORT} "))
+        return {(switch, int(port_no)): name for _, switch, port_no, name in kept}
+
+    def keep_port_names(self, names: Mapping[tuple[str, int], str]) -> None:
+        """Keep names of edge ports. Raises StoreError."""
+        facts = {f"{_PORT} {switch} {port_no}": name for (switch, port_no), name in names.items()}
+        with self._lock:
+            self._keep(self.store.keep_facts, facts)
+            self._facts = {**self._facts, **facts}
 
     # -- changing; ``expect`` is called first, under the lock, to refuse a change that was meant for another revision
 
@@ -341,7 +356,7 @@ class Settings:
         if self._facts.get(_FILE) == digest and self._facts.get(_FILE_REVISION, "").isdecimal():
             return FilePlan(self, overrides, values, None, self._facts, release)
         revision = self.revision + 1
-        facts = {_FILE: digest, _FILE_REVISION: str(revision)}
+        facts = {**self._facts, _FILE: digest, _FILE_REVISION: str(revision)}
         change = StoredChange(revision, _utc_now(), SYSTEM.who, SYSTEM.address, "configuration", 0)
         self._keep(self.store.commit, change, {}, {}, facts)
         return FilePlan(self, overrides, values, change, facts, release)

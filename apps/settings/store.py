@@ -103,6 +103,9 @@ class SettingsStore(Protocol):
     ) -> None:
         """Keep a change: all of it, or nothing."""
 
+    def keep_facts(self, facts: Mapping[str, str]) -> None:
+        """Keep facts that are no change of an operator's and have no revision."""
+
     def take_back(self, change: StoredChange, facts: Mapping[str, str]) -> None:
         """Undo the last commit, which changed no override."""
 
@@ -173,6 +176,11 @@ class Store:
             )
             db.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", (facts or {}).items())
         self._revision = change.revision
+
+    def keep_facts(self, facts: Mapping[str, str]) -> None:
+        """Keep facts that are no change of an operator's and have no revision. Raises StoreError."""
+        with self._changing() as db:
+            db.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts.items())
 
     def take_back(self, change: StoredChange, facts: Mapping[str, str]) -> None:
         """Undo the last commit, which changed no override; ``facts`` are those before it. Raises StoreError."""

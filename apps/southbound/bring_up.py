@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from apps.runtime.connection.peer_limits import MOST_PORTS
+from apps.southbound.edge_ports import EdgePorts
 from apps.southbound.peers import MOST_BYTES, Peer, Peers, check_size
 from controller.capability.capabilities import Capabilities
-from controller.forwarding.flow_table import FlowTable
+from controller.events import EventKind
+from controller.forwarding.flow_table import FlowTable, pack_key
 from controller.forwarding.pipeline import OWN_COOKIE, OWN_COOKIE_MASK, Table
+from controller.forwarding.port_entries import misplaced
 from controller.openflow import constants as ofp
-from controller.openflow.constants import MeterFlags
+from controller.openflow.constants import FlowModCommand, MeterFlags
+from controller.openflow.flows import encode_flow_mods
 from controller.openflow.messages import PortStatus, decode_role, encode_role_request
 from controller.openflow.meters import METER_CONFIG, MeterFeatures, decode_meter_config, decode_meter_features
 from controller.openflow.stats import (
@@ -46,9 +51,10 @@ class SwitchHoldings:
     meter_ids: set[int] = field(default_factory=set)
 
 
-def introduce(peers: Peers, peer: Peer, breathe: Callable[[], None]) -> SwitchHoldings:
+def introduce(peers: Peers, peer: Peer, edge_ports: EdgePorts, breathe: Callable[[], None]) -> SwitchHoldings:
     """Ask a switch for its ports, abilities and tables; note them in ``peer`` and its record, and say what is missing.
 
+    What joins an edge port to a VLAN that is not its own is deleted at once: its number may have been another port's.
     A switch may refuse to speak of meters (then it has none), of its role, its tables and what it is. Raises
     ProtocolError when it refuses anything else, does not answer in time, or answers what cannot be read.
     ``breathe`` lets others in the process run.
@@ -84,11 +90,14 @@ def introduce(peers: Peers, peer: Peer, breathe: Callable[[], None]) -> SwitchHo
     can.tables = decode_table_ids(tables) if tables is not None else frozenset()
     can.role = decode_role(role) if role is not None else None
     can.queues_set = {}
-    _judge_ports(peers, peer, can)
+    edge_ports.judge(peer)
+    _judge_tables(peers, peer, can)
     peer.listing.read(flows, breathe)
+    own = peer.listing.own.copy()
+    _delete_misplaced(peers, peer, own)
     config, others = decode_meter_config(meters) if meters is not None else (np.empty(0, METER_CONFIG), np.empty(0))
     meter_ids = {*config["meter_id"].tolist(), *others.tolist()}
-    return SwitchHoldings(peer.listing.own, peer.listing.foreign, config, meter_ids)
+    return SwitchHoldings(own, peer.listing.foreign, config, meter_ids)
 
 
 def note_port(peer: Peer, status: PortStatus) -> None:
@@ -99,11 +108,25 @@ def note_port(peer: Peer, status: PortStatus) -> None:
         peer.ports[status.port.port_no] = status.port
 
 
-def _judge_ports(peers: Peers, peer: Peer, can: Capabilities) -> None:
+def _delete_misplaced(peers: Peers, peer: Peer, own: FlowTable) -> None:
+    """Delete what joins edge ports to VLANs that are not theirs, on the switch and in ``own``, before all else."""
     dpid = peer.connection.dpid
-    absent = sorted(peers.central.switches[dpid].switch.ports.keys() - peer.ports.keys())
-    if absent:
-        peers.complain(dpid, f"has no port {', '.join(map(str, absent))}, which the configuration names")
+    central, ports = peers.central, peers.central.switches[dpid].switch.ports
+    fenced = {port.port_no for port in central.network.fenced if port.dpid == dpid}
+    found = list(misplaced(own, ports, fenced))
+    if found:
+        mods = [(FlowModCommand.DELETE_STRICT, flow) for flow in found]
+        peer.connection.send(partial(encode_flow_mods, mods), len(mods))
+        for flow in found:
+            own.discard(pack_key(flow))
+        text = (
+            f"switch {central.switches[dpid].switch.name}: {len(found)} entries deleted that led to other VLANs' ports"
+        )
+        central.note(EventKind.TABLES_MENDED, text, peers.clock(), dpid=dpid)
+
+
+def _judge_tables(peers: Peers, peer: Peer, can: Capabilities) -> None:
+    dpid = peer.connection.dpid
     missing = sorted(set(Table) - can.tables) if can.tables else []
     if missing:
         peers.complain(

@@ -13,6 +13,7 @@ from typing import Any
 from apps.runtime.connection.peer_limits import MOST_PORTS, CutOff, Sparing
 from apps.southbound.agents import AgentFrames
 from apps.southbound.bring_up import note_port
+from apps.southbound.edge_ports import EdgePorts
 from apps.southbound.hellos import Hellos
 from apps.southbound.peers import MOST_COMPLAINTS, REPEAT_S, Peer, Peers
 from controller.dets.control_frames import is_control
@@ -46,11 +47,12 @@ class Reports:
         peers: Peers,
         hellos: Hellos,
         agents: AgentFrames,
+        edge_ports: EdgePorts,
         push_soon: Callable[[], None],
         on_ports: Callable[[int], None],
         on_slave: Callable[[Peer], None] = lambda peer: None,
     ) -> None:
-        self._agents, self._on_slave = agents, on_slave
+        self._agents, self._edge_ports, self._on_slave = agents, edge_ports, on_slave
         self._peers, self._hellos, self._push_soon, self._on_ports = peers, hellos, push_soon, on_ports
         self._sparing = Sparing(peers.clock)
         self._handlers: dict[int, tuple[Callable[[bytes], Any], Callable[[Peer, Any], bool | None]]] = {
@@ -114,10 +116,13 @@ class Reports:
             peer.early.pop(port.port_no, None)
             peer.early[port.port_no] = status
             return
+        before = peer.ports.get(port.port_no)
         note_port(peer, status)
-        if status.reason == ofp.PortReason.DELETE or not port.up:
+        gone = status.reason == ofp.PortReason.DELETE or not port.up
+        if gone or (before is not None and before.name != port.name):  # a link of another name is another link
             central.port_down(dpid, port.port_no, self._peers.clock())
-        else:
+        self._edge_ports.judge(peer)
+        if not gone:
             self._hellos.say(dpid, port.port_no)
         self._on_ports(dpid)
         self._push_soon()

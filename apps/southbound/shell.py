@@ -24,6 +24,7 @@ from apps.southbound.agents import AgentFrames
 from apps.southbound.audits import Audits
 from apps.southbound.bring_up import SwitchHoldings, introduce
 from apps.southbound.claims import Claims
+from apps.southbound.edge_ports import EdgePorts
 from apps.southbound.hellos import Hellos
 from apps.southbound.peers import Batch, Peer, Peers, SwitchState
 from apps.southbound.polling import poll
@@ -32,7 +33,7 @@ from apps.southbound.reports import Reports
 from controller.capability import capabilities
 from controller.capability.meter_watch import MeterWatch
 from controller.capability.queue_watch import QueueWatch
-from controller.central import enforceable
+from controller.central import edge_ports, enforceable
 from controller.central.controller import CentralController
 from controller.columns import IntArray, KiloArray
 from controller.errors import ProtocolError
@@ -95,6 +96,7 @@ class Shell:
         self.peers = Peers(self.central, clock)
         self.hellos = Hellos(self.peers, breathe)
         self.agents = AgentFrames(self.peers)
+        self.edge_ports = EdgePorts(self.peers)
         self.audits = Audits(self.peers, self.push, breathe)
         self.strangers: set[SwitchConnection] = set()  # connected, and not under control
         self.counts: dict[int, MessageCounts] = {}  # by dpid of the configuration
@@ -105,7 +107,9 @@ class Shell:
         self._on_ports = on_ports
         self._breathe, self._waiting = breathe, waiting
         self._push_due = False
-        self._reports = Reports(self.peers, self.hellos, self.agents, self.push_soon, on_ports, self._demoted)
+        self._reports = Reports(
+            self.peers, self.hellos, self.agents, self.edge_ports, self.push_soon, on_ports, self._demoted
+        )
         self._claims = Claims(self.peers, self._owner)
         self._sparing = Sparing(clock)
 
@@ -129,6 +133,7 @@ class Shell:
         for dpid in self.peers.ready():
             record = self.central.switches[dpid]
             told[record.switch.name] += capabilities.troubles(record.can, record.switch.ports)
+            told[record.switch.name] += edge_ports.troubles(record.ports)
         troubles = {name: texts for name, texts in told.items() if texts}
         ready = not troubles and all(state == SwitchState.READY for state in states.values())
         status = "ready" if ready else "degraded"
@@ -243,7 +248,7 @@ class Shell:
 
     def _bring_up(self, dpid: int, peer: Peer) -> None:
         breathe = keeping(self._breathe)
-        holds = introduce(self.peers, peer, breathe)
+        holds = introduce(self.peers, peer, self.edge_ports, breathe)
         if not self.peers.holds(peer):
             return
         test_meters(self.peers, peer, holds.meter_ids)
@@ -370,6 +375,8 @@ class Shell:
             if dpid in self.central.switches:
                 fresh = self._new_peer(peer.connection)
                 peer.meters, peer.queues = fresh.meters, fresh.queues
+                if peer.ports:
+                    self.edge_ports.judge(peer)
 
     def let_go(self, peer: Peer, meters: list[int] | None) -> None:
         """Let a switch connect again; with ``meters``, first remove those and the controller's entries from it."""

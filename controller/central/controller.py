@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.agents.speech import AgentFrame
-from controller.central import interval
+from controller.central import edge_ports, interval
 from controller.central.agents import Agents
 from controller.central.pair_meters import PairMeters
 from controller.central.put_in_force import put_in_force
@@ -36,6 +36,7 @@ from controller.openflow.flows import Flow, UnknownFlow
 from controller.openflow.frames import HEADER_BYTES, TAGGED_HEADER_BYTES, FrameHeader, parse_frame
 from controller.openflow.messages import FlowRemoved, PacketIn
 from controller.switch.adoption import Awaiting, sort_installed
+from controller.switch.port_states import PortState
 from controller.switch.record import SwitchRecord, SwitchUpdate
 from controller.whatif.recording import Recorder
 
@@ -122,6 +123,10 @@ class CentralController:
         """A port has lost its link, or is no more."""
         self.network.port_down(PortId(dpid, port_no), now_s)
 
+    def ports_known(self, dpid: int, states: Mapping[int, PortState], now_s: float) -> None:
+        """A switch has said what its ports are; edge ports that may be others than are meant carry nothing."""
+        edge_ports.take_states(self.fabric, dpid, states, now_s)
+
     def start_over(self, config: Config, values: LimitsInForce, epoch: int) -> None:
         """Forget hosts, pairs and grants: another controller has changed the switches since they were known.
 
@@ -145,7 +150,7 @@ class CentralController:
         """
         port = PortId(dpid, packet.in_port)
         row = self.vns.row_of(packet.metadata & Mark.VLAN, *port)
-        if packet.table_id != Table.REPORT or row is None:
+        if packet.table_id != Table.REPORT or row is None or port in self.network.fenced:
             return False
         if not self.fabric.reports.take(row, now_s):
             self.fabric.floods.reports_dropped[row] += 1
@@ -171,11 +176,13 @@ class CentralController:
 
     def control_frame_heard(self, dpid: int, port_no: int, frame: bytes, now_s: float) -> bool:
         """A control frame came in by an edge port: its host's agent speaks. Return whether it was looked at."""
+        if PortId(dpid, port_no) in self.network.fenced:
+            return False
         return self.agents.hear(PortId(dpid, port_no), frame, now_s)
 
     def take_agent_frames(self) -> list[AgentFrame]:
-        """Return what agents are to be told."""
-        return self.agents.take_frames()
+        """Return what agents are to be told; one behind a port that is fenced may be another tenant's."""
+        return [frame for frame in self.agents.take_frames() if frame.port not in self.network.fenced]
 
     def take_questions(self, now_s: float) -> list[Question]:
         """Return the frames that ask silent hosts where they are; each is to pass its switch's tables."""

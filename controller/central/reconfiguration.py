@@ -138,11 +138,14 @@ def _carry_record(
     if before.connected:
         after.complete_vn_meters()
     after.can, after.connected = before.can, before.connected
+    after.ports = {port_no: before.ports[port_no] for port_no in before.ports.keys() & after.switch.ports.keys()}
     after.installed, after.touched, after.foreign = before.installed.copy(), set(before.touched), before.foreign
 
 
 def _carry_network(before: FabricState, after: FabricState, row_of: _Rows, kept: set[int]) -> None:
     """Let the network know the links and the hosts that are still there."""
+    for port in before.network.fenced:
+        after.network.fence(port, True)
     after.network.carry_links(before.network, kept)
     for dpid in kept:
         record = after.switches[dpid]

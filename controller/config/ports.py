@@ -36,7 +36,8 @@ def read_port(
         problems += bad_vn
     problems += _stray_vns(path, section)
     name, tagged = section.name or f"{switch}-{port_no or 0}", section.trunk is not None
-    return EdgePort(port_no or 0, name, section.capacity or 0, tagged, tuple(vns), section.agent), problems
+    port = EdgePort(port_no or 0, name, section.capacity or 0, tagged, tuple(vns), section.agent, section.expect)
+    return port, problems
 
 
 def _read_vids(path: Path, section: PortSection, vlans: Mapping[int, object]) -> tuple[list[int], list[Problem]]:

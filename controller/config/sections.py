@@ -21,6 +21,7 @@ from controller.config.values import (
     Codepoint,
     Dpid,
     FilePath,
+    Interface,
     Listen,
     Name,
     Ovsdb,
@@ -219,6 +220,9 @@ class PortSection(Section):
     """Name for people; by default NAME-NO."""
     capacity: Rate | None = None
     """Capacity of the link; never guessed."""
+    expect: Interface | None = None
+    """Name that the switch must give the port, or nothing passes it; by default the name that was there first, `any`: \
+the number alone counts (docs/switches.md)."""
     access: VlanVid | None = None
     """One VLAN, frames without a tag."""
     trunk: list[VlanVid] | None = None

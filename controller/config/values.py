@@ -85,6 +85,9 @@ class Written:
 Rate = Annotated[int, BeforeValidator(_parse_rate), Written("a rate")]
 Dpid = Annotated[int, BeforeValidator(parse_dpid), Written("16 hex digits in quotes, or `0x1`, or `1`")]
 Name = Annotated[str, BeforeValidator(check_name), Written("a name")]
+Interface = Annotated[
+    str, StringConstraints(min_length=1, max_length=255), BeforeValidator(_check_path), Written("an interface's name")
+]
 # strict mode would refuse the tuple that the validator makes
 Listen = Annotated[Any, BeforeValidator(parse_address), Written("HOST:PORT")]
 Ovsdb = Annotated[str, BeforeValidator(check_ovsdb), Written("`unix:/PATH`, `tcp:HOST:PORT` or `ssl:HOST:PORT`")]

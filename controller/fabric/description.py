@@ -65,9 +65,16 @@ AgentMode = Literal["none", "trust", "verify"]
 """Whether the host behind a port has an agent that shapes, and whether meters watch it."""
 
 
+ANY_NAME = "any"
+"""What is expected of a port that may have any name."""
+
+
 @dataclass(frozen=True, slots=True)
 class EdgePort:
-    """An edge port. ``tagged`` is True for a trunk; an access port has exactly one VN, whose frames carry no tag."""
+    """An edge port. ``tagged`` is True for a trunk; an access port has exactly one VN, whose frames carry no tag.
+
+    ``expect`` is the name that the switch has to give it; None: the one that it had first.
+    """
 
     port_no: int
     name: str
@@ -75,6 +82,7 @@ class EdgePort:
     tagged: bool
     vns: tuple[Vn, ...]
     agent: AgentMode = "none"
+    expect: str | None = None
 
     @property
     def vlan_vids(self) -> tuple[int, ...]:

@@ -67,12 +67,19 @@ class Network:
         self.sent_to_elsewhere: frozenset[int] = frozenset()  # rows of VNs to which other nodes' switches send
         self._heeded: dict[int, Heed] = {}  # by row, which unknown hosts of a full VN are reported, if not all
         self._queueless: set[int] = set()  # dpids of switches whose entries name no queue
+        self.fenced: set[PortId] = set()  # edge ports that carry nothing
+        self._own: set[int] = set()  # dpids of switches that have got what they have whoever talks
         self._phantom_of_vn: dict[int, int] = {}
         self.marked = MarkedPairs(self.desired, vns, self.hosts_of_vn, settings.marking)
         self.pairs = MeteredPairs(self.desired, vns, self.hosts_of_vn, self.marked, settings.mac_ageing_s)
         self._transit = Transit(self.desired)
         self.paths = Paths(
-            self.desired, self._edges, self.marked, lambda port: self.edge_port(port) is not None, self._queueless
+            self.desired,
+            self._edges,
+            self.marked,
+            lambda port: self.edge_port(port) is not None,
+            self._queueless,
+            self.fenced,
         )
 
     @property
@@ -107,6 +114,7 @@ class Network:
     def let_go(self, dpid: int) -> None:
         """A switch is another node's: make its entries no longer."""
         self.desired.forget(dpid)
+        self._own.discard(dpid)
         self.paths.let_go(dpid)
 
     def _begin(self, dpid: int) -> Iterator[None]:
@@ -142,9 +150,9 @@ class Network:
         if self._has_agents:
             general += map(pipeline.drop_control, self._settings.control_ethertypes)
         self.desired.put(("switch", dpid), {dpid: general})
+        self._own.add(dpid)
         for port in self._switches[dpid].ports.values():
-            flows = [pipeline.drop_hosts_lldp(port.port_no), *(pipeline.admit(port, vid) for vid in port.vlan_vids)]
-            self.desired.put(("edge", dpid, port.port_no), {dpid: flows})
+            self._put_edge(dpid, port)
             yield
         for some in pieces(meters_of_vn.items(), _AT_ONCE):
             for row, meters in some:
@@ -173,11 +181,33 @@ class Network:
     def port_down(self, port: PortId, now_s: float) -> None:
         """A port lost its link: what was learned over it is forgotten."""
         self.paths.port_down(port, now_s)
+        for host in self._hosts_at(port):
+            self.leave(host, now_s)
+
+    def _hosts_at(self, port: PortId) -> list[Host]:
         edge = self.edge_port(port)
-        for vid in edge.vlan_vids if edge is not None else ():
-            row = self._vns.row_of(vid, *port)
-            for host in self.hosts_of_vn(row) if row is not None else ():
-                self.leave(host, now_s)
+        rows = [self._vns.row_of(vid, *port) for vid in edge.vlan_vids] if edge is not None else []
+        return [host for row in rows if row is not None for host in self.hosts_of_vn(row)]
+
+    def fence(self, port: PortId, fenced: bool) -> None:
+        """Let an edge port carry nothing, or what its VLANs carry: it may be another port than is meant."""
+        edge = self.edge_port(port)
+        if edge is None or (port in self.fenced) == fenced:
+            return
+        (self.fenced.add if fenced else self.fenced.discard)(port)
+        if fenced:
+            for host in self._hosts_at(port):
+                self.forget_host(host)
+        if port.dpid in self._own:
+            self._put_edge(port.dpid, edge)
+            self.paths.put_again(port.dpid)
+
+    def _put_edge(self, dpid: int, port: EdgePort) -> None:
+        """Let an edge port's frames in, unless it is fenced: then no table behind CLASSIFY sees any."""
+        flows = [pipeline.drop_hosts_lldp(port.port_no)]
+        if PortId(dpid, port.port_no) not in self.fenced:
+            flows += [pipeline.admit(port, vid) for vid in port.vlan_vids]
+        self.desired.put(("edge", dpid, port.port_no), {dpid: flows})
 
     def edge_port(self, port: PortId) -> EdgePort | None:
         """Return the edge port of the configuration that this is, or None."""
@@ -201,7 +231,7 @@ class Network:
         row = self._vns.row_of(host.vlan_vid, port.dpid, port.port_no)
         multicast = host.mac >> 40 & 1
         before = self.known.vn_of(host)
-        if row is None or multicast or before == row:
+        if row is None or multicast or port in self.fenced or before == row:
             return False
         if not self.known.has_room(row, moved=standing or self.known.came_from(host, now_s) is not None):
             if before is None:

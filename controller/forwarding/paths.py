@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
+from typing import NamedTuple
 
 from controller.fabric.description import EdgePort, Switch
 from controller.fabric.topology import FloodTree, Link, PortId, SwitchPaths, Topology
@@ -12,11 +13,22 @@ from controller.forwarding.desired_flows import DesiredFlows
 from controller.forwarding.marked_pairs import MarkedPairs
 
 
+class _MadeOf(NamedTuple):
+    """What the entries of a switch for other switches, and for floods, were made of."""
+
+    ports: set[int]
+    flooded: dict[int, tuple[int, ...]]
+    set_queue: bool
+    marked: frozenset[int]
+    fenced: frozenset[int]
+
+
 class Paths:
     """The links that are up (``topology``), the paths over them, and what switches admit from each other and flood.
 
     ``edges`` are the edge ports that each VLAN has, by dpid; ``is_edge`` tells whether a port is one. ``queueless``
     are the dpids of switches whose entries name no queue; it may change before a switch is up (``switch_up``).
+    ``fenced`` are the edge ports that nothing is flooded to; whoever changes it has the entries ``put_again``.
     """
 
     def __init__(
@@ -26,7 +38,9 @@ class Paths:
         marked: MarkedPairs,
         is_edge: Callable[[PortId], bool],
         queueless: Container[int],
+        fenced: Collection[PortId] = (),
     ) -> None:
+        self._fenced = fenced
         self.topology = Topology()
         self._desired, self._edges, self._marked = desired, edges, marked
         self._is_edge, self._queueless = is_edge, queueless
@@ -35,7 +49,7 @@ class Paths:
         self._retiring = False
         self._links_changed = False
         # What the switches' entries for other switches were made of, by dpid.
-        self._fabric_ports: dict[int, tuple[set[int], dict[int, tuple[int, ...]], bool, frozenset[int]]] = {}
+        self._fabric_ports: dict[int, _MadeOf] = {}
 
     def carry(self, before: Paths, dpids: Iterable[int]) -> None:
         """Know the links that ``before`` knows between these switches, and flood along its tree."""
@@ -116,16 +130,18 @@ class Paths:
         """The port that leads from one switch towards another, by both dpids."""
         return self._paths.next_port
 
-    def put_again(self) -> None:
-        """Make the entries again of switches that have some: other VLANs may be marked."""
-        for dpid, (_, flooded, _, _) in list(self._fabric_ports.items()):
-            self._put_fabric_ports(dpid, flooded)
+    def put_again(self, only: int | None = None) -> None:
+        """Make the entries again of switches (or ``only`` one) that have some: what they are made of has changed."""
+        for dpid, made_of in list(self._fabric_ports.items()):
+            if only in (None, dpid):
+                self._put_fabric_ports(dpid, made_of.flooded)
 
     def _put_fabric_ports(self, dpid: int, flooded: dict[int, tuple[int, ...]]) -> None:
         """Let a switch admit what comes from others, and flood each VLAN out of ports that lead to more of its VNs."""
         ports, marked = self.topology.fabric_ports(dpid), self._marked.vlans
         set_queue = dpid not in self._queueless
-        given = (ports, flooded, set_queue, marked)
+        fenced = frozenset(port.port_no for port in self._fenced if port.dpid == dpid)
+        given = _MadeOf(ports, flooded, set_queue, marked, fenced)
         if self._fabric_ports.get(dpid) == given:
             return
         self._fabric_ports[dpid] = given
@@ -133,10 +149,10 @@ class Paths:
             pipeline.admit_from_fabric(port, vid, marks=vid in marked) for port in sorted(ports) for vid in self._edges
         ]
         self._desired.put(("fabric", dpid), {dpid: admitted})
-        floods = [
-            pipeline.flood(vid, flooded[vid], edges.get(dpid, []), set_queue=set_queue)
-            for vid, edges in self._edges.items()
-        ]
+        floods = []
+        for vid, edges in self._edges.items():
+            open_ports = [port for port in edges.get(dpid, []) if port.port_no not in fenced]
+            floods.append(pipeline.flood(vid, flooded[vid], open_ports, set_queue=set_queue))
         self._desired.put(("flood", dpid), {dpid: floods})
 
 

@@ -28,6 +28,7 @@ from controller.openflow.meters import (
 from controller.switch.adoption import Awaiting
 from controller.switch.meters.ids import MeterIds
 from controller.switch.meters.settings import MeterSetting
+from controller.switch.port_states import PortState
 
 NO_ENTRY = -1
 
@@ -133,7 +134,8 @@ class SwitchRecord:
     others it held when it came, and ``awaiting`` what an earlier run left there for pairs with switches that have not
     come yet. ``row_of_meter`` leads from a meter id, less the first of the range, to the row of the entry table.
     ``can`` is what the switch can do, as far as is known. ``agent_rows`` are the VNs whose ports may have an agent
-    behind them.
+    behind them. ``ports`` are the states of its edge ports by number, and since when each is up, down or absent, as far
+    as the switch has said.
     """
 
     switch: Switch
@@ -149,6 +151,7 @@ class SwitchRecord:
     awaiting: Awaiting = field(default_factory=Awaiting)
     row_of_meter: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, dtype=np.int32))
     agent_rows: frozenset[int] = frozenset()
+    ports: dict[int, tuple[PortState, float]] = field(default_factory=dict)
     _vn_meter_columns: tuple[IntArray, IntArray] | None = None
 
     @classmethod

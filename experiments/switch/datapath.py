@@ -5,7 +5,7 @@ OpenFlow 1.3.5, sections 6 and 7. It does what Open vSwitch 3.1 was seen to do w
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from struct import Struct
 from typing import ClassVar
@@ -101,6 +101,27 @@ class Datapath:
         """Take a port away, and tell the controller."""
         self._port_status(self.ports.pop(port_no), ofp.PortReason.DELETE)
         self.tables.touch()
+
+    def renumber_ports(self, number_of: Mapping[int, int], *, modify: bool = False) -> None:
+        """Give ports other numbers, all at once, and tell the controller as Open vSwitch does: they go and come back.
+
+        With ``modify`` it is told instead that ports of these numbers have changed, their names among it.
+        """
+        moved = {number_of[port_no]: self.ports.pop(port_no) for port_no in number_of}
+        if not modify:
+            for port in moved.values():
+                self._port_status(port, ofp.PortReason.DELETE)
+        for port_no, port in moved.items():
+            port.port_no = port_no
+            self.ports[port_no] = port
+        for port in moved.values():
+            self._port_status(port, ofp.PortReason.MODIFY if modify else ofp.PortReason.ADD)
+        self.tables.touch()
+
+    def rename_port(self, port_no: int, name: str) -> None:
+        """Give a port's number to an interface of another name, and tell the controller."""
+        self.ports[port_no].name = name
+        self._port_status(self.ports[port_no], ofp.PortReason.MODIFY)
 
     def set_port_up(self, port_no: int, up: bool) -> None:
         """Bring a port's link up or down, and tell the controller when that is a change."""

@@ -187,3 +187,16 @@ def test_tokens_are_made_found_and_revoked(etcd: Etcd) -> None:
         tokens.revoke("nobody")
     tokens.revoke("ops")
     assert tokens.all() == []
+
+
+def test_facts_without_a_revision_are_kept_by_the_active_node_alone(etcd: Etcd) -> None:
+    store = store_of(etcd)
+    store.commit(change(1), {}, {}, {"file": "x"})
+    store.keep_facts({"port s1 1": "eth1"})
+    store.commit(change(2), {}, {}, {"file": "y"})
+    standing = store_of(etcd).load()
+    assert (standing.revision, standing.facts) == (2, {"file": "y", "port s1 1": "eth1"})
+    standby = EtcdStore(etcd, PREFIX, lambda: None, lambda: "on standby")
+    standby.load()
+    with pytest.raises(StoreError, match="on standby"):
+        standby.keep_facts({"port s1 1": "eth2"})

@@ -78,6 +78,7 @@ VN_DETAILS = (
 PORT_COLUMNS = (
     Column("port", lambda row: f"{row['switch']}:{row['port_no']}"),
     Column("name", "name"),
+    Column("state", lambda row: "fenced" if row["fence"] and row["state"] != "absent" else row["state"]),
     rate("capacity", "capacity_bps"),
     Column("VLANs", "vlan_vids"),
     rate("send limits", "send_limits_bps"),
@@ -89,6 +90,10 @@ PORT_COLUMNS = (
 PORT_DETAILS = (
     *PORT_COLUMNS,
     Column("why not", "enforceable_why"),
+    Column("interface", "interface"),
+    Column("since", "state_since"),
+    rate("link", "speed_bps"),
+    Column("fence", "fence"),
     Column("agent", lambda row: None if row["agent"] is None else f"{row['agent']['state']} ({row['agent']['mode']})"),
     Column("agent heard, ms", lambda row: None if row["agent"] is None else row["agent"]["heard_ms"]),
 )

@@ -45,6 +45,7 @@ from controller.observed.policy_columns import busiest_entries, policy_columns
 from controller.observed.traffic import MISSED, Fulfilment
 from controller.openflow.frames import format_mac
 from controller.policy.registry import policies
+from controller.switch.port_states import PortState
 
 Json = dict[str, Any]
 
@@ -131,9 +132,10 @@ def _guarantees(service: Service, rows: IntArray) -> list[Json]:
     return _objects(GuaranteeView, columns)
 
 
-def port_views(central: CentralController, ports: Sequence[tuple[Switch, EdgePort]]) -> list[Json]:
+def port_views(service: Service, ports: Sequence[tuple[Switch, EdgePort]]) -> list[Json]:
     """Return these edge ports as ``PortView`` has them."""
-    vns, views = central.vns, []
+    central = service.central
+    vns, views = central.vns, list[Json]()
     verdicts = {dpid: of_switch(central.fabric, dpid) for dpid in {switch.dpid for switch, _ in ports}}
     for switch, port in ports:
         record, delivery = central.switches[switch.dpid], central.fabric.deliveries[switch.dpid]
@@ -144,13 +146,21 @@ def port_views(central: CentralController, ports: Sequence[tuple[Switch, EdgePor
         in_table = (vns.row_of(vid, switch.dpid, port.port_no) for vid in port.vlan_vids)
         rows = [row for row in in_table if row is not None]
         limits = [int(column[rows].sum()) for column in (vns.send_limit_bps, vns.receive_limit_bps)]
-        place = (switch.name, f"{switch.dpid:016x}", port.port_no, port.name, port.capacity_bps)
+        seen = _seen(service, *record.ports.get(port.port_no, (None, np.nan)))
+        place = (switch.name, f"{switch.dpid:016x}", port.port_no, port.name, *seen, port.capacity_bps)
         can = verdicts[switch.dpid][port.port_no]
         agent = central.agents.ports.get(PortId(switch.dpid, port.port_no))
         shown = None if agent is None else agent_view(agent, central.agents.stepped_s)
         values = (*place, list(port.vlan_vids), *limits, received_bps, sent_bps, str(can.verdict), list(can.why), shown)
         views.append(dict(zip(PortView.model_fields, values, strict=True)))
     return views
+
+
+def _seen(service: Service, state: PortState | None, since_s: float) -> tuple[str | int | None, ...]:
+    """Return what a switch says of an edge port, in the order of ``PortView``."""
+    if state is None:
+        return (None,) * 5
+    return state.name, state.state, utc(service, since_s), state.speed_bps or None, state.fence or None
 
 
 def agent_view(agent: AgentPort, now_s: float) -> Json:

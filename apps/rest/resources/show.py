@@ -99,14 +99,14 @@ def list_ports(query: requests.PortQuery) -> Json:
         ports = ports[names.index(key) + 1 :]
     shown = ports[: query.limit]
     cursor = make_cursor(shown[-1][0].name, shown[-1][1].port_no) if len(ports) > query.limit else None
-    return {"next": cursor, "ports": representation.port_views(central, shown)}
+    return {"next": cursor, "ports": representation.port_views(service(), shown)}
 
 
 @api.get("/ports/<switch>/<port_no>", responses={200: answers.PortView, **NOT_FOUND})
 def get_port(path: requests.PortPath, query: requests.NoQuery) -> Json:
     """Show an edge port."""
-    central = service().central
-    return representation.port_views(central, [lookup.port_of(central, path.switch, path.port_no)])[0]
+    here = service()
+    return representation.port_views(here, [lookup.port_of(here.central, path.switch, path.port_no)])[0]
 
 
 @api.get("/entries", responses={200: answers.Entries, **NOT_FOUND})

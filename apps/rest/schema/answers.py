@@ -107,6 +107,13 @@ class PortView(BaseModel):
     dpid: str = Field(description="datapath id of the switch, 16 hex digits")
     port_no: int
     name: str
+    interface: str | None = Field(description="name that the switch gives it, 15 characters at most; null: unknown")
+    state: Literal["up", "down", "absent"] | None = Field(description="null: its switch has not been there")
+    state_since: str | None = Field(description="RFC 3339, UTC; null: unknown")
+    speed_bps: Rate = Field(description="of its link, as the switch says; null: it says none")
+    fence: str | None = Field(
+        description="why nothing passes it: it may be another port than is meant; null: frames do"
+    )
     capacity_bps: int = Field(description="bit/s on the wire")
     vlan_vids: list[int]
     send_limits_bps: int = Field(description="sum of its VNs' send limits")

@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 
 from apps.cluster.reach import ANSWER_S, ASK_INTERVAL_S, Reach
+from apps.southbound.edge_ports import EdgePorts
+from controller.capability.capabilities import Ability, Capabilities, Finding
 from controller.cluster.ownership import Owner
+from controller.errors import InvalidValueError
+from controller.openflow.constants import MeterFlags
+from controller.openflow.meters import MeterFeatures
+from controller.openflow.stats import SwitchDesc
 
 
 class FakeConnection:
@@ -31,8 +37,17 @@ class Run:
         self.connections = {1: FakeConnection(), 2: FakeConnection()}
         roles: Any = SimpleNamespace(reached=lambda: set(self.connections), connection=self.connections.get)
         self.shared: Any = SimpleNamespace(me="n1", owners={})
-        central: Any = SimpleNamespace(fabric=SimpleNamespace(part=SimpleNamespace(elsewhere=frozenset({3}))))
-        self.reach = Reach(self.shared, roles, central, self.peers, lambda: self.peers, lambda: self.now_s)
+        switches = {
+            dpid: SimpleNamespace(can=Capabilities(), switch=SimpleNamespace(name=f"s{dpid}", ports={1: None, 2: None}))
+            for dpid in (1, 2)
+        }
+        part = SimpleNamespace(elsewhere=frozenset({3}))
+        self.central: Any = SimpleNamespace(fabric=SimpleNamespace(part=part), switches=switches)
+        peers: Any = SimpleNamespace(central=self.central)
+        self.edge_ports = EdgePorts(peers)
+        self.reach = Reach(
+            self.shared, roles, self.central, self.peers, lambda: self.peers, lambda: self.now_s, self.edge_ports
+        )
 
     def round(self, seconds: float = 0.0) -> set[int]:
         self.now_s += seconds
@@ -97,3 +112,23 @@ def test_switches_are_controlled_by_their_owners_or_not_at_all(run: Run) -> None
     assert run.shared.controlled() == {1, 3}
     run.shared.owners = {1: Owner("n2", 5, 6), 3: Owner("n1", 5, 6)}
     assert run.shared.controlled() == set()
+
+
+@pytest.mark.parametrize("tested", [False, True])
+def test_the_next_owner_of_a_switch_knows_the_names_of_its_ports(run: Run, tested: bool) -> None:
+    assert run.shared.tested(1) is None
+    run.edge_ports.names["s1", 2] = "eth2"
+    if tested:
+        can = run.central.switches[1].can
+        can.features, can.description = MeterFeatures(9, 2, MeterFlags(1), 1, 0), SwitchDesc("a", "b", "c", "d", "e")
+        can.meters = can.counters = Ability(Finding.WORKS)
+    said, other = run.shared.tested(1), Run()
+    other.shared.believe(1, said)
+    assert other.edge_ports.names == {("s1", 2): "eth2"}
+    assert other.central.switches[1].can.meters.works == tested
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b'{"ports": 3}', b"\xff"])
+def test_what_is_not_said_of_a_switch_is_refused(run: Run, data: bytes) -> None:
+    with pytest.raises(InvalidValueError):
+        run.shared.believe(1, data)

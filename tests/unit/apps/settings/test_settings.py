@@ -503,3 +503,16 @@ def test_limits_lowered_by_an_override_that_goes_are_looked_at_again(tmp_path: P
     assert [receive_bps(again, name) for name in (ONE, TWO, THREE)] == [40_000_000, 40_000_000, 50_000_000]
     assert set(again.settings.values.inactive_vns) == {ONE, TWO}
     assert set(again.settings.values.inactive_vlans) == {10}
+
+
+def test_names_of_ports_outlive_restarts_other_files_and_plans_that_are_undone(tmp_path: Path) -> None:
+    place = Place(tmp_path / "x.db")
+    revision = place.settings.revision
+    place.settings.keep_port_names({("s1", 1): "eth1", ("s1", 2): "eth 2"})
+    place.settings.keep_port_names({("s1", 2): "tap é"})
+    assert place.settings.revision == revision
+    known = {("s1", 1): "eth1", ("s1", 2): "tap é"}
+    place.settings.prepare(parse_config(CONFIG.replace("40M", "41M"))).undo()
+    place.settings.prepare(parse_config(CONFIG.replace("40M", "42M"))).commit()
+    assert place.settings.port_names() == known
+    assert place.again().settings.port_names() == known

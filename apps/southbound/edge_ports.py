@@ -1,0 +1,60 @@
+"""Edge ports by what switches say of them: which is which, and the names that they had first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from controller.switch.port_states import judge
+
+if TYPE_CHECKING:  # these need the framework, which names do not
+    from apps.southbound.peers import Peer, Peers
+
+PortName = tuple[str, int]
+"""A port of the configuration: switch and number."""
+
+
+class EdgePorts:
+    """Says of each switch's edge ports whether they are those that are meant.
+
+    ``names`` are those that ports had first, or have had by the configuration's word since. ``changed`` are names that
+    nobody has kept yet.
+    """
+
+    def __init__(self, peers: Peers) -> None:
+        self._peers = peers
+        self.names: dict[PortName, str] = {}
+        self.changed: dict[PortName, str] = {}
+
+    def know(self, names: Mapping[PortName, str]) -> None:
+        """Take what was kept. What is not kept yet counts as well."""
+        self.names |= {**names, **self.changed}
+
+    def encode(self, dpid: int) -> dict[str, str]:
+        """Return the names of a switch's edge ports by number, for another node to ``believe``."""
+        switch = self._peers.central.switches[dpid].switch
+        found = {str(port_no): self.names.get((switch.name, port_no)) for port_no in switch.ports}
+        return {port_no: name for port_no, name in found.items() if name is not None}
+
+    def believe(self, dpid: int, names: Mapping[str, str]) -> None:
+        """Take the names that another node knew, who had the switch before."""
+        switch = self._peers.central.switches[dpid].switch
+        for port_no in switch.ports:
+            if isinstance(name := names.get(str(port_no)), str):
+                self.names[switch.name, port_no] = name
+
+    def take_changed(self) -> dict[PortName, str]:
+        """Return the names that are to be kept."""
+        changed, self.changed = self.changed, {}
+        return changed
+
+    def judge(self, peer: Peer) -> None:
+        """Look at the edge ports of a switch that is in the configuration: its ports, or the configuration, changed."""
+        central, dpid = self._peers.central, peer.connection.dpid
+        switch = central.switches[dpid].switch
+        known = {port_no: name for port_no in switch.ports if (name := self.names.get((switch.name, port_no)))}
+        states = judge(switch, peer.ports, known)
+        for port_no, state in states.items():
+            if not state.fence and state.name and state.name != known.get(port_no):
+                self.names[switch.name, port_no] = self.changed[switch.name, port_no] = state.name
+        central.ports_known(dpid, states, self._peers.clock())

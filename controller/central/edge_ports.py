@@ -1,0 +1,101 @@
+"""What becomes of edge ports: which are up, and which are fenced since they may be others than are meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from controller.central.state import FabricState
+from controller.events import EventKind
+from controller.fabric.topology import PortId
+from controller.forwarding.desired_flows import plan_flows
+from controller.forwarding.flow_table import pack_key
+from controller.forwarding.port_entries import of_ports
+from controller.switch.port_states import ABSENT, PortState
+from controller.units import format_rate
+
+_KINDS = {"up": EventKind.PORT_UP, "down": EventKind.PORT_DOWN, "absent": EventKind.PORT_ABSENT}
+
+
+def take_states(fabric: FabricState, dpid: int, states: Mapping[int, PortState], now_s: float) -> None:
+    """Let a switch's edge ports be in these states, by number; those that are fenced carry nothing from here on.
+
+    What lets frames in by them or out of them is deleted in the very next update, whatever else waits.
+    """
+    record, network = fabric.switches[dpid], fabric.network
+    fences = {port_no for port_no, state in states.items() if state.fence}
+    known = {port.port_no for port in network.fenced if port.dpid == dpid}
+    for port_no in fences | known:
+        network.fence(PortId(dpid, port_no), port_no in fences)
+    if record.connected and fences - known:
+        _cut(fabric, dpid, fences - known)
+    _note(fabric, dpid, states, now_s)
+    record.ports = {
+        port_no: (state, record.ports[port_no][1])
+        if port_no in record.ports and record.ports[port_no][0].state == state.state
+        else (state, now_s)
+        for port_no, state in states.items()
+    }
+
+
+def troubles(states: Mapping[int, tuple[PortState, float]]) -> list[str]:
+    """Return what is wrong with a switch's edge ports: those that carry nothing, and why. One that is down is not."""
+    absent = sorted(port_no for port_no, (state, _) in states.items() if state.state == "absent")
+    told = [f"has no port {', '.join(map(str, absent))}"] if absent else []
+    fenced = sorted((port_no, state.fence) for port_no, (state, _) in states.items() if state.fence)
+    return told + [f"port {port_no} is fenced: {why}" for port_no, why in fenced if why != ABSENT]
+
+
+def _cut(fabric: FabricState, dpid: int, port_nos: set[int]) -> None:
+    """Queue what takes these ports out of a switch's tables, and nothing that was to put them there."""
+    record, wanted = fabric.switches[dpid], fabric.network.desired.of_switch(dpid)
+    keys = {pack_key(flow) for flow in of_ports(record.installed, port_nos)}
+    record.update.flow_adds = [flow for flow in record.update.flow_adds if pack_key(flow) not in keys]
+    record.set_flows(plan_flows(wanted, record.installed, keys))
+
+
+def _note(fabric: FabricState, dpid: int, states: Mapping[int, PortState], now_s: float) -> None:
+    """Say what has changed, and what is not as it should be when a switch comes."""
+    record = fabric.switches[dpid]
+
+    def tell(kind: EventKind, port_nos: Iterable[int], text: str) -> None:
+        for port_no in fabric.events.named(kind, np.array(sorted(port_nos), dtype=np.int64), now_s):
+            name, state = f"{record.switch.name}:{port_no}", states[port_no]
+            about = {"name": state.name, "why": state.fence, "speed": format_rate(state.speed_bps)}
+            about["capacity"] = format_rate(record.switch.ports[port_no].capacity_bps)
+            fabric.events.add(kind, f"port {name} {text.format(**about)}", now_s, None, record.switch.name, port_no)
+
+    before = {port_no: record.ports[port_no][0] for port_no in states if port_no in record.ports}
+    for state, kind in _KINDS.items():
+        changed = [
+            port_no
+            for port_no, now in states.items()
+            if now.state == state and (before[port_no].state != state if port_no in before else state == "absent")
+        ]
+        tell(
+            kind,
+            changed,
+            "is absent: nothing passes it until it is there again" if state == "absent" else f"is {state}",
+        )
+    fenced = {no: now.fence for no, now in states.items() if now.fence not in ("", ABSENT)}
+    was = {no: one.fence for no, one in before.items() if one.fence not in ("", ABSENT)}
+    news = [port_no for port_no, why in fenced.items() if was.get(port_no) != why]
+    tell(EventKind.PORT_FENCED, news, "is fenced, nothing passes it: {why}")
+    tell(
+        EventKind.PORT_FREED,
+        (no for no in was.keys() - fenced.keys() if not states[no].fence),
+        "is {name!r}: frames pass",
+    )
+    slow = [port_no for port_no, now in states.items() if _is_slow(fabric, dpid, port_no, now)]
+    news = [port_no for port_no in slow if not _is_slow(fabric, dpid, port_no, before.get(port_no))]
+    tell(EventKind.PORT_SLOW, news, "has a link of {speed}, less than its capacity of {capacity}")
+
+
+def _is_slow(fabric: FabricState, dpid: int, port_no: int, state: PortState | None) -> bool:
+    """Whether the switch says that a link is slower than its port's capacity: promises cannot be kept.
+
+    A faster one says nothing: virtual interfaces call themselves 10 Gb/s whatever they carry.
+    """
+    capacity_bps = fabric.switches[dpid].switch.ports[port_no].capacity_bps
+    return state is not None and state.state == "up" and 0 < state.speed_bps < capacity_bps

@@ -1,0 +1,51 @@
+"""The entries by which frames come in by an edge port and go out of it: nothing else joins a host to a VLAN."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+
+from controller.fabric.description import EdgePort
+from controller.forwarding.flow_table import FlowTable
+from controller.forwarding.pipeline import EARLIER_TABLES, Table
+from controller.openflow.actions import Output, SetVlanVid
+from controller.openflow.flows import Flow
+
+_TABLES = (Table.CLASSIFY, *EARLIER_TABLES, Table.FORWARD)
+
+
+def of_ports(flows: FlowTable, port_nos: Collection[int]) -> list[Flow]:
+    """Return the entries that let frames in by these ports or send some out of them."""
+    return [
+        flow
+        for flow in flows.of_tables(_TABLES)
+        if (_admits(flow) and flow.match.in_port in port_nos) or not _outputs(flow).isdisjoint(port_nos)
+    ]
+
+
+def misplaced(flows: FlowTable, ports: Mapping[int, EdgePort], fenced: Collection[int]) -> Iterator[Flow]:
+    """Yield the entries that would join an edge port (by number) to a VLAN that it does not carry; fenced: to any.
+
+    They are what an earlier run left for other ports of these numbers.
+    """
+    carried = {port_no: () if port_no in fenced else port.vlan_vids for port_no, port in ports.items()}
+    for flow in of_ports(flows, carried.keys()):
+        reached = _outputs(flow)
+        if _admits(flow) and flow.match.in_port is not None:
+            reached.add(flow.match.in_port)
+        if any(_vlan_vid(flow) not in carried[port_no] for port_no in reached & carried.keys()):
+            yield flow
+
+
+def _admits(flow: Flow) -> bool:
+    return flow.table_id == Table.CLASSIFY and flow.goto_table is not None
+
+
+def _outputs(flow: Flow) -> set[int]:
+    return {action.port_no for action in flow.actions if isinstance(action, Output)}
+
+
+def _vlan_vid(flow: Flow) -> int | None:
+    """Return the VLAN of an entry's frames; a frame without a tag gets one where it comes in."""
+    if flow.match.vlan_vid:
+        return flow.match.vlan_vid
+    return next((action.vlan_vid for action in flow.actions if isinstance(action, SetVlanVid)), None)

@@ -1,0 +1,93 @@
+"""Interfaces of one Open vSwitch bridge that swap their OpenFlow numbers: no tenant gets into another one's VLAN."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.application import Application
+from support.ovs import Wires, wait_until
+
+from experiments.machine.controller_process import free_ports
+from experiments.ovs.ovs_vsctl import ofctl, vsctl
+
+BRIDGE = "pt1"
+DPID = "00000000000000d7"
+VLANS = {"pt1-e1": 10, "pt1-e2": 20, "pt1-e3": 20, "pt1-e4": 10}
+MACS = {name: 0x02_00_00_00_00_10 + number for number, name in enumerate(VLANS, 1)}
+
+
+def configured(store: Path) -> dict[str, Any]:
+    openflow, rest = free_ports(2)
+    edges = {number: {"capacity": "100M", "access": vid} for number, vid in enumerate(VLANS.values(), 1)}
+    return {
+        "openflow": {"listen": f"127.0.0.1:{openflow}"},
+        "rest": {"listen": f"127.0.0.1:{rest}"},
+        "store": {"file": str(store)},
+        "vlans": {vid: {"send_limit": "50M", "receive_limit": "50M", "algorithm": "fs"} for vid in (10, 20)},
+        "switches": {"s1": {"dpid": DPID, "ports": edges}},
+    }
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[tuple[Application, Wires]]:
+    """A bridge of four ports, its controller, and the hosts' ends of the wires."""
+    config = configured(tmp_path / "store")
+    try:
+        bridge = ["add-br", BRIDGE, "--", "set", "bridge", BRIDGE, "datapath_type=netdev", "protocols=OpenFlow13"]
+        vsctl(*bridge, "fail_mode=secure", f"other-config:datapath-id={DPID}")
+        for number, name in enumerate(VLANS, 1):
+            host(f"ip link add {name} type veth peer name {name}h")
+            host(f"ip link set {name} up")
+            host(f"ip link set {name}h up")
+            vsctl("add-port", BRIDGE, name, "--", "set", "interface", name, f"ofport_request={number}")
+        with Application(config, tmp_path) as app, Wires([f"{name}h" for name in VLANS]) as wires:
+            vsctl("set-controller", BRIDGE, f"tcp:{config['openflow']['listen']}")
+            app.wait_ready()
+            yield app, wires
+    finally:
+        vsctl("--if-exists", "del-br", BRIDGE)
+        for name in VLANS:
+            host(f"ip link del {name}", check=False)
+
+
+def host(command: str, *, check: bool = True) -> None:
+    subprocess.run(command.split(), check=check, capture_output=True, timeout=10)
+
+
+def reached(wires: Wires, everybody: int = 2**48 - 1) -> set[tuple[str, str]]:
+    """Return who reaches whom, by broadcasts and by what is sent to each host's address."""
+    found = set()
+    for sender in VLANS:
+        for target in (everybody, *MACS.values()):
+            for name in wires.reached(f"{sender}h", MACS[sender], target, None):
+                found.add((sender, name.removesuffix("h")))
+    return {(one, other) for one, other in found if one != other}
+
+
+ALL = {(one, other) for one in VLANS for other in VLANS if one != other and VLANS[one] == VLANS[other]}
+
+
+def strangers(pairs: set[tuple[str, str]]) -> set[tuple[str, str]]:
+    return {(one, other) for one, other in pairs if VLANS[one] != VLANS[other]}
+
+
+def swap() -> None:
+    """Let the first two interfaces have each other's number."""
+    one, other = list(VLANS)[:2]
+    vsctl("set", "interface", one, "ofport_request=2", "--", "set", "interface", other, "ofport_request=1")
+    wait_until(lambda: f" 2({one})" in ofctl("show", BRIDGE), "renumbered")
+
+
+def test_interfaces_that_swap_numbers_reach_no_other_tenant(run: tuple[Application, Wires]) -> None:
+    app, wires = run
+    wait_until(lambda: reached(wires) == ALL, "all reached", 30)
+    swap()
+    wait_until(lambda: [port["port_no"] for port in app.get("/v1/ports")["ports"] if port["fence"]] == [1, 2], "fenced")
+    for _ in range(2):
+        assert strangers(reached(wires)) == set()
+    assert app.get("/v1/health")["status"] == "degraded"
+    assert {event["port_no"] for event in app.events("port-fenced")} == {1, 2}
