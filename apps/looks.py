@@ -68,9 +68,20 @@ class Looks:
         came = [peer for peer, reply in others.items() if _comes(reply, until_s - self._clock())]
         read_s = self._clock()
         counters = _joined(self._told(called, now_s), [(peer, others[peer]) for peer in came])
+        counters = self._configured(counters)
         self._began = self._rounds.look(fabric.vns, fabric.congestion.congested, counters, now_s)
         took_s = asked_s - now_s + self._clock() - read_s
         self._due_s = max(self._due_s, self._clock() + took_s / MOST_SHARE)
+
+    def _configured(self, counters: PortCounters) -> PortCounters:
+        """Return the counters by the numbers that the configuration has for ports."""
+        numbers, port_no, first = self._shell.central.network.numbers, counters.port_no, 0
+        for dpid, end in zip(counters.dpids, counters.ends.tolist(), strict=True):
+            if numbers.bound(dpid):
+                port_no = port_no.copy() if port_no is counters.port_no else port_no
+                port_no[first:end] = numbers.ports(dpid, port_no[first:end])
+            first = end
+        return counters._replace(port_no=port_no)
 
     def _ask_all(self, now_s: float) -> list[Peer]:
         """Ask the switches that owe no answer for the counters of their ports; return whom a roll call awaits."""

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from apps.cluster.roles import Roles
     from apps.cluster.shared import Shared
     from apps.runtime.connection.switch_connection import Reply, SwitchConnection
-    from apps.southbound.edge_ports import EdgePorts
 
 _PORTS = "ports"
 ASK_INTERVAL_S = 1.0
@@ -34,6 +33,16 @@ class Peer(Protocol):
     @property
     def counted_s(self) -> float:
         """Seconds of the clock."""
+
+
+class PortNames(Protocol):
+    """The names that edge ports had first, which the next owner of a switch has to know."""
+
+    def encode(self, dpid: int) -> dict[str, str]:
+        """Return those of a switch by number."""
+
+    def believe(self, dpid: int, names: Mapping[str, str]) -> None:
+        """Take those that another node knew."""
 
 
 class _Asked(NamedTuple):
@@ -58,9 +67,9 @@ class Reach:
         peers: Mapping[int, Peer],
         ready: Callable[[], Collection[int]],
         now_s: Callable[[], float],
-        edge_ports: EdgePorts,
+        names: PortNames,
     ) -> None:
-        self._edge_ports = edge_ports
+        self._names = names
         self._shared, self._roles, self._central, self._now_s = shared, roles, central, now_s
         self._peers, self._ready = peers, ready
         shared.reached, shared.controlled = self.reached, self.controlled
@@ -96,7 +105,7 @@ class Reach:
 
     def _tell(self, dpid: int) -> bytes | None:
         """Return what is known of a switch, for its next owner: what tests have shown, and the names of its ports."""
-        findings, names = encode_findings(self._can(dpid)), self._edge_ports.encode(dpid)
+        findings, names = encode_findings(self._can(dpid)), self._names.encode(dpid)
         if findings is None and not names:
             return None
         return json.dumps({**json.loads(findings or b"{}"), _PORTS: names}).encode()
@@ -105,7 +114,7 @@ class Reach:
         """Take what the last owner knew. Raises InvalidValueError."""
         try:
             names = json.loads(data).pop(_PORTS, {})
-            self._edge_ports.believe(dpid, dict(names))
+            self._names.believe(dpid, dict(names))
             tested = json.loads(data).keys() != {_PORTS}
         except (ValueError, TypeError, AttributeError) as error:
             raise InvalidValueError("tested", data[:100], f"is not what is known of a switch: {error!r}") from None

@@ -11,6 +11,7 @@ from apps.southbound.shell import Shell
 from controller.errors import DetsError
 from controller.events import EventKind
 from controller.fabric.description import Switch
+from controller.fabric.topology import PortId
 from controller.switch.queues import PortQueues, desired_queues
 
 LOG = logging.getLogger("dets.queues")
@@ -87,7 +88,9 @@ class QueueKeeper:
         desired = desired_queues(self._shell.central.config, self._shell.central.vns).get(dpid, {})
         if not record.can.sets_queues:
             desired = {}
-        names = {peer.ports[port_no].name: port_no for port_no in desired if port_no in peer.ports}
+        numbers = self._shell.central.network.numbers
+        number_of = {port_no: numbers.number(PortId(dpid, port_no)) for port_no in desired}
+        names = {peer.ports[number].name: port_no for port_no, number in number_of.items() if number in peer.ports}
         wanted = {name: desired[port_no] for name, port_no in names.items()}
         self.applied += 1
         writer = self._writer(record.switch.ovsdb)

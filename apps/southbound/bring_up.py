@@ -14,6 +14,7 @@ from apps.southbound.edge_ports import EdgePorts
 from apps.southbound.peers import MOST_BYTES, Peer, Peers, check_size
 from controller.capability.capabilities import Capabilities
 from controller.events import EventKind
+from controller.fabric.topology import PortId
 from controller.forwarding.flow_table import FlowTable, pack_key
 from controller.forwarding.pipeline import OWN_COOKIE, OWN_COOKIE_MASK, Table
 from controller.forwarding.port_entries import misplaced
@@ -111,8 +112,11 @@ def note_port(peer: Peer, status: PortStatus) -> None:
 def _delete_misplaced(peers: Peers, peer: Peer, own: FlowTable) -> None:
     """Delete what joins edge ports to VLANs that are not theirs, on the switch and in ``own``, before all else."""
     dpid = peer.connection.dpid
-    central, ports = peers.central, peers.central.switches[dpid].switch.ports
-    fenced = {port.port_no for port in central.network.fenced if port.dpid == dpid}
+    central, numbers = peers.central, peers.central.network.numbers
+    ports = {
+        numbers.number(PortId(dpid, port_no)): port for port_no, port in central.switches[dpid].switch.ports.items()
+    }
+    fenced = {numbers.number(port) for port in central.network.fenced if port.dpid == dpid}
     found = list(misplaced(own, ports, fenced))
     if found:
         mods = [(FlowModCommand.DELETE_STRICT, flow) for flow in found]

@@ -55,6 +55,7 @@ class EdgePorts:
         known = {port_no: name for port_no in switch.ports if (name := self.names.get((switch.name, port_no)))}
         states = judge(switch, peer.ports, known)
         for port_no, state in states.items():
-            if not state.fence and state.name and state.name != known.get(port_no):
+            found_by_number = switch.ports[port_no].interface is None
+            if found_by_number and not state.fence and state.name and state.name != known.get(port_no):
                 self.names[switch.name, port_no] = self.changed[switch.name, port_no] = state.name
         central.ports_known(dpid, states, self._peers.clock())

@@ -31,9 +31,8 @@ class Hellos:
         """Send a hello out of every port of every switch that may lead to another switch."""
         said = 0
         for dpid, peer in list(self._peers.items()):  # switches and ports come and go meanwhile
-            record = self._peers.central.switches.get(dpid)
-            edges = record.switch.ports if record is not None else {}
-            for port_no in [port_no for port_no in peer.ports if port_no not in edges]:
+            network = self._peers.central.network
+            for port_no in [port_no for port_no in peer.ports if not network.is_edge(PortId(dpid, port_no))]:
                 self.say(dpid, port_no)
                 said += 1
                 if said % _AT_ONCE == 0:
@@ -50,7 +49,7 @@ class Hellos:
         port = peer.ports.get(port_no) if peer is not None else None
         if peer is None or port is None or not port.up or not 1 <= port_no <= ofp.PORT_MAX:
             return
-        if self._peers.central.network.edge_port(PortId(dpid, port_no)) is not None:
+        if self._peers.central.network.is_edge(PortId(dpid, port_no)):
             return
         frame = lldp.build(dpid, port_no, lldp.authenticator(self.key, dpid, port_no))
         action = (Output(port_no),)

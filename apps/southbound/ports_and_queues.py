@@ -33,6 +33,7 @@ def read_ports_and_queues(
     ports, unreadable = _decoded(bodies, decode_port_stats, complain)
     for peer, port_stats in ports:
         dpid = peer.connection.dpid
+        _name_ports(peers, dpid, port_stats)
         peers.central.fabric.deliveries[dpid].read_ports(port_stats, at_s[dpid])
         if dpid in received_s and peer.counting is None and peers.central.switches[dpid].can.uses_meters:
             peer.meters.look(port_stats, peers.clock())
@@ -42,9 +43,17 @@ def read_ports_and_queues(
     ports_of = {peer.connection.dpid: port_stats for peer, port_stats in ports}
     for peer, queue_stats in _decoded(bodies, decode_queue_stats, complain)[0]:
         dpid = peer.connection.dpid
+        _name_ports(peers, dpid, queue_stats)
         peers.central.fabric.deliveries[dpid].read_queues(queue_stats, at_s[dpid])
         if dpid in ports_of:
             peer.queues.read(queue_stats, ports_of[dpid], peers.clock())
+
+
+def _name_ports(peers: Peers, dpid: int, stats: NDArray[np.void]) -> None:
+    """Let counters be of the ports that the configuration calls by their names, not of their numbers."""
+    numbers = peers.central.network.numbers
+    if numbers.bound(dpid):
+        stats["port_no"] = numbers.ports(dpid, stats["port_no"].astype(np.int64))
 
 
 def _bodies(what: str, asked: Sequence[tuple[Peer, Reply | None]], complain: Complain) -> tuple[list[_Body], set[int]]:

@@ -5,6 +5,7 @@ The tests themselves are pure: ``controller.capability.probe``.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from apps.runtime.ryu_seam import hub
@@ -12,6 +13,7 @@ from apps.southbound.peers import Peer, Peers
 from controller.capability import probe
 from controller.central import enforceable
 from controller.errors import SwitchRefusedError
+from controller.fabric.topology import PortId
 from controller.openflow.stats import encode_meter_stats_request
 
 # Frames that go through a switch's tables come up within milliseconds; one that lets none through is waited for in
@@ -73,8 +75,11 @@ def run_round(peers: Peers) -> None:
         record.can.refuses_meters = peer.refuses_meters(peers.clock())
         record.can.queues = peer.queues.findings()
         if record.can.uses_queues and peer.queues.pending:
-            up = {port.port_no for port in peer.ports.values() if port.up}
+            network = peers.central.network
+            ports = {network.numbers.port(dpid, port.port_no) for port in peer.ports.values() if port.up}
+            up = {port.port_no for port in ports - network.fenced}
             for port_no in peer.queues.due(up, peers.clock()):
-                port = record.switch.ports[port_no]
+                number = network.numbers.number(PortId(dpid, port_no))
+                port = replace(record.switch.ports[port_no], port_no=number)
                 peer.connection.send(partial(probe.queue_frames, port), probe.QUEUE_FRAMES)
     enforceable.note_changes(peers.central.fabric, peers.clock())

@@ -133,7 +133,7 @@ class Shell:
         for dpid in self.peers.ready():
             record = self.central.switches[dpid]
             told[record.switch.name] += capabilities.troubles(record.can, record.switch.ports)
-            told[record.switch.name] += edge_ports.troubles(record.ports)
+            told[record.switch.name] += edge_ports.troubles(record)
         troubles = {name: texts for name, texts in told.items() if texts}
         ready = not troubles and all(state == SwitchState.READY for state in states.values())
         status = "ready" if ready else "degraded"
@@ -350,8 +350,8 @@ class Shell:
         """Let a switch handle a frame as if it had come in by one of its ports (OpenFlow 1.3.5, section 7.3.7)."""
         peer = self.peers.get(question.port.dpid)
         if peer is not None:
-            actions = (Output(ofp.PORT_TABLE),)
-            peer.connection.send(lambda xid: encode_packet_out(xid, question.port.port_no, actions, question.frame), 1)
+            actions, number = (Output(ofp.PORT_TABLE),), self.central.network.numbers.number(question.port)
+            peer.connection.send(lambda xid: encode_packet_out(xid, number, actions, question.frame), 1)
 
     def _check_barriers(self, now_s: float) -> None:
         for dpid, peer in list(self.peers.items()):

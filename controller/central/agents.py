@@ -254,7 +254,7 @@ class Agents:
         return list(map(Pair, entries.sender[chosen].tolist(), entries.receiver[chosen].tolist()))
 
     def _name(self, port: PortId) -> str:
-        return f"{self._fabric.switch_name(port.dpid)}:{port.port_no}"
+        return self._fabric.port_name(port)
 
     def _follow_entries(self) -> None:
         """Let all columns follow the entry table, which is sorted by (receiver, sender)."""

@@ -121,7 +121,7 @@ class CentralController:
 
     def port_down(self, dpid: int, port_no: int, now_s: float) -> None:
         """A port has lost its link, or is no more."""
-        self.network.port_down(PortId(dpid, port_no), now_s)
+        self.network.port_down(self.network.numbers.port(dpid, port_no), now_s)
 
     def ports_known(self, dpid: int, states: Mapping[int, PortState], now_s: float) -> None:
         """A switch has said what its ports are; edge ports that may be others than are meant carry nothing."""
@@ -148,7 +148,7 @@ class CentralController:
         It is looked at while its VN has not had too many of them; return whether it was. Raises ProtocolError when the
         frame is cut short.
         """
-        port = PortId(dpid, packet.in_port)
+        port = self.network.numbers.port(dpid, packet.in_port)
         row = self.vns.row_of(packet.metadata & Mark.VLAN, *port)
         if packet.table_id != Table.REPORT or row is None or port in self.network.fenced:
             return False
@@ -176,13 +176,14 @@ class CentralController:
 
     def control_frame_heard(self, dpid: int, port_no: int, frame: bytes, now_s: float) -> bool:
         """A control frame came in by an edge port: its host's agent speaks. Return whether it was looked at."""
-        if PortId(dpid, port_no) in self.network.fenced:
-            return False
-        return self.agents.hear(PortId(dpid, port_no), frame, now_s)
+        port = self.network.numbers.port(dpid, port_no)
+        return port not in self.network.fenced and self.agents.hear(port, frame, now_s)
 
     def take_agent_frames(self) -> list[AgentFrame]:
-        """Return what agents are to be told; one behind a port that is fenced may be another tenant's."""
-        return [frame for frame in self.agents.take_frames() if frame.port not in self.network.fenced]
+        """Return what agents are to be told, by the switches' numbers; nothing goes to a port that is fenced."""
+        frames = [frame for frame in self.agents.take_frames() if frame.port not in self.network.fenced]
+        numbers = self.network.numbers
+        return [frame._replace(port=frame.port._replace(port_no=numbers.number(frame.port))) for frame in frames]
 
     def take_questions(self, now_s: float) -> list[Question]:
         """Return the frames that ask silent hosts where they are; each is to pass its switch's tables."""
@@ -202,7 +203,7 @@ class CentralController:
         if match is None or match.in_port is None or match.vlan_vid is None:
             return
         self.switches[dpid].uninstall(pack_key(FlowKey(removed.table_id, removed.priority, match)))
-        port = PortId(dpid, match.in_port)
+        port = self.network.numbers.port(dpid, match.in_port)
         if removed.table_id == Table.LEARN and match.eth_src is not None:
             self.network.source_aged(Host(match.vlan_vid, match.eth_src), port)
         elif removed.table_id == Table.RATE_CONTROL and match.eth_dst is not None:

@@ -13,6 +13,7 @@ from controller.forwarding.desired_flows import plan_flows
 from controller.forwarding.flow_table import pack_key
 from controller.forwarding.port_entries import of_ports
 from controller.switch.port_states import ABSENT, PortState
+from controller.switch.record import SwitchRecord
 from controller.units import format_rate
 
 _KINDS = {"up": EventKind.PORT_UP, "down": EventKind.PORT_DOWN, "absent": EventKind.PORT_ABSENT}
@@ -24,12 +25,23 @@ def take_states(fabric: FabricState, dpid: int, states: Mapping[int, PortState],
     What lets frames in by them or out of them is deleted in the very next update, whatever else waits.
     """
     record, network = fabric.switches[dpid], fabric.network
+    edges, bound = record.switch.ports, network.numbers.bound(dpid)
     fences = {port_no for port_no, state in states.items() if state.fence}
     known = {port.port_no for port in network.fenced if port.dpid == dpid}
-    for port_no in fences | known:
-        network.fence(PortId(dpid, port_no), port_no in fences)
-    if record.connected and fences - known:
-        _cut(fabric, dpid, fences - known)
+    number_of = {port_no: states[port_no].number for port_no in states if edges[port_no].interface is not None}
+    moved = {port_no for port_no in bound.keys() | number_of.keys() if bound.get(port_no) != number_of.get(port_no)}
+    lost = {network.numbers.number(PortId(dpid, port_no)) for port_no in (fences - known) | (moved & bound.keys())}
+    for port_no in moved:
+        network.renumber(PortId(dpid, port_no), None)
+    for port_no in fences:
+        network.fence(PortId(dpid, port_no), True)
+    if record.connected and lost:
+        _cut(fabric, dpid, lost)
+    for port_no in moved:
+        if (number := number_of.get(port_no)) is not None:
+            network.renumber(PortId(dpid, port_no), number)
+    for port_no in (known | moved) - fences:
+        network.fence(PortId(dpid, port_no), False)
     _note(fabric, dpid, states, now_s)
     record.ports = {
         port_no: (state, record.ports[port_no][1])
@@ -39,12 +51,14 @@ def take_states(fabric: FabricState, dpid: int, states: Mapping[int, PortState],
     }
 
 
-def troubles(states: Mapping[int, tuple[PortState, float]]) -> list[str]:
+def troubles(record: SwitchRecord) -> list[str]:
     """Return what is wrong with a switch's edge ports: those that carry nothing, and why. One that is down is not."""
-    absent = sorted(port_no for port_no, (state, _) in states.items() if state.state == "absent")
-    told = [f"has no port {', '.join(map(str, absent))}"] if absent else []
-    fenced = sorted((port_no, state.fence) for port_no, (state, _) in states.items() if state.fence)
-    return told + [f"port {port_no} is fenced: {why}" for port_no, why in fenced if why != ABSENT]
+    states = {port_no: state for port_no, (state, _) in sorted(record.ports.items())}
+    label = {port_no: port.label for port_no, port in record.switch.ports.items()}
+    absent = [label[port_no] for port_no, state in states.items() if state.state == "absent"]
+    told = [f"has no port {', '.join(absent)}"] if absent else []
+    fenced = [(label[port_no], state.fence) for port_no, state in states.items() if state.fence not in ("", ABSENT)]
+    return told + [f"port {port} is fenced: {why}" for port, why in fenced]
 
 
 def _cut(fabric: FabricState, dpid: int, port_nos: set[int]) -> None:
@@ -61,7 +75,7 @@ def _note(fabric: FabricState, dpid: int, states: Mapping[int, PortState], now_s
 
     def tell(kind: EventKind, port_nos: Iterable[int], text: str) -> None:
         for port_no in fabric.events.named(kind, np.array(sorted(port_nos), dtype=np.int64), now_s):
-            name, state = f"{record.switch.name}:{port_no}", states[port_no]
+            name, state = f"{record.switch.name}:{record.switch.ports[port_no].label}", states[port_no]
             about = {"name": state.name, "why": state.fence, "speed": format_rate(state.speed_bps)}
             about["capacity"] = format_rate(record.switch.ports[port_no].capacity_bps)
             fabric.events.add(kind, f"port {name} {text.format(**about)}", now_s, None, record.switch.name, port_no)

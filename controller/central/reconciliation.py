@@ -12,7 +12,7 @@ from controller.central.agents import Agents
 from controller.central.pair_meters import PairMeters
 from controller.central.state import FabricState
 from controller.events import EventKind
-from controller.fabric.topology import PortId
+from controller.fabric.port_numbers import PortNumbers
 from controller.forwarding import pipeline
 from controller.forwarding.address_entries import AddressRows
 from controller.forwarding.desired_flows import plan_flows
@@ -87,7 +87,7 @@ class Reconciler:
         yield
         fabric.forget_counters(record)
         for named in pieces(of_senders(record.installed), _LOOKED_AT_ONCE):
-            record.adopt_vn_meters(named, fabric.vns)
+            record.adopt_vn_meters(named, fabric.vns, fabric.network.numbers)
             yield
         self._complete_vn_meters(record, now_s)
         yield
@@ -230,7 +230,8 @@ class Reconciler:
         unwanted = {packed for packed in keys if record.installed.has(packed) and not wanted.has(packed)}
         differing = differing | unwanted
         if not tidy:
-            differing -= {packed for packed in unwanted if _may_be_wanted(packed, record)}
+            numbers = self.fabric.network.numbers
+            differing -= {packed for packed in unwanted if _may_be_wanted(packed, record, numbers)}
         wrong = plan_flows(wanted, record.installed, differing)
         record.set_flows(wrong)
         return len(wrong)
@@ -261,7 +262,8 @@ class Reconciler:
             for in_port, vlan_vid, mac in zip(*columns, strict=True):
                 host = Host(vlan_vid, mac)
                 if not fabric.network.knows(host):
-                    fabric.learn(host, PortId(record.switch.dpid, in_port), now_s, standing=True)
+                    port = fabric.network.numbers.port(record.switch.dpid, in_port)
+                    fabric.learn(host, port, now_s, standing=True)
             yield
 
     def _adopt_at_once(self, record: SwitchRecord, entries: FlowTable, meters: NDArray[np.void], now_s: float) -> None:
@@ -290,7 +292,9 @@ class Reconciler:
             yield
 
 
-def _may_be_wanted(packed: bytes, record: SwitchRecord) -> bool:
+def _may_be_wanted(packed: bytes, record: SwitchRecord, numbers: PortNumbers) -> bool:
     """Whether another switch may want an entry: who gets in at edge ports is for the configuration alone to say."""
     key = unpack_key(packed)
-    return key.table_id >= Table.RATE_CONTROL or key.match.in_port not in record.switch.ports
+    in_port = key.match.in_port
+    port_no = None if in_port is None else numbers.port(record.switch.dpid, in_port).port_no
+    return key.table_id >= Table.RATE_CONTROL or port_no not in record.switch.ports

@@ -144,6 +144,7 @@ def _carry_record(
 
 def _carry_network(before: FabricState, after: FabricState, row_of: _Rows, kept: set[int]) -> None:
     """Let the network know the links and the hosts that are still there."""
+    after.network.numbers.carry(before.network.numbers)
     for port in before.network.fenced:
         after.network.fence(port, True)
     after.network.carry_links(before.network, kept)

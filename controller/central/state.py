@@ -289,13 +289,16 @@ class FabricState:
 
     def vn_name(self, row: int) -> str:
         """Return a VN's name as people read it: ``VLAN 10 at s1:3``."""
-        key = self.vns.key(row)
-        return f"VLAN {key.vlan_vid} at {self.switch_name(key.dpid)}:{key.port_no}"
+        return f"VLAN {self.vns.key(row).vlan_vid} at {self.place_name(row)}"
 
     def place_name(self, row: int) -> str:
         """Return where a VN is as people write it: ``s1:3``."""
-        key = self.vns.key(row)
-        return f"{self.switch_name(key.dpid)}:{key.port_no}"
+        return self.port_name(PortId(*self.vns.key(row)[1:]))
+
+    def port_name(self, port: PortId) -> str:
+        """Return an edge port as people write it: ``s1:3``, or by its interface, ``s1:eth3``."""
+        edge = self.network.edge_port(port)
+        return f"{self.switch_name(port.dpid)}:{port.port_no if edge is None else edge.label}"
 
     def switch_name(self, dpid: int) -> str:
         """Return a switch's name, or its dpid if the configuration does not name it."""

@@ -47,7 +47,7 @@ from controller.config.sections import (
 )
 from controller.config.values import MAX_VLAN_VID, MIN_VLAN_VID
 from controller.errors import InvalidValueError
-from controller.fabric.description import Cluster, Config, Endpoint, Switch, Vlan
+from controller.fabric.description import Cluster, Config, EdgePort, Endpoint, Switch, Vlan
 from controller.fabric.values import NAME_RULE, check_name
 from controller.units import MIN_INTERVAL_MS
 
@@ -215,11 +215,14 @@ def _read_switches(root: RootSection, vlans: Mapping[int, VlanSection]) -> tuple
             first = name_of[section.dpid]
             message = f"{section.dpid:016x} is also the dpid of switch {first}"
             problems.append(Problem((*path, "dpid"), message, see=("switches", first, "dpid")))
-        ports = {}
+        ports: dict[int, EdgePort] = {}
         for key, port_data in section.ports.items():
             port_path = (*path, "ports", key)
             port, bad_port = read_port(port_path, name, section.dpid or 0, port_data, vlans)
             problems += [*bad_port, *port_problems(port_path, port, vlans)]
+            if port.interface is not None and (other := ports.get(port.port_no)) is not None:
+                message = f"has the same check sum as {other.label}: give one of both a number (expect: NAME)"
+                problems.append(Problem(port_path, message, at_key=True))
             ports[port.port_no] = port
         switches[name] = Switch(name, section.dpid or 0, section.ovsdb, ports, section.profile)
     if not root.switches and not root.has_bad("switches"):

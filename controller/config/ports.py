@@ -6,6 +6,7 @@ sums.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
@@ -14,7 +15,8 @@ from controller.config.section_reader import read_number, read_section
 from controller.config.sections import PortSection, VlanSection, VnSection
 from controller.config.values import MAX_PORT_NO, MAX_VLAN_VID, MIN_VLAN_VID
 from controller.errors import InvalidValueError
-from controller.fabric.description import WAYS, EdgePort, Vn
+from controller.fabric.description import FIRST_NAMED, LAST_NAMED, WAYS, EdgePort, Vn
+from controller.fabric.values import is_name
 from controller.fabric.vns import check_ceiling
 from controller.units import format_rate
 
@@ -26,7 +28,7 @@ def read_port(
 ) -> tuple[EdgePort, list[Problem]]:
     """Return a port, and what is wrong with it; capacities and limits that are unknown for that reason are 0."""
     section, problems = read_section(PortSection, path, data)
-    port_no, bad_number = read_number(path, "port number", 1, MAX_PORT_NO)
+    port_no, interface, bad_number = _read_key(path)
     vids, bad_vids = _read_vids(path, section, vlans)
     problems += bad_number + bad_vids
     vns = []
@@ -35,9 +37,25 @@ def read_port(
         vns.append(vn)
         problems += bad_vn
     problems += _stray_vns(path, section)
-    name, tagged = section.name or f"{switch}-{port_no or 0}", section.trunk is not None
-    port = EdgePort(port_no or 0, name, section.capacity or 0, tagged, tuple(vns), section.agent, section.expect)
+    if interface is not None and section.expect is not None:
+        message = "says nothing here: the port is found by its name; write it under a number, or leave it out"
+        problems.append(Problem((*path, "expect"), message, at_key=True))
+    name, tagged = section.name or interface or f"{switch}-{port_no or 0}", section.trunk is not None
+    of_switch = section.expect, interface
+    port = EdgePort(port_no or 0, name, section.capacity or 0, tagged, tuple(vns), section.agent, *of_switch)
     return port, problems
+
+
+def _read_key(path: Path) -> tuple[int | None, str | None, list[Problem]]:
+    """Return the number of a port, and the name of its interface if that is what the file calls it."""
+    key = path[-1]
+    if is_name(key) and not key.isdecimal():
+        return FIRST_NAMED + zlib.crc32(key.encode()) % (LAST_NAMED - FIRST_NAMED + 1), key, []
+    port_no, problems = read_number(path, "port number or an interface's name", 1, MAX_PORT_NO)
+    if port_no is not None and FIRST_NAMED <= port_no <= LAST_NAMED:
+        message = f"{FIRST_NAMED} to {LAST_NAMED} are kept for ports by name: write the interface's name"
+        return None, None, [Problem(path, message, at_key=True)]
+    return port_no, None, problems
 
 
 def _read_vids(path: Path, section: PortSection, vlans: Mapping[int, object]) -> tuple[list[int], list[Problem]]:

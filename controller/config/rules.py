@@ -105,7 +105,7 @@ def link_problems(config: Config) -> Iterator[Problem]:
         way = error.key.rpartition(".")[2].removesuffix("_limit")
         limit = f"the {way} limit of VLAN {vns[fit].vlan_vid} at {asked[fit].port}, {format_rate(error.value_bps)},"
         offer = f"at most {format_rate(error.largest_bps)} fits next to the limits before it"
-        yield Problem(_limit_path(vns[fit], way), f"{limit} does not fit: {error.overload}; {offer}")
+        yield Problem(_limit_path(config, vns[fit], way), f"{limit} does not fit: {error.overload}; {offer}")
 
 
 def flood_problems(config: Config) -> Iterator[Problem]:
@@ -160,10 +160,10 @@ def share_problems(config: Config) -> Iterator[Problem]:
         for port in switch.ports.values():
             if port.agent != "none":
                 message = f"{port.agent} cannot be with cluster.share: switches"
-                yield Problem((*path, "ports", str(port.port_no), "agent"), message)
+                yield Problem((*path, "ports", port.label, "agent"), message)
 
 
-def _limit_path(vn: Vn, way: str) -> Path:
+def _limit_path(config: Config, vn: Vn, way: str) -> Path:
     """Return the path of a VN's own limit, or of its port if the limit is the VLAN's."""
-    port = ("switches", vn.switch, "ports", str(vn.port_no))
+    port = ("switches", vn.switch, "ports", config.switches[vn.switch].ports[vn.port_no].label)
     return (*port, "vns", str(vn.vlan_vid), f"{way}_limit") if way in vn.own_limits else port

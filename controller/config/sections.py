@@ -212,12 +212,12 @@ class VnSection(Section):
 
 
 class PortSection(Section):
-    """``switches.NAME.ports.NO``: an edge port."""
+    """``switches.NAME.ports.NO``: an edge port, by its number or its interface's name (docs/switches.md)."""
 
     path = "switches.NAME.ports.NO"
     required = ("capacity",)
     name: Name | None = None
-    """Name for people; by default NAME-NO."""
+    """Name for people; by default NAME-NO, or the interface's name."""
     capacity: Rate | None = None
     """Capacity of the link; never guessed."""
     expect: Interface | None = None

@@ -67,13 +67,16 @@ AgentMode = Literal["none", "trust", "verify"]
 
 ANY_NAME = "any"
 """What is expected of a port that may have any name."""
+FIRST_NAMED, LAST_NAMED = 0x6000_0000, 0x7FFF_FFFF
+"""The numbers that ports by name have inside the controller: no switch has so many."""
 
 
 @dataclass(frozen=True, slots=True)
 class EdgePort:
     """An edge port. ``tagged`` is True for a trunk; an access port has exactly one VN, whose frames carry no tag.
 
-    ``expect`` is the name that the switch has to give it; None: the one that it had first.
+    ``expect`` is the name that the switch has to give it; None: the one that it had first. One that is configured by
+    the name of its ``interface`` has a number that follows from that, and on its switch whichever that gives it.
     """
 
     port_no: int
@@ -83,6 +86,12 @@ class EdgePort:
     vns: tuple[Vn, ...]
     agent: AgentMode = "none"
     expect: str | None = None
+    interface: str | None = None
+
+    @property
+    def label(self) -> str:
+        """What the configuration calls it: its number, or its interface's name."""
+        return str(self.port_no) if self.interface is None else self.interface
 
     @property
     def vlan_vids(self) -> tuple[int, ...]:

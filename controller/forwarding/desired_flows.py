@@ -8,6 +8,7 @@ from collections.abc import Collection, Hashable, Iterable, Mapping
 import numpy as np
 
 from controller.columns import IntArray
+from controller.fabric.port_numbers import is_nowhere
 from controller.forwarding.flow_table import KEY, KEY_BYTES, Effect, FlowTable, KeyArray, effect_of, pack_key
 from controller.openflow.constants import FlowModCommand
 from controller.openflow.flows import Flow
@@ -59,7 +60,7 @@ class DesiredFlows:
         if not self.keeps(dpid):
             return
         parts = self._groups.setdefault(group, {})
-        new, old = tuple(flows), parts.pop(dpid, ())
+        new, old = tuple(flow for flow in flows if not is_nowhere(flow.match.in_port)), parts.pop(dpid, ())
         if new:
             parts[dpid] = new
         if new != old:
@@ -73,8 +74,8 @@ class DesiredFlows:
             self._remove(dpid, flows)
 
     def put_entry(self, dpid: int, flow: Flow) -> None:
-        """Ask for an entry that no group has."""
-        if not self.keeps(dpid):
+        """Ask for an entry that no group has; not for one of a port by name that has no number."""
+        if not self.keeps(dpid) or is_nowhere(flow.match.in_port):
             return
         if self._packed is None or self._packed[0] is not flow:
             self._packed = flow, pack_key(flow), effect_of(flow)

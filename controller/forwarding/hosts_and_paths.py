@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from controller.columns import IntArray
 from controller.fabric.description import EdgePort, Switch
+from controller.fabric.port_numbers import PortNumbers
 from controller.fabric.topology import PortId, Topology
 from controller.fabric.vns import VnTable
 from controller.forwarding import pipeline
@@ -68,18 +69,22 @@ class Network:
         self._heeded: dict[int, Heed] = {}  # by row, which unknown hosts of a full VN are reported, if not all
         self._queueless: set[int] = set()  # dpids of switches whose entries name no queue
         self.fenced: set[PortId] = set()  # edge ports that carry nothing
-        self._own: set[int] = set()  # dpids of switches that have got what they have whoever talks
+        self.numbers = PortNumbers()
+        self._own: dict[int, dict[int, pipeline.VnMeters]] = {}  # meters of VNs, of switches that have got their own
+        self._silenced: set[PortId] = set()
         self._phantom_of_vn: dict[int, int] = {}
-        self.marked = MarkedPairs(self.desired, vns, self.hosts_of_vn, settings.marking)
-        self.pairs = MeteredPairs(self.desired, vns, self.hosts_of_vn, self.marked, settings.mac_ageing_s)
+        self.marked = MarkedPairs(self.desired, vns, self.hosts_of_vn, settings.marking, self.numbers)
+        ageing_s = settings.mac_ageing_s
+        self.pairs = MeteredPairs(self.desired, vns, self.hosts_of_vn, self.marked, self.numbers, ageing_s)
         self._transit = Transit(self.desired)
         self.paths = Paths(
             self.desired,
             self._edges,
             self.marked,
-            lambda port: self.edge_port(port) is not None,
+            self.is_edge,
             self._queueless,
             self.fenced,
+            self.numbers,
         )
 
     @property
@@ -114,7 +119,7 @@ class Network:
     def let_go(self, dpid: int) -> None:
         """A switch is another node's: make its entries no longer."""
         self.desired.forget(dpid)
-        self._own.discard(dpid)
+        self._own.pop(dpid, None)
         self.paths.let_go(dpid)
 
     def _begin(self, dpid: int) -> Iterator[None]:
@@ -150,33 +155,61 @@ class Network:
         if self._has_agents:
             general += map(pipeline.drop_control, self._settings.control_ethertypes)
         self.desired.put(("switch", dpid), {dpid: general})
-        self._own.add(dpid)
+        self._own[dpid] = dict(meters_of_vn)
         for port in self._switches[dpid].ports.values():
             self._put_edge(dpid, port)
             yield
         for some in pieces(meters_of_vn.items(), _AT_ONCE):
             for row, meters in some:
-                _, _, port_no = key = self._vns.key(row)
-                flows = [
-                    pipeline.limit_sender(port_no, key.vlan_vid, meters.send),
-                    *pipeline.limit_floods(port_no, key.vlan_vid, meters),
-                    pipeline.report(port_no, key.vlan_vid, meters.report),
-                ]
-                port = self._switches[dpid].ports[port_no]
-                if port.agent != "none":
-                    flows += [
-                        pipeline.agent_frames(port, key.vlan_vid, ethertype, meters.agent)
-                        for ethertype in self._settings.control_ethertypes
-                    ]
-                self.desired.put(("sender", row), {dpid: flows})
-                self._put_unknown_source(row)
+                self._put_sender(row, meters)
             yield
+
+    def _put_sender(self, row: int, meters: pipeline.VnMeters) -> None:
+        """Let a VN's frames pass its own meters."""
+        vid, dpid, port_no = self._vns.key(row)
+        port = self._as_on_switch(dpid, self._switches[dpid].ports[port_no])
+        flows = [
+            pipeline.limit_sender(port.port_no, vid, meters.send),
+            *pipeline.limit_floods(port.port_no, vid, meters),
+            pipeline.report(port.port_no, vid, meters.report),
+        ]
+        if port.agent != "none":
+            flows += [
+                pipeline.agent_frames(port, vid, ethertype, meters.agent)
+                for ethertype in self._settings.control_ethertypes
+            ]
+        self.desired.put(("sender", row), {dpid: flows})
+        self._put_unknown_source(row)
+
+    def _as_on_switch(self, dpid: int, port: EdgePort) -> EdgePort:
+        """Return a port with the number that its switch knows it by."""
+        number = self.numbers.number(PortId(dpid, port.port_no))
+        return port if number == port.port_no else replace(port, port_no=number)
 
     def let_agent_speak(self, port: PortId, speaks: bool) -> None:
         """Let what the agent behind an edge port says reach the controller, or be dropped where it comes in."""
+        (self._silenced.discard if speaks else self._silenced.add)(port)
         ethertypes = () if speaks else self._settings.control_ethertypes
-        flows = [pipeline.silence_agent(port.port_no, ethertype) for ethertype in ethertypes]
+        flows = [pipeline.silence_agent(self.numbers.number(port), ethertype) for ethertype in ethertypes]
         self.desired.put(("silence", port), {port.dpid: flows})
+
+    def renumber(self, port: PortId, number: int | None) -> None:
+        """A port by name has another number on its switch, or none; it is fenced meanwhile."""
+        self.fence(port, True)
+        edge = self.edge_port(port)
+        if edge is None:
+            self.numbers.bind(port, None)
+            return
+        rows = [row for vid in edge.vlan_vids if (row := self._vns.row_of(vid, *port)) is not None]
+        self.pairs.forget_senders(frozenset(rows))
+        self.numbers.bind(port, number)
+        self.marked.renumbered(rows)
+        if port.dpid in self._own:
+            self._put_edge(port.dpid, edge)
+            for row in rows:
+                self._put_sender(row, self._own[port.dpid].get(row, pipeline.VnMeters()))
+            if port in self._silenced:
+                self.let_agent_speak(port, False)
 
     def port_down(self, port: PortId, now_s: float) -> None:
         """A port lost its link: what was learned over it is forgotten."""
@@ -204,15 +237,20 @@ class Network:
 
     def _put_edge(self, dpid: int, port: EdgePort) -> None:
         """Let an edge port's frames in, unless it is fenced: then no table behind CLASSIFY sees any."""
-        flows = [pipeline.drop_hosts_lldp(port.port_no)]
+        there = self._as_on_switch(dpid, port)
+        flows = [pipeline.drop_hosts_lldp(there.port_no)]
         if PortId(dpid, port.port_no) not in self.fenced:
-            flows += [pipeline.admit(port, vid) for vid in port.vlan_vids]
+            flows += [pipeline.admit(there, vid) for vid in port.vlan_vids]
         self.desired.put(("edge", dpid, port.port_no), {dpid: flows})
 
     def edge_port(self, port: PortId) -> EdgePort | None:
         """Return the edge port of the configuration that this is, or None."""
         switch = self._switches.get(port.dpid)
         return switch.ports.get(port.port_no) if switch else None
+
+    def is_edge(self, port: PortId) -> bool:
+        """Whether a port, by the number that its switch has for it, is an edge port of the configuration."""
+        return self.edge_port(self.numbers.port(*port)) is not None
 
     def find_paths(self) -> None:
         """Let ``desired`` follow the links that are up, before anybody looks at it."""
@@ -348,7 +386,8 @@ class Network:
         """Return what reports new pairs to a host, at a switch of its VLAN; None: at all but its own."""
         own = self._vns.key(self._row_of(host))
         if dpid == own.dpid:
-            inside = pipeline.within_vn(own.port_no, host.vlan_vid, host.mac)
+            number = self.numbers.number(PortId(own.dpid, own.port_no))
+            inside = pipeline.within_vn(number, host.vlan_vid, host.mac)
             return pipeline.discover_pair(host.vlan_vid, host.mac), inside
         return (pipeline.discover_pair(host.vlan_vid, host.mac, marks=host.vlan_vid in self.marked.vlans),)
 
@@ -356,15 +395,17 @@ class Network:
         if again:
             self.desired.drop(("source", host))
         own = self._vns.key(self._row_of(host))
-        flow = pipeline.known_source(own.port_no, host.vlan_vid, host.mac, self._settings.mac_ageing_s)
+        number = self.numbers.number(PortId(own.dpid, own.port_no))
+        flow = pipeline.known_source(number, host.vlan_vid, host.mac, self._settings.mac_ageing_s)
         self.desired.put(("source", host), {own.dpid: [flow]})
 
     def _put_unknown_source(self, row: int) -> None:
         own = self._vns.key(row)
+        number = self.numbers.number(PortId(own.dpid, own.port_no))
         heeded = self._heeded.get(row, Heed.ALL) if self.known.full(row) else Heed.ALL
-        flows = [pipeline.unknown_source(own.port_no, own.vlan_vid, report=heeded is Heed.ALL)]
+        flows = [pipeline.unknown_source(number, own.vlan_vid, report=heeded is Heed.ALL)]
         if heeded is Heed.CALLERS:
-            flows.append(pipeline.unknown_caller(own.port_no, own.vlan_vid))
+            flows.append(pipeline.unknown_caller(number, own.vlan_vid))
         self.desired.put(("unknown", row), {own.dpid: flows})
 
     def _put_to_edge(self, host: Host) -> None:
@@ -372,6 +413,7 @@ class Network:
         own = self._vns.key(self._row_of(host))
         port = self.edge_port(PortId(own.dpid, own.port_no))
         assert port is not None, "a VN lives behind an edge port of the configuration"
+        port = self._as_on_switch(own.dpid, port)
         set_queue = own.dpid not in self._queueless
         meter_id = self._phantom_of_vn.get(self._row_of(host))
         to_edge = pipeline.forward_to_edge(

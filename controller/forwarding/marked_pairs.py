@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from controller.columns import BoolArray, IntArray
+from controller.fabric.port_numbers import PortNumbers
+from controller.fabric.topology import PortId
 from controller.fabric.vns import VnTable
 from controller.forwarding import pipeline
 from controller.forwarding.desired_flows import DesiredFlows
@@ -28,7 +30,9 @@ class MarkedPairs:
         vns: VnTable,
         hosts_of_vn: Callable[[int], Iterable[Host]],
         marking: pipeline.Marking,
+        numbers: PortNumbers,
     ) -> None:
+        self._numbers = numbers
         self.vlans: frozenset[int] = frozenset()
         self.marking = marking
         self._desired, self._vns, self._hosts_of_vn = desired, vns, hosts_of_vn
@@ -38,11 +42,16 @@ class MarkedPairs:
     def allow(self, vids: frozenset[int]) -> frozenset[int]:
         """Let the VNs of these VLANs, and of no others, send what may be marked; return the VLANs that changed."""
         changed, self.vlans = vids ^ self.vlans, vids
-        for row in np.flatnonzero(np.isin(self._vns.vlan_vid, sorted(changed))).tolist():
-            vn = self._vns.key(row)
-            flows = pipeline.allow_marks(vn.port_no, vn.vlan_vid, self.marking) if vn.vlan_vid in vids else ()
-            self._desired.put(("marks", row), {vn.dpid: flows})
+        self.renumbered(np.flatnonzero(np.isin(self._vns.vlan_vid, sorted(changed))).tolist())
         return changed
+
+    def renumbered(self, rows: Iterable[int]) -> None:
+        """Make the entries again by which what these VNs send may be marked."""
+        for row in rows:
+            vn = self._vns.key(row)
+            number = self._numbers.number(PortId(vn.dpid, vn.port_no))
+            flows = pipeline.allow_marks(number, vn.vlan_vid, self.marking) if vn.vlan_vid in self.vlans else ()
+            self._desired.put(("marks", row), {vn.dpid: flows})
 
     def crosses(self, pair: Pair) -> bool:
         """Return whether frames of a pair may be marked: they leave the sender's switch."""

@@ -9,6 +9,9 @@ from itertools import chain, pairwise
 import numpy as np
 
 from controller.columns import BoolArray, IntArray
+from controller.fabric.description import FIRST_NAMED, LAST_NAMED
+from controller.fabric.port_numbers import PortNumbers
+from controller.fabric.topology import PortId
 from controller.fabric.vns import VnTable
 from controller.forwarding import pipeline
 from controller.forwarding.address_entries import PAIR, keys_like
@@ -33,8 +36,10 @@ class MeteredPairs:
         vns: VnTable,
         hosts_of_vn: Callable[[int], Collection[Host]],
         marked: MarkedPairs,
+        numbers: PortNumbers,
         mac_ageing_s: int,
     ) -> None:
+        self._port_numbers = numbers
         self._desired, self._vns, self._hosts_of_vn, self._marked = desired, vns, hosts_of_vn, marked
         self._mac_ageing_s = mac_ageing_s
         self._meters_to: defaultdict[int, dict[int, int | None]] = defaultdict(dict)  # by receiver and sender
@@ -109,8 +114,11 @@ class MeteredPairs:
                 mine = mine[marks[mine] == marked]
                 if len(mine):
                     effect = effect_of(pipeline.rate_control(1, 1, 0, None, self._mac_ageing_s, marks=marked))
-                    where = vns.port_no[sender[mine]], vns.vlan_vid[sender[mine]], macs[mine]
-                    self._desired.put_entries(dpid, keys_like(PAIR, *where), meter_id[mine], effect)
+                    in_port = self._port_numbers.numbers(dpid, vns.port_no[sender[mine]])
+                    there = (in_port < FIRST_NAMED) | (in_port > LAST_NAMED)
+                    mine, in_port = mine[there], in_port[there]
+                    keys = keys_like(PAIR, in_port, vns.vlan_vid[sender[mine]], macs[mine])
+                    self._desired.put_entries(dpid, keys, meter_id[mine], effect)
 
     def _to_hosts(self, receiver: IntArray) -> tuple[IntArray, IntArray]:
         """Return a row for each host of each of these VNs (_UNKNOWN has none): its place there, and the address."""
@@ -128,6 +136,14 @@ class MeteredPairs:
         self._sender_count[pair.receiver] = len(self._meters_to[pair.receiver])
         for host in self._hosts_of_vn(pair.receiver):
             self.drop_entry(pair, host)
+
+    def forget_senders(self, rows: frozenset[int]) -> None:
+        """These VNs have no entries any more, as their port has lost its number: they are met again when they talk."""
+        for receiver, meters in list(self._meters_to.items()):
+            for pair in [Pair(sender, receiver) for sender in meters if sender in rows]:
+                for host in self._hosts_of_vn(receiver):
+                    self.drop_entry(pair, host)
+                self._unused.add(pair)
 
     def forget_host(self, row: int, host: Host) -> None:
         """A VN has lost a host: nobody needs an entry to it."""
@@ -148,9 +164,10 @@ class MeteredPairs:
     def put_entry(self, pair: Pair, host: Host) -> None:
         """Let a pair's frames to a host pass the pair's meter."""
         sender = self._vns.key(pair.sender)
+        number = self._port_numbers.number(PortId(sender.dpid, sender.port_no))
         marks = self._marked.crosses(pair)
         meter_id = self._meters_to[pair.receiver][pair.sender]
-        flow = pipeline.rate_control(sender.port_no, host.vlan_vid, host.mac, meter_id, self._mac_ageing_s, marks=marks)
+        flow = pipeline.rate_control(number, host.vlan_vid, host.mac, meter_id, self._mac_ageing_s, marks=marks)
         self._desired.put_entry(sender.dpid, flow)
 
     def drop_entry(self, pair: Pair, host: Host) -> None:
@@ -168,5 +185,6 @@ class MeteredPairs:
         No other entry has its key: within a VN the port is the receiver's own.
         """
         sender = self._vns.key(pair.sender)
-        match = Match(in_port=sender.port_no, vlan_vid=host.vlan_vid, eth_dst=host.mac)
+        number = self._port_numbers.number(PortId(sender.dpid, sender.port_no))
+        match = Match(in_port=number, vlan_vid=host.vlan_vid, eth_dst=host.mac)
         return sender.dpid, pack_key(PAIR._replace(match=match))

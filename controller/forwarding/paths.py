@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Container, Iterable, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from controller.fabric.description import EdgePort, Switch
+from controller.fabric.port_numbers import PortNumbers
 from controller.fabric.topology import FloodTree, Link, PortId, SwitchPaths, Topology
 from controller.forwarding import pipeline
 from controller.forwarding.desired_flows import DesiredFlows
@@ -21,6 +23,7 @@ class _MadeOf(NamedTuple):
     set_queue: bool
     marked: frozenset[int]
     fenced: frozenset[int]
+    numbers: dict[int, int]
 
 
 class Paths:
@@ -38,9 +41,10 @@ class Paths:
         marked: MarkedPairs,
         is_edge: Callable[[PortId], bool],
         queueless: Container[int],
-        fenced: Collection[PortId] = (),
+        fenced: Collection[PortId],
+        numbers: PortNumbers,
     ) -> None:
-        self._fenced = fenced
+        self._fenced, self._numbers = fenced, numbers
         self.topology = Topology()
         self._desired, self._edges, self._marked = desired, edges, marked
         self._is_edge, self._queueless = is_edge, queueless
@@ -141,7 +145,8 @@ class Paths:
         ports, marked = self.topology.fabric_ports(dpid), self._marked.vlans
         set_queue = dpid not in self._queueless
         fenced = frozenset(port.port_no for port in self._fenced if port.dpid == dpid)
-        given = _MadeOf(ports, flooded, set_queue, marked, fenced)
+        numbers = self._numbers.bound(dpid)
+        given = _MadeOf(ports, flooded, set_queue, marked, fenced, numbers)
         if self._fabric_ports.get(dpid) == given:
             return
         self._fabric_ports[dpid] = given
@@ -151,7 +156,11 @@ class Paths:
         self._desired.put(("fabric", dpid), {dpid: admitted})
         floods = []
         for vid, edges in self._edges.items():
-            open_ports = [port for port in edges.get(dpid, []) if port.port_no not in fenced]
+            open_ports = [
+                port if port.port_no not in numbers else replace(port, port_no=numbers[port.port_no])
+                for port in edges.get(dpid, [])
+                if port.port_no not in fenced
+            ]
             floods.append(pipeline.flood(vid, flooded[vid], open_ports, set_queue=set_queue))
         self._desired.put(("flood", dpid), {dpid: floods})
 

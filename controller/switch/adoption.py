@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.columns import BoolArray, IntArray
-from controller.fabric.topology import PortId
 from controller.forwarding.address_entries import KNOWN_SOURCE, PAIR, AddressRows, like
 from controller.forwarding.flow_table import KEY, FlowTable
 from controller.forwarding.hosts_and_paths import Network
@@ -102,7 +101,7 @@ def adopted_pairs(rows: AddressRows, network: Network, dpid: int, standing: Mete
     """
 
     def sender(vlan_vid: int, port_no: int) -> int:
-        row = network.sender_at(vlan_vid, PortId(dpid, port_no))
+        row = network.sender_at(vlan_vid, network.numbers.port(dpid, port_no))
         return NOWHERE if row is None else row
 
     def receiver(vlan_vid: int, mac: int) -> int:

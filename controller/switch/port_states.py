@@ -24,13 +24,15 @@ ABSENT = "the switch has no such port"
 class PortState:
     """An edge port as its switch describes it; ``fence`` says why nothing passes it, and is empty if frames do.
 
-    ``name`` is None and ``speed_bps`` is 0 where the switch says nothing of it.
+    ``name`` is None and ``speed_bps`` is 0 where the switch says nothing of it. ``number`` is what the switch gives a
+    port that is configured by name, None where it has none, and of any other port.
     """
 
     state: Literal["up", "down", "absent"]
     name: str | None = None
     speed_bps: int = 0
     fence: str = ""
+    number: int | None = None
 
 
 def cut_name(name: str) -> str:
@@ -44,20 +46,31 @@ def judge(switch: Switch, ports: Mapping[int, PortDesc], known: Mapping[int, str
     1) A port that is not there is absent, and fenced: what comes back by its number may be another one.
     2) One is fenced whose name is not the configuration's (``expect``), or not the one that is ``known`` from before.
     3) One is fenced whose name was cut and is another port's as well: nobody can tell which is which.
+    4) Ports that the configuration names are found by their names. Two of the configuration's that are the same one
+       of the switch are fenced.
     """
     cut = Counter(port.name for port in ports.values() if len(port.name.encode()) >= MOST_NAME_BYTES)
+    number_of = {port.name: port_no for port_no, port in ports.items()}
+    numbers = {
+        port_no: port_no if edge.interface is None else number_of.get(cut_name(edge.interface))
+        for port_no, edge in switch.ports.items()
+    }
+    claims = Counter(numbers.values())
     states = {}
     for port_no, edge in switch.ports.items():
-        port = ports.get(port_no)
+        number = numbers[port_no]
+        port = None if number is None else ports.get(number)
         if port is None:  # 1
             states[port_no] = PortState("absent", fence=ABSENT)
             continue
-        expected = known.get(port_no) if edge.expect is None else edge.expect
-        fence = ""
-        if edge.expect != ANY_NAME:
-            if expected and cut_name(expected) != port.name:  # 2
+        expected, fence = known.get(port_no) if edge.expect is None else edge.expect, ""
+        if claims[number] > 1:  # 4
+            fence = f"{claims[number]} ports of the configuration are port {number} of the switch"
+        elif edge.expect != ANY_NAME:
+            if edge.interface is None and expected and cut_name(expected) != port.name:  # 2
                 fence = f"it is {port.name!r} where {expected!r} is expected"
             elif cut[port.name] > 1:  # 3
                 fence = f"{cut[port.name]} ports have the name {port.name!r}, cut at {MOST_NAME_BYTES} characters"
-        states[port_no] = PortState("up" if port.up else "down", port.name, port.curr_speed_kbps * KBPS, fence)
+        bound = number if edge.interface is not None and not fence else None
+        states[port_no] = PortState("up" if port.up else "down", port.name, port.curr_speed_kbps * KBPS, fence, bound)
     return states

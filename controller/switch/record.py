@@ -12,6 +12,7 @@ from controller.capability.capabilities import Capabilities
 from controller.columns import IntArray
 from controller.errors import InvalidValueError
 from controller.fabric.description import Config, Switch
+from controller.fabric.port_numbers import PortNumbers
 from controller.fabric.vns import VnTable
 from controller.forwarding.flow_table import FlowTable, pack_key
 from controller.forwarding.pipeline import VnMeters, meters_of_vn
@@ -192,11 +193,12 @@ class SwitchRecord:
         self._vn_meter_columns = None
         self.row_of_meter = self.row_of_meter.view()  # another array: whose meters are listed has to be found again
 
-    def adopt_vn_meters(self, flows: Iterable[Flow], vns: VnTable) -> None:
+    def adopt_vn_meters(self, flows: Iterable[Flow], vns: VnTable, numbers: PortNumbers) -> None:
         """Let VNs have the meters that entries on the switch name as theirs, where they have none yet."""
         for flow in flows:
             found = meters_of_vn(flow)
-            row = None if found is None else vns.row_of(found[1], self.switch.dpid, found[0])
+            port = None if found is None else numbers.port(self.switch.dpid, found[0])
+            row = None if found is None or port is None else vns.row_of(found[1], *port)
             if found is None or row not in self.vn_meters:
                 continue
             mine = self.vn_meters[row]

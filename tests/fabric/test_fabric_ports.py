@@ -20,9 +20,10 @@ VLANS = {"pt1-e1": 10, "pt1-e2": 20, "pt1-e3": 20, "pt1-e4": 10}
 MACS = {name: 0x02_00_00_00_00_10 + number for number, name in enumerate(VLANS, 1)}
 
 
-def configured(store: Path) -> dict[str, Any]:
+def configured(store: Path, by_name: bool) -> dict[str, Any]:
     openflow, rest = free_ports(2)
-    edges = {number: {"capacity": "100M", "access": vid} for number, vid in enumerate(VLANS.values(), 1)}
+    keys = list(VLANS) if by_name else [1, 2, 3, 4]
+    edges = {key: {"capacity": "100M", "access": vid} for key, vid in zip(keys, VLANS.values(), strict=True)}
     return {
         "openflow": {"listen": f"127.0.0.1:{openflow}"},
         "rest": {"listen": f"127.0.0.1:{rest}"},
@@ -33,9 +34,9 @@ def configured(store: Path) -> dict[str, Any]:
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Iterator[tuple[Application, Wires]]:
-    """A bridge of four ports, its controller, and the hosts' ends of the wires."""
-    config = configured(tmp_path / "store")
+def run(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[tuple[Application, Wires]]:
+    """A bridge of four ports, its controller (``param``: it has them by name), and the hosts' ends of the wires."""
+    config = configured(tmp_path / "store", request.param)
     try:
         bridge = ["add-br", BRIDGE, "--", "set", "bridge", BRIDGE, "datapath_type=netdev", "protocols=OpenFlow13"]
         vsctl(*bridge, "fail_mode=secure", f"other-config:datapath-id={DPID}")
@@ -82,6 +83,7 @@ def swap() -> None:
     wait_until(lambda: f" 2({one})" in ofctl("show", BRIDGE), "renumbered")
 
 
+@pytest.mark.parametrize("run", [False], indirect=True)
 def test_interfaces_that_swap_numbers_reach_no_other_tenant(run: tuple[Application, Wires]) -> None:
     app, wires = run
     wait_until(lambda: reached(wires) == ALL, "all reached", 30)
@@ -91,3 +93,14 @@ def test_interfaces_that_swap_numbers_reach_no_other_tenant(run: tuple[Applicati
         assert strangers(reached(wires)) == set()
     assert app.get("/v1/health")["status"] == "degraded"
     assert {event["port_no"] for event in app.events("port-fenced")} == {1, 2}
+
+
+@pytest.mark.parametrize("run", [True], indirect=True)
+def test_ports_by_name_keep_their_tenants_when_they_swap_numbers(run: tuple[Application, Wires]) -> None:
+    app, wires = run
+    wait_until(lambda: reached(wires) == ALL, "all reached", 30)
+    swap()
+    wait_until(lambda: app.get("/v1/health")["status"] == "ready", "ready")
+    assert strangers(reached(wires)) == set()
+    wait_until(lambda: reached(wires) == ALL, "all reached", 30)
+    assert app.events("port-fenced") == []

@@ -210,3 +210,75 @@ def test_a_link_slower_than_its_capacity_is_a_warning(tmp_path: Path) -> None:
         assert event["port_no"] == 4
         assert "1 Gbit/s" in event["text"] or "1G" in event["text"]
         assert run.app.get("/v1/health")["status"] == "ready"
+
+
+def by_name() -> dict[Any, Any]:
+    return {name: {"capacity": "1G", "access": vid} for name, vid in TENANT_OF.items()}
+
+
+@pytest.mark.parametrize("modify", [False, True], ids=["gone-and-back", "modified"])
+@pytest.mark.parametrize("number", [SWAP, ROTATION, {1: 3, 3: 1}], ids=["swap", "rotation", "swap-of-others"])
+def test_ports_by_name_are_followed(tmp_path: Path, number: dict[int, int], modify: bool) -> None:
+    with started(tmp_path, by_name()) as run:
+        run.app.patch("/v1/vns/10/s1/eth1", send_limit_bps=123_000_000)
+        for _ in range(2):
+            hosts_speak(run)
+            assert reached(run) == ALL
+            limited = {meters(run, flow.match.in_port) for flow in run.flows(1, Table.SEND_LIMIT)}
+            assert limited == {
+                (number_of(run)["eth1"], 123_000),
+                *((number_of(run)[f"eth{no}"], None) for no in (2, 3, 4)),
+            }
+            change(run, lambda switch: switch.renumber_ports(number, modify=modify))
+            run.app.wait_for(lambda: strangers(reached(run)) == set(), "nobody elsewhere")
+        hosts_speak(run)
+        assert reached(run) == ALL
+        assert run.app.get("/v1/health")["status"] == "ready"
+        assert run.app.events("tables-mended") == []
+
+
+def meters(run: WireRun, in_port: int | None) -> tuple[int | None, int | None]:
+    """Return a port, and the rate of its VN's send limit in kb/s if that was set."""
+    (flow,) = [flow for flow in run.flows(1, Table.SEND_LIMIT) if flow.match.in_port == in_port]
+    rate_kbps = run.meters(1)[flow.meter_id or 0][0]
+    return in_port, rate_kbps if rate_kbps == 123_000 else None
+
+
+@pytest.mark.parametrize("down", [False, True], ids=["disconnected", "controller-down"])
+def test_ports_by_name_are_found_again(tmp_path: Path, down: bool) -> None:
+    with started(tmp_path, by_name()) as run:
+        hosts_speak(run)
+        if down:
+            run.app.stop()
+        run.fabric.disconnect(1, reconnect=False)
+        change(run, lambda switch: switch.renumber_ports(SWAP))
+        if down:
+            run.app.start()
+        run.fabric.reconnect(1)
+        run.wait(lambda: run.fabric.connections(1) >= 2, "connected again")
+        run.app.wait_ready()
+        assert strangers(reached(run)) == set()
+        hosts_speak(run)
+        assert reached(run) == ALL
+
+
+def test_a_port_by_name_that_is_gone_and_one_that_is_anothers_number(tmp_path: Path) -> None:
+    edges = by_name()
+    edges[2] = edges.pop("eth2")  # by its number
+    with started(tmp_path, edges) as run:
+        hosts_speak(run)
+        change(run, lambda switch: switch.remove_port(1))
+        run.app.wait_for(lambda: run.app.get("/v1/ports/s1/eth1")["state"] == "absent", "absent")
+        run.wait(lambda: 1 not in outputs(run), "cut off")
+        assert "has no port eth1" in run.app.get("/v1/health")["troubles"]["s1"]
+        # The number comes back with a stranger, and the name with another number.
+        with run.fabric.locked():
+            run.switch(1).add_port(1, 1e9, 0.0, "tap7")
+            run.switch(1).add_port(9, 1e9, 0.0, "eth1")
+        run.wait(lambda: 9 in outputs(run), "found")
+        assert 1 not in outputs(run)
+        run.app.wait_ready()
+        # Number 2 is configured as such, and now has the name of another one.
+        change(run, lambda switch: (switch.remove_port(9), switch.rename_port(2, "eth1")))
+        run.wait(lambda: 2 not in outputs(run), "cut off")
+        assert "are port 2 of the switch" in str(run.app.get("/v1/health")["troubles"])

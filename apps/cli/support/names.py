@@ -27,11 +27,13 @@ def vlan_text(key: str, text: str) -> str:
 
 
 def place(key: str, text: str) -> tuple[str, int] | None:
-    """Return (switch, port_no) of SWITCH:PORT, None for a port's name; raise InvalidValueError for what is neither."""
-    switch, colon, port_no = text.rpartition(":")
+    """Return (switch, port_no) of SWITCH:NUMBER, None for a port's name or SWITCH:NAME; raise InvalidValueError for
+    what is neither.
+    """
+    switch, _, port_no = text.rpartition(":")
     if switch and port_no.isascii() and port_no.isdecimal() and len(port_no) <= _MOST_DIGITS:
         return switch, int(port_no)
-    if colon or not is_name(text):
+    if not (is_name(text) or (is_name(switch) and is_name(port_no) and not port_no.isdecimal())):
         raise InvalidValueError(key, text, "is not SWITCH:PORT, such as s1:3, nor the name of a port, such as s1-3")
     return None
 
@@ -69,7 +71,8 @@ class Names:
         if given is not None:
             return given
         if text not in self._places:
-            rows = self._client.pages("/v1/ports", "ports", {"name": text})
+            switch, _, name = text.rpartition(":")
+            rows = self._client.pages("/v1/ports", "ports", {"name": name, **({"switch": switch} if switch else {})})
             found = [(row["switch"], int(row["port_no"])) for row in rows]
             if not found:
                 raise InvalidValueError(key, text, "is not the name of an edge port: dets port list shows those")

@@ -233,6 +233,8 @@ def alerts():
 
 # Of these rows nobody needs to do anything: limits hold, or who started a program reads why it ended.
 MENDED = (
+    "a port's number is given to another interface, where ports are configured by name",
+    "an edge port is down",
     "barriers come a second late",
     "it does everything 30 ms late",
     "counters asked for before a meter was changed come after it",

@@ -183,14 +183,17 @@ def test_ports_and_entries_are_listed(desk: RestDesk, dets: Any) -> None:
     port = {"switch": "sw1", "port_no": 3, "name": "pn3", "capacity_bps": 10**9, "vlan_vids": [10, 20]}
     port |= {"send_limits_bps": 5 * 10**8, "receive_limits_bps": 5 * 10**8, "received_bps": 1000, "sent_bps": None}
     port |= {"enforceable": "partly", "enforceable_why": ["no queues"]}
+    port |= {"interface": "eth7", "state": "up", "state_since": "2026-01-01T00:00:00.000Z", "speed_bps": 10**9}
+    port |= {"fence": "it is 'eth7' where 'eth3' is expected"}
     port |= {"agent": {"mode": "verify", "state": "trusted", "features": [], "heard_ms": 40, "refused": {}}}
     desk.on("GET", "/v1/ports", {"ports": [port], "next": None})
     row = lines(dets("port", "list", "--switch", "sw1")[1])[1]
-    assert row == ["sw1:3", "pn3", "1G", "10,", "20", "500M", "500M", "1k", "-", "partly"]
+    assert row == ["sw1:3", "pn3", "fenced", "1G", "10,", "20", "500M", "500M", "1k", "-", "partly"]
     assert desk.last().query == {"switch": "sw1"}
     desk.on("GET", "/v1/ports/sw1/3", port)
     shown = lines(dets("port", "show", "sw1:3")[1])
     assert ["capacity", "1G"] in shown
+    assert ["fence", "it", "is", "'eth7'", "where", "'eth3'", "is", "expected"] in shown
     assert ["why", "not", "no", "queues"] in shown
     assert ["agent", "trusted", "(verify)"] in shown
     entry = {"vlan_vid": 10, "sender": {"switch": "sw1", "port_no": 1}, "receiver": {"switch": "sw2", "port_no": 3}}
@@ -202,6 +205,13 @@ def test_ports_and_entries_are_listed(desk: RestDesk, dets: Any) -> None:
     )
     shown = ["10", "sw1:1", "sw2:3", "2", "1", "-", "1k", "1k", "agent", "12.5%", "idle"]
     assert lines(dets("entry", "list")[1])[1] == shown
+
+
+def test_a_port_is_named_by_its_switch_and_its_interface(desk: RestDesk, dets: Any) -> None:
+    desk.on("GET", "/v1/ports", {"ports": [{"switch": "sw2", "port_no": 1610612737, "name": "eth1"}], "next": None})
+    desk.refuse("GET", "/v1/ports/sw2/1610612737", 404, "enough")
+    dets("port", "show", "sw2:eth1")
+    assert [one.query for one in desk.asked if one.path == "/v1/ports"] == [{"switch": "sw2", "name": "eth1"}]
 
 
 def test_the_status_tells_troubles_and_fails_with_them(desk: RestDesk, dets: Any) -> None:
@@ -385,8 +395,8 @@ def test_a_bad_file_is_told_with_line_and_column(
         (["limit", "set", *HERE, "--send", "1"], "--send: '1' is outside 1k to 4.295T"),
         (["limit", "set", *HERE], "Nothing to set: write --send, --receive"),
         (
-            ["limit", "set", "--vlan", "10", "--port", "sw1:x", "--send", "1M"],
-            "--port: 'sw1:x' is not SWITCH:PORT, such as s1:3, nor the name of a port",
+            ["limit", "set", "--vlan", "10", "--port", "sw1:x y", "--send", "1M"],
+            "--port: 'sw1:x y' is not SWITCH:PORT, such as s1:3, nor the name of a port",
         ),
         (["limit", "set", "--vlan", "0", "--port", "s:1", "--send", "1M"], "--vlan: '0' is no VLAN id, 1 to 4094"),
         (["limit", "set", "--vlan", "a/b", "--port", "s:1", "--send", "1M"], "--vlan: 'a/b' is neither a VLAN's id"),

@@ -12,6 +12,9 @@ import numpy as np
 import pytest
 
 from controller.errors import ProtocolError
+from controller.fabric.description import FIRST_NAMED
+from controller.fabric.port_numbers import PortNumbers
+from controller.fabric.topology import PortId
 from controller.switch.delivery import Delivery
 
 with warnings.catch_warnings():  # what Ryu imports is deprecated
@@ -46,7 +49,9 @@ class Looked:
         self.watched: list[int] = []
         fabric = SimpleNamespace(deliveries=self.deliveries)
         switch = SimpleNamespace(can=SimpleNamespace(uses_meters=True))
-        central = SimpleNamespace(fabric=fabric, switches=dict.fromkeys(answers, switch))
+        self.numbers = PortNumbers()
+        network = SimpleNamespace(numbers=self.numbers)
+        central = SimpleNamespace(fabric=fabric, network=network, switches=dict.fromkeys(answers, switch))
         self.peers: Any = SimpleNamespace(central=central, clock=lambda: 1.0)
         self.asked = [(self._peer(dpid), Poll(0.9, Reply(), *map(self._reply, both))) for dpid, both in answers.items()]
 
@@ -109,3 +114,18 @@ def test_nobody_was_asked() -> None:
     looked.read({1: 1.0})
     assert looked.sent(1) == (None, None)
     assert np.isinf(looked.deliveries[1].ports.received_s)
+
+
+def test_counters_are_those_of_the_ports_by_name() -> None:
+    looked = Looked({1: (ports(5, 6), queues(7, 8)), 2: (ports(9), queues(10))})
+    looked.numbers.bind(PortId(1, FIRST_NAMED), 2)
+    looked.read({1: 1.0, 2: 1.0})
+    port_no = np.array([1, FIRST_NAMED])
+    for dpid, sent in ((1, [5, 6]), (2, [9])):
+        latest = looked.deliveries[dpid].ports.latest
+        assert latest is not None
+        assert latest["port_no"].tolist() == ([1, FIRST_NAMED] if dpid == 1 else [1])
+        assert latest["tx_bytes"].tolist() == sent
+    assert looked.numbers.ports(1, np.array([1, 2, 3])).tolist() == [1, FIRST_NAMED, 3]
+    assert looked.numbers.numbers(1, port_no).tolist() == [1, 2]
+    assert looked.numbers.numbers(2, port_no) is port_no
