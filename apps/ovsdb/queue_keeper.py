@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import math
+from collections import Counter
+from dataclasses import replace
 
 from apps.ovsdb.queue_writer import QueueWriter
 from apps.runtime.ryu_seam import hub
@@ -90,8 +92,13 @@ class QueueKeeper:
             desired = {}
         numbers = self._shell.central.network.numbers
         number_of = {port_no: numbers.number(PortId(dpid, port_no)) for port_no in desired}
-        names = {peer.ports[number].name: port_no for port_no, number in number_of.items() if number in peer.ports}
-        wanted = {name: desired[port_no] for name, port_no in names.items()}
+        there = {port_no: number for port_no, number in number_of.items() if number in peer.ports}
+        times = Counter(peer.ports[number].name for number in there.values())
+        names = {  # of two ports of one name, as OpenFlow cuts them, each is called by its number
+            name if times[name := peer.ports[number].name] == 1 else f"port {number}": port_no
+            for port_no, number in there.items()
+        }
+        wanted = {name: replace(desired[port_no], port_no=there[port_no]) for name, port_no in names.items()}
         self.applied += 1
         writer = self._writer(record.switch.ovsdb)
         writes = writer.writes

@@ -15,7 +15,7 @@ Each row that is touched must still be what it was when read, or the transaction
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -40,12 +40,12 @@ _COLUMNS = {
     "Open_vSwitch": ("ovs_version",),
     "Bridge": ("name", "datapath_id", "ports"),
     "Port": ("name", "interfaces", "qos"),
-    "Interface": ("name",),
+    "Interface": ("name", "ofport"),
     "QoS": ("type", "queues", "other_config", "external_ids"),
     "Queue": ("other_config", "external_ids"),
 }
 _MAPS = ("queues", "other_config", "external_ids")
-_SETS = ("ports", "interfaces", "qos", "datapath_id", "ovs_version")
+_SETS = ("ports", "interfaces", "qos", "datapath_id", "ovs_version", "ofport")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +89,15 @@ def read_tables(results: Sequence[Any]) -> OvsdbTables:
 
 
 def plan_rows(tables: OvsdbTables, dpid: int, wanted: Mapping[str, PortQueues]) -> RowPlan:
-    """Return how to make a switch's queues those wanted, by interface name; none wanted removes all the controller's.
+    """Return how to make a switch's queues those wanted; none wanted removes all the controller's.
 
+    ``wanted`` are by what their ports are called in ``problems``. Their interfaces are found by their OpenFlow numbers:
+    names are cut in OpenFlow. One that has no number (yet) is found by its whole name.
     Raises InvalidValueError when queues are wanted and no bridge has this dpid: a wrong address, or ovs-vswitchd does
     not run or has yet to write it (the column does not outlive ovsdb-server). What stands is then not to be touched.
     """
     planner = _Planner(tables, f"{dpid:016x}")
-    ports = planner.find_ports(wanted)
+    ports = planner.find_ports({name: queues.port_no for name, queues in wanted.items()})
     for name, port_uuid in ports.items():
         if planner.can_shape(name, wanted[name].max_rate_bps):
             planner.want(name, port_uuid, wanted[name])
@@ -116,23 +118,24 @@ class _Planner:
         self._deleted: set[str] = set()
         self._named = 0
 
-    def find_ports(self, wanted: Iterable[str]) -> dict[str, str]:
-        """Return the UUID of the Port row of each wanted interface on the switch's bridge; the rest are problems."""
-        wanted = sorted(wanted)
+    def find_ports(self, wanted: Mapping[str, int]) -> dict[str, str]:
+        """Return the UUID of the Port row of each wanted number on the switch's bridge; the rest are problems."""
         bridge = next((b for b in self._tables.bridges.values() if b["datapath_id"] == (self._owner,)), None)
         if bridge is None:
             if wanted:
                 raise InvalidValueError("dpid", self._owner, "is the datapath id of no bridge in this database (now)")
             return {}
         self._bridge_ports.update(bridge["ports"])
-        names = {uuid: row["name"] for uuid, row in self._tables.interfaces.items()}
-        port_of = {
-            names.get(interface): uuid for uuid, row in self._tables.ports.items() for interface in row["interfaces"]
-        }
+        port_of: dict[int | str, str] = {}  # by number, or by name where it has none
+        for uuid in bridge["ports"]:
+            for interface in self._tables.ports[uuid]["interfaces"] if uuid in self._tables.ports else ():
+                row = self._tables.interfaces.get(interface)
+                if row is not None:
+                    port_of[row["ofport"][0] if row["ofport"] else row["name"]] = uuid
         found = {}
-        for name in wanted:
-            uuid = port_of.get(name)
-            if uuid is None or uuid not in self._bridge_ports:
+        for name, number in sorted(wanted.items()):
+            uuid = port_of.get(number, port_of.get(name))
+            if uuid is None:
                 self._problem(f"{name}: is not a port of bridge {bridge['name']}")
             elif len(self._tables.ports[uuid]["interfaces"]) > 1:
                 bond = self._tables.ports[uuid]["name"]

@@ -166,3 +166,20 @@ def test_remove_leaves_nothing_of_ours(writer: QueueWriter) -> None:
     assert writer.remove(DPID) == []
     assert find_rows("QoS", "_uuid", OWN) == find_rows("Queue", "_uuid", OWN) == []
     wait_until(lambda: not any("htb" in run("tc", "qdisc", "show", "dev", name) for name in INTERFACES))
+
+
+def test_a_port_whose_name_openflow_cuts_has_queues(writer: QueueWriter) -> None:
+    long = ("dets-patch-to-br9-aa", "dets-patch-to-br9-ab")
+    try:
+        for number, name in enumerate(long, 8):
+            of_interface = ("type=patch", "options:peer=nobody", f"ofport_request={number}")
+            vsctl("add-port", BRIDGE, name, "--", "set", "Interface", name, *of_interface)
+            wait_until(lambda name=name: vsctl("get", "Interface", name, "ofport").strip() != "[]")
+        numbers = [int(vsctl("get", "Interface", name, "ofport")) for name in long]
+        limits = {10: 40_000_000}
+        queues = {f"port {number}": port_queues(number, 100_000_000, limits, False) for number in numbers}
+        assert writer.apply(DPID, queues) == []
+        assert all(vsctl("get", "Port", name, "qos").strip() != "[]" for name in long)
+    finally:
+        for name in long:
+            vsctl("--if-exists", "del-port", BRIDGE, name)

@@ -123,7 +123,7 @@ class Database:
         self.add("Bridge", name=f"br{dpid:x}", datapath_id=f"{dpid:016x}", ports=["set", ports])
 
     def add_port(self, name: str, *interfaces: str) -> str:
-        rows = [["uuid", self.add("Interface", name=interface)] for interface in interfaces]
+        rows = [["uuid", self.add("Interface", name=one, ofport=["set", []])] for one in interfaces]
         return self.add("Port", name=name, interfaces=["set", rows] if len(rows) > 1 else rows[0], qos=["set", []])
 
     def add_qos(self, owner: str | None, queues: dict[int, str], *ports: str) -> str:
@@ -350,6 +350,25 @@ def test_a_port_that_cannot_be_is_reported_and_nothing_written(
     bond = database.add_port("bond0", "e1", "e2")
     list(database.tables["Bridge"].values())[1]["ports"][1].append(["uuid", bond])
     assert apply(database, wanted(**{name: {10: 1_000_000}}), dpid) == ([], [problem])
+
+
+def test_interfaces_are_found_by_their_numbers_on_their_bridge_and_not_by_their_names() -> None:
+    database, names = Database(), ("dets-patch-to-br9-aa", "dets-patch-to-br9-ab", "e3", "e4")
+    database.add_bridge(DPID, *names)
+    database.add_bridge(OTHER_DPID, "q1")
+    numbers = dict(zip((*names, "q1"), (2, 1, -1, 9, 3), strict=True))
+    for row in database.tables["Interface"].values():
+        row["ofport"] = numbers[row["name"]]
+    limits = {10: 1_000_000}
+    cut = {name: port_queues(number, 10**8, limits, False) for number, name in enumerate(("aa", "ab", "e3", "e4"), 1)}
+    _, problems = apply(database, cut)
+    # None has number 3 on this bridge, and e4 is another port than number 4.
+    assert problems == ["e3: is not a port of bridge bra1", "e4: is not a port of bridge bra1"]
+    of = {name: database.qos_of(name) for name in numbers}
+    found = {
+        name: dict(database.tables["QoS"][uuid]["external_ids"][1])["dets-port"] for name, uuid in of.items() if uuid
+    }
+    assert found == {"dets-patch-to-br9-aa": "2", "dets-patch-to-br9-ab": "1"}
 
 
 def test_queues_stay_while_the_bridge_has_no_dpid(database: Database) -> None:
