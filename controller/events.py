@@ -46,6 +46,8 @@ class EventKind(StrEnum):
     HOST_MOVED = "host-moved"
     HOSTS_FULL = "hosts-full"
     HOSTS_FLAP = "hosts-flap"
+    HOST_TWICE = "host-twice"
+    LOOP_SUSPECTED = "loop-suspected"
     OUT_OF_METERS = "out-of-meters"
     COUNTERS_IMPLAUSIBLE = "counters-implausible"
     TABLES_MENDED = "tables-mended"
@@ -69,6 +71,7 @@ _CRITICAL = frozenset(
         EventKind.SWITCH_DOWN,
         EventKind.GUARANTEE_MISSED,
         EventKind.LINKS_DOWN,
+        EventKind.LOOP_SUSPECTED,
         EventKind.PORT_FENCED,
         EventKind.STORE_REFUSED,
     }

@@ -312,6 +312,43 @@ def test_names_are_those_people_use():
 # -- what tenants may cost
 
 
+def said(net, kind):
+    return [event.text for event in net.central.events.after(0) if event.kind == kind]
+
+
+@pytest.mark.parametrize(
+    ("hosts", "turns", "kind"),
+    [
+        (1, 5, None),  # a router's address that moves four times in two seconds
+        (1, 6, EventKind.HOST_TWICE),
+        (2, 6, EventKind.HOST_TWICE),
+        (3, 6, EventKind.LOOP_SUSPECTED),
+        (40, 6, EventKind.LOOP_SUSPECTED),
+    ],
+)
+def test_an_address_at_two_ports_is_told_apart_from_a_loop(hosts, turns, kind):
+    net = started()
+    for turn in range(turns + 1):
+        for host in range(hosts):
+            net.learn(0x0200_0000_0001 + host, PortId(1, 3 + turn % 2), 10)
+        net.wait(0.5)
+    for one in (EventKind.HOST_TWICE, EventKind.LOOP_SUSPECTED):
+        assert len(said(net, one)) == (one == kind), one
+    if kind is not None:
+        (text,) = said(net, kind)
+        assert "s1:3 and" in text
+        assert "s1:4 by turns" in text
+        assert ("02:00:00:00:00:01" in text) == (kind == EventKind.HOST_TWICE)
+
+
+def test_a_host_that_moves_now_and_then_is_in_one_place():
+    net = started()
+    for turn in range(12):
+        net.learn(0x0200_0000_0001, PortId(1, 3 + turn % 2), 10)
+        net.wait(3)
+    assert said(net, EventKind.HOST_TWICE) == []
+
+
 def test_hosts_that_move_back_and_forth_are_followed_no_more():
     net = started()
     mac = mac_of(PortId(1, 3), 10)
