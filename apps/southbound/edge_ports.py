@@ -25,6 +25,7 @@ class EdgePorts:
         self._peers = peers
         self.names: dict[PortName, str] = {}
         self.changed: dict[PortName, str] = {}
+        self._touched: dict[Peer, None] = {}
 
     def know(self, names: Mapping[PortName, str]) -> None:
         """Take what was kept. What is not kept yet counts as well."""
@@ -47,6 +48,20 @@ class EdgePorts:
         """Return the names that are to be kept."""
         changed, self.changed = self.changed, {}
         return changed
+
+    def touch(self, peer: Peer) -> None:
+        """A port of a switch has changed: its edge ports are judged before anything is sent (``judge_touched``).
+
+        A switch may say so of thousands of ports at once, and each judgement looks at all.
+        """
+        self._touched[peer] = None
+
+    def judge_touched(self) -> None:
+        """Look at the edge ports of the switches whose ports have changed."""
+        touched, self._touched = self._touched, {}
+        for peer in touched:
+            if self._peers.holds(peer) and peer.connection.dpid in self._peers.central.switches:
+                self.judge(peer)
 
     def judge(self, peer: Peer) -> None:
         """Look at the edge ports of a switch that is in the configuration: its ports, or the configuration, changed."""

@@ -121,7 +121,7 @@ class Reports:
         gone = status.reason == ofp.PortReason.DELETE or not port.up
         if gone or (before is not None and before.name != port.name):  # a link of another name is another link
             central.port_down(dpid, port.port_no, self._peers.clock())
-        self._edge_ports.judge(peer)
+        self._edge_ports.touch(peer)
         if not gone:
             self._hellos.say(dpid, port.port_no)
         self._on_ports(dpid)

@@ -325,6 +325,7 @@ class Shell:
 
     def push(self) -> None:
         """Send what is due: one batch and one barrier per switch."""
+        self.edge_ports.judge_touched()
         updates = self.central.take_updates()
         if updates:
             self._send(updates)

@@ -39,6 +39,7 @@ def take_states(fabric: FabricState, dpid: int, states: Mapping[int, PortState],
         _cut(fabric, dpid, lost)
     for port_no in moved:
         if (number := number_of.get(port_no)) is not None:
+            network.paths.port_down(PortId(dpid, number), now_s)  # hosts are there: what looked like a link is none
             network.renumber(PortId(dpid, port_no), number)
     for port_no in (known | moved) - fences:
         network.fence(PortId(dpid, port_no), False)
