@@ -190,6 +190,7 @@ class Dets(AppBase):
     def _keep_port_names(self) -> None:
         """Keep the names that edge ports have had first, where this node keeps anything."""
         edge_ports = self.shell.edge_ports
+        edge_ports.note_links()
         if not edge_ports.changed or not self.settings.store.writable:
             return
         names = edge_ports.take_changed()

@@ -95,7 +95,7 @@ def introduce(peers: Peers, peer: Peer, edge_ports: EdgePorts, breathe: Callable
     _judge_tables(peers, peer, can)
     peer.listing.read(flows, breathe)
     own = peer.listing.own.copy()
-    _delete_misplaced(peers, peer, own)
+    _delete_misplaced(peers, peer, own, edge_ports.others(peer))
     config, others = decode_meter_config(meters) if meters is not None else (np.empty(0, METER_CONFIG), np.empty(0))
     meter_ids = {*config["meter_id"].tolist(), *others.tolist()}
     return SwitchHoldings(own, peer.listing.foreign, config, meter_ids)
@@ -109,15 +109,18 @@ def note_port(peer: Peer, status: PortStatus) -> None:
         peer.ports[status.port.port_no] = status.port
 
 
-def _delete_misplaced(peers: Peers, peer: Peer, own: FlowTable) -> None:
-    """Delete what joins edge ports to VLANs that are not theirs, on the switch and in ``own``, before all else."""
+def _delete_misplaced(peers: Peers, peer: Peer, own: FlowTable, others: set[int]) -> None:
+    """Delete what joins edge ports to VLANs that are not theirs, on the switch and in ``own``, before all else.
+
+    ``others`` are the numbers of links that are other ports now.
+    """
     dpid = peer.connection.dpid
     central, numbers = peers.central, peers.central.network.numbers
     ports = {
         numbers.number(PortId(dpid, port_no)): port for port_no, port in central.switches[dpid].switch.ports.items()
     }
     fenced = {numbers.number(port) for port in central.network.fenced if port.dpid == dpid}
-    found = list(misplaced(own, ports, fenced))
+    found = list(misplaced(own, ports, fenced | others - ports.keys()))
     if found:
         mods = [(FlowModCommand.DELETE_STRICT, flow) for flow in found]
         peer.connection.send(partial(encode_flow_mods, mods), len(mods))

@@ -49,6 +49,30 @@ class EdgePorts:
         changed, self.changed = self.changed, {}
         return changed
 
+    def note_links(self) -> None:
+        """Note the names of ports that lead to other switches: their numbers may be hosts' when a switch comes back."""
+        central = self._peers.central
+        for dpid, peer in self._peers.ready().items():
+            name = central.switches[dpid].switch.name
+            for port_no in central.network.topology.fabric_ports(dpid) & peer.ports.keys():
+                if self.names.get((name, port_no)) != peer.ports[port_no].name:
+                    self.names[name, port_no] = self.changed[name, port_no] = peer.ports[port_no].name
+
+    def others(self, peer: Peer) -> set[int]:
+        """Return the numbers of a switch that had other names when they were links, and are no edge ports."""
+        central, dpid = self._peers.central, peer.connection.dpid
+        known = {
+            port_no: name
+            for (switch, port_no), name in self.names.items()
+            if switch == central.fabric.switch_name(dpid)
+        }
+        now = {port_no: port.name for port_no, port in peer.ports.items()}
+        return {
+            port_no
+            for port_no, name in known.items()
+            if now.get(port_no) != name and port_no not in central.switches[dpid].switch.ports
+        }
+
     def touch(self, peer: Peer) -> None:
         """A port of a switch has changed: its edge ports are judged before anything is sent (``judge_touched``).
 

@@ -25,9 +25,9 @@ def of_ports(flows: FlowTable, port_nos: Collection[int]) -> list[Flow]:
 def misplaced(flows: FlowTable, ports: Mapping[int, EdgePort], fenced: Collection[int]) -> Iterator[Flow]:
     """Yield the entries that would join an edge port (by number) to a VLAN that it does not carry; fenced: to any.
 
-    They are what an earlier run left for other ports of these numbers.
+    They are what an earlier run left for other ports of these numbers. Links are fenced, too, whose names have changed.
     """
-    carried = {port_no: () if port_no in fenced else port.vlan_vids for port_no, port in ports.items()}
+    carried = {port_no: port.vlan_vids for port_no, port in ports.items()} | dict.fromkeys(fenced, ())
     for flow in of_ports(flows, carried.keys()):
         reached = _outputs(flow)
         if _admits(flow) and flow.match.in_port is not None:

@@ -282,3 +282,25 @@ def test_a_port_by_name_that_is_gone_and_one_that_is_anothers_number(tmp_path: P
         change(run, lambda switch: (switch.remove_port(9), switch.rename_port(2, "eth1")))
         run.wait(lambda: 2 not in outputs(run), "cut off")
         assert "are port 2 of the switch" in str(run.app.get("/v1/health")["troubles"])
+
+
+@pytest.mark.parametrize("down", [False, True], ids=["disconnected", "controller-down"])
+def test_a_host_that_gets_the_number_of_a_link_gets_no_frames_of_it(tmp_path: Path, down: bool) -> None:
+    """The ports of a link are trusted: what comes by them is admitted to any VLAN."""
+    store, link = {"file": str(tmp_path / "store")}, ((1, 9), (2, 9))
+    with WireRun(tmp_path, {1: [1, 2], 2: [1]}, [link], store=store) as run:
+        run.introduce(2, 1, 0xB1)
+        run.wait(lambda: 9 in outputs(run), "linked")
+        run.app.wait_for(lambda: b"eth9" in b"".join(one.read_bytes() for one in tmp_path.glob("store*")), "kept")
+        if down:
+            run.app.stop()
+        run.fabric.disconnect(1, reconnect=False)
+        change(run, lambda switch: switch.rename_port(9, "tap7"))
+        with run.fabric.locked():
+            run.fabric._links.clear()
+        if down:
+            run.app.start()
+        run.fabric.reconnect(1)
+        run.app.wait_for(lambda: "s1 " in str(run.app.events("switch-up")[-1:]), "up")
+        run.wait(lambda: 9 not in outputs(run), "cut off", 3.0)
+        assert any("led to other VLANs" in event["text"] for event in run.app.events("tables-mended"))

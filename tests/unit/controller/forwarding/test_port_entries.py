@@ -37,6 +37,9 @@ PORTS = {1: port(1, 10), 2: port(2, 20), 3: port(3, 10, 20, tagged=True)}
         (pipeline.flood(10, [9], [PORTS[1], PORTS[3]]), (), False),
         (pipeline.flood(10, [9], [PORTS[1], PORTS[3]]), (3,), True),
         (pipeline.flood(20, [9], [PORTS[1], PORTS[3]]), (), True),
+        (pipeline.admit_from_fabric(9, 10), (9,), True),  # a link that is another port now
+        (pipeline.forward_to_switch(9, 10, 0xA), (9,), True),
+        (pipeline.flood(10, [9], [PORTS[1]]), (9,), True),
         (pipeline.drop_hosts_lldp(1), (1,), False),
         (pipeline.limit_sender(1, 20, None), (1,), False),  # nothing comes there
     ],
