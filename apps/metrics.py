@@ -248,14 +248,14 @@ class _Controller(Collector):
         )
         for record in central.switches.values():
             for port_no, (state, _) in record.ports.items() if record.connected else ():
-                of_port = [record.switch.name, str(port_no)]
+                of_port = [record.switch.name, record.switch.ports[port_no].label]
                 up.add_metric(of_port, float(state.state == "up"))
                 fenced.add_metric(of_port, float(bool(state.fence)))
                 if state.speed_bps:
                     speed.add_metric(of_port, state.speed_bps)
         yield from (up, fenced, speed)
         for switch, port in central.config.ports():
-            place = [switch.name, str(port.port_no)]
+            place = [switch.name, port.label]
             capacity.add_metric(place, port.capacity_bps)
             in_table = (vns.row_of(vid, switch.dpid, port.port_no) for vid in port.vlan_vids)
             rows = [row for row in in_table if row is not None]
@@ -265,11 +265,11 @@ class _Controller(Collector):
             counted = self._metrics.observer.ports.counted_bytes(dpid)
             for port_no in record.switch.ports.keys() & counted.keys():
                 for direction, count in zip(("sent", "received"), counted[port_no], strict=True):
-                    moved.add_metric([record.switch.name, str(port_no), direction], count)
+                    moved.add_metric([record.switch.name, record.switch.ports[port_no].label, direction], count)
         yield from (moved, capacity, promised)
         for dpid, record in central.switches.items():
             for port_no, found in enforceable.of_switch(central.fabric, dpid).items():
-                metric.add_metric([record.switch.name, str(port_no)], _ENFORCEABLE[found.verdict])
+                metric.add_metric([record.switch.name, record.switch.ports[port_no].label], _ENFORCEABLE[found.verdict])
         yield metric
         agents = GaugeMetricFamily("dets_agents", "Edge ports with an agent, by its state.", labels=["state"])
         for of_agents, count in central.agents.counts().items():

@@ -131,7 +131,11 @@ def vn_labels(central: CentralController) -> list[str]:
     """Return the labels of each VN, in the order of the table of VNs."""
     vns, names = central.vns, {dpid: _label_value(record.switch.name) for dpid, record in central.switches.items()}
     keys = zip(vns.vlan_vid.tolist(), vns.dpid.tolist(), vns.port_no.tolist(), strict=True)
-    return [f'{{vlan="{vid}",switch="{names[dpid]}",port="{port_no}"}}' for vid, dpid, port_no in keys]
+    by_name = {(switch.dpid, port.port_no): port.interface for switch, port in central.config.ports() if port.interface}
+    return [
+        f'{{vlan="{vid}",switch="{names[dpid]}",port="{by_name.get((dpid, port_no), port_no)}"}}'
+        for vid, dpid, port_no in keys
+    ]
 
 
 def vlan_labels(central: CentralController) -> list[str]:

@@ -350,7 +350,7 @@ class Shell:
     def _ask_host(self, question: Question) -> None:
         """Let a switch handle a frame as if it had come in by one of its ports (OpenFlow 1.3.5, section 7.3.7)."""
         peer = self.peers.get(question.port.dpid)
-        if peer is not None:
+        if peer is not None and question.port not in self.central.network.fenced:
             actions, number = (Output(ofp.PORT_TABLE),), self.central.network.numbers.number(question.port)
             peer.connection.send(lambda xid: encode_packet_out(xid, number, actions, question.frame), 1)
 

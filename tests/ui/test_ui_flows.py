@@ -57,6 +57,15 @@ def test_from_the_fabric_to_the_reason_of_a_rate(lab, open_page):
     expect(page.get_by_role("heading", name="VLAN 10, blue")).to_be_visible()
 
 
+def test_the_states_of_ports_are_shown(lab, open_page):
+    page = open_page(lab.url)
+    page.get_by_text("The map as tables").click()
+    rows = page.get_by_role("region", name="Ports", exact=True).locator("tbody tr")
+    expect(rows).to_have_count(4)
+    expect(rows.first).to_contain_text("eth1")
+    expect(rows.first).to_contain_text("up")
+
+
 def test_addresses_take_names(lab, open_page):
     page = open_page(lab.url, "/ui#/vlan/blue", expected=("status of 404",))
     expect(page.get_by_role("heading", name="VLAN 10, blue")).to_be_visible()

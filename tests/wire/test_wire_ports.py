@@ -271,6 +271,10 @@ def test_a_port_by_name_that_is_gone_and_one_that_is_anothers_number(tmp_path: P
         run.app.wait_for(lambda: run.app.get("/v1/ports/s1/eth1")["state"] == "absent", "absent")
         run.wait(lambda: 1 not in outputs(run), "cut off")
         assert "has no port eth1" in run.app.get("/v1/health")["troubles"]["s1"]
+        metrics = run.app.metrics()
+        assert metrics["dets_port_fenced", "eth1", "s1"] == 1.0
+        assert metrics["dets_vn_flood_limit_bits_per_second", "2", "s1", "20"] > 0
+        assert metrics["dets_vn_flood_limit_bits_per_second", "eth1", "s1", "10"] > 0
         # The number comes back with a stranger, and the name with another number.
         with run.fabric.locked():
             run.switch(1).add_port(1, 1e9, 0.0, "tap7")

@@ -9,6 +9,9 @@ import { Table } from "/ui/table.js";
 
 const KILO = 1000;
 
+/** What an edge port is: up, down, absent, or fenced and why. */
+const stateOf = (port) => (port.fence && port.state !== "absent" ? `fenced: ${port.fence}` : (port.state ?? "-"));
+
 export class FabricView {
   title = "Fabric";
   query = "";
@@ -32,7 +35,7 @@ export class FabricView {
       this.map?.choose(this.chosen);
     } });
     this.drawing = h("div", { class: "drawing" }, h("p", {}, "Loading the fabric."));
-    this.tables = h("details", {}, h("summary", {}, "The map as tables: links and switches"));
+    this.tables = h("details", {}, h("summary", {}, "The map as tables: links, switches and ports"));
     this.tables.addEventListener("toggle", () => this.writeTables());
     this.element = h("div", { class: "two" },
       h("section", { "aria-labelledby": "map-title" }, h("h2", { id: "map-title" }, "Fabric"), h("div", { class: "tools" }, h("label", {}, "Show only VLAN ", this.picker)), this.drawing, this.tables),
@@ -90,7 +93,7 @@ export class FabricView {
   }
 
   onEvent(event) {
-    if (event.kind.startsWith("link") || event.kind.startsWith("switch")) this.again();
+    if (["link", "switch", "port"].some((kind) => event.kind.startsWith(kind))) this.again();
   }
 
   again() {
@@ -107,7 +110,9 @@ export class FabricView {
         return [`${place(link.a)} – ${place(link.b)}`, rate(link.capacity_bps), up ? rate(ab) : "down", up ? rate(ba) : "down"];
       }), [1, 2, 3]),
       plainTable("Switches", ["switch", "role", "state", "edge ports", "VNs"], this.switches.map((one) =>
-        [one.switch, one.role, this.now.states[one.switch] ?? one.state, String(one.edge_ports), String(one.vns)]), [3, 4]));
+        [one.switch, one.role, this.now.states[one.switch] ?? one.state, String(one.edge_ports), String(one.vns)]), [3, 4]),
+      plainTable("Ports", ["port", "interface", "state", "since", "link"], this.ports.map((one) =>
+        [`${one.switch}:${one.name}`, one.interface ?? "-", stateOf(one), one.state_since ?? "-", rate(one.speed_bps)]), [4]));
   }
 
   destroy() {

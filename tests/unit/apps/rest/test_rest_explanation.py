@@ -120,7 +120,7 @@ def test_without_a_receiver_all_entries_of_the_sender_are_explained(command, cap
     [
         (["--from", "s1:1", "--to", "s1:8"], 2, "is not a pair that talks in VLAN 10"),
         (["--from", "s1"], 2, "--from: 's1' is not the name of an edge port"),
-        (["--from", "s1:1", "--to", "s1:x"], 2, "--to: 's1:x' is not SWITCH:PORT"),
+        (["--from", "s1:1", "--to", "s1:x y"], 2, "--to: 's1:x y' is not SWITCH:PORT"),
         (["--from", "s1:1", "-o", "xml"], 2, "'xml' is not one of 'table', 'json', 'yaml'"),
         (["--from", "s1:1", "--url", "ftp://host"], 2, "--url"),
     ],
