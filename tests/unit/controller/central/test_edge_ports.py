@@ -1,0 +1,80 @@
+"""What becomes of edge ports that are others than are meant, in the core: what is sent, and what is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support.configs import star
+from support.fabrics import mac_of
+from support.switches import Frame
+from support.talking import started
+
+from controller.events import EventKind
+from controller.fabric.topology import PortId
+from controller.forwarding.pipeline import Table
+from controller.forwarding.port_entries import of_ports
+from controller.openflow.actions import Output
+from controller.switch.port_states import ABSENT, PortState
+
+HOSTS = 300
+STRANGER = PortState("up", "eth4", 10**9, "it is 'eth4' where 'eth3' is expected")
+GONE = PortState("absent", fence=ABSENT)
+THERE = PortState("up", "eth3", 10**9)
+
+
+def crowded() -> Any:
+    """A switch with more hosts behind port 3 than entries follow in an interval."""
+    net = started(star(4, control={"max_macs_per_vn": HOSTS}))
+    for number in range(HOSTS):
+        net.learn(0x0200_0000_0000 + number, PortId(1, 3), 10)
+        if number % 50 == 0:
+            net.wait(1)
+    net.wait(5)
+    assert len(net.central.network.hosts()) > HOSTS // 2
+    return net
+
+
+@pytest.mark.parametrize("state", [STRANGER, GONE], ids=["another", "gone"])
+def test_a_port_is_cut_off_in_the_very_next_update_however_much_follows(state: PortState) -> None:
+    net = crowded()
+    central, record = net.central, net.central.switches[1]
+    assert len(of_ports(record.installed, {3})) > 100
+    central.ports_known(1, {3: state}, 10.0)
+    update = central.take_updates()[1]
+    kept = update.flow_adds
+    assert not [
+        flow for flow in kept if flow.table_id == Table.CLASSIFY and flow.match.in_port == 3 and flow.goto_table
+    ]
+    assert not [flow for flow in kept if Output(3) in flow.actions]
+    assert of_ports(record.installed, {3}) == []
+    assert central.network.desired.pending == {1}  # the rest, which no frame comes to any more, takes its time
+    kind = EventKind.PORT_ABSENT if state is GONE else EventKind.PORT_FENCED
+    assert [event.port_no for event in central.events.after(0) if event.kind == kind] == [3]
+
+
+def test_a_port_that_is_fenced_and_freed_before_anything_was_sent_is_as_before() -> None:
+    net = started()
+    net.learn(mac_of(PortId(1, 3), 10), PortId(1, 3), 10)
+    net.push()
+    before = set(net.central.switches[1].installed.packed())
+    net.central.ports_known(1, {3: STRANGER}, 10.0)
+    net.central.ports_known(1, {3: THERE}, 10.0)
+    net.settle()
+    net.learn(mac_of(PortId(1, 3), 10), PortId(1, 3), 10)
+    net.push()
+    assert set(net.central.switches[1].installed.packed()) == before
+
+
+def test_what_comes_from_a_port_that_is_fenced_teaches_nothing() -> None:
+    net = started()
+    net.central.ports_known(1, {3: STRANGER}, 10.0)
+    net.push()
+    mac = mac_of(PortId(1, 3), 10)
+    delivery = net.send(Frame(2**48 - 1, mac, net.tag(PortId(1, 3), 10)), PortId(1, 3))
+    assert delivery.at == []
+    assert net.central.network.hosts() == {}
+    assert net.send(Frame(2**48 - 1, 0xA1, net.tag(PortId(1, 1), 10)), PortId(1, 1)).at
+    assert PortId(1, 3) not in [
+        at[0] for at in net.send(Frame(2**48 - 1, 0xA1, net.tag(PortId(1, 1), 10)), PortId(1, 1)).at
+    ]
