@@ -17,7 +17,6 @@ from controller.events import EventKind
 from controller.fabric.topology import PortId
 from controller.forwarding.flow_table import FlowTable, pack_key
 from controller.forwarding.pipeline import OWN_COOKIE, OWN_COOKIE_MASK, Table
-from controller.forwarding.port_entries import misplaced
 from controller.openflow import constants as ofp
 from controller.openflow.constants import FlowModCommand, MeterFlags
 from controller.openflow.flows import encode_flow_mods
@@ -34,6 +33,7 @@ from controller.openflow.stats import (
     encode_port_desc_request,
     encode_table_stats_request,
 )
+from controller.switch.port_entries import misplaced
 
 _PORT_BYTES = 64
 NO_METERS = MeterFeatures(0, 0, MeterFlags(0), 0, 0)

@@ -11,7 +11,7 @@ from controller.events import EventKind
 from controller.fabric.topology import PortId
 from controller.forwarding.desired_flows import plan_flows
 from controller.forwarding.flow_table import pack_key
-from controller.forwarding.port_entries import of_ports
+from controller.switch.port_entries import of_ports
 from controller.switch.port_states import ABSENT, PortState
 from controller.switch.record import SwitchRecord
 from controller.units import format_rate

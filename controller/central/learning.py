@@ -1,11 +1,16 @@
-"""Where hosts are, as their frames tell: at the cost of the VN in which they speak, and said when it is full."""
+"""Where hosts are, as their frames tell: at the cost of the VN in which they speak, and said when it is full.
+
+A host that moves, moves once, or comes back once. One that goes to and fro is at two ports at the same time: somebody
+has copied its address, or its links are bonded and the configuration has two ports for them. Where many hosts do so
+between the same two ports, what leaves by one comes back by the other.
+"""
 
 from __future__ import annotations
 
 import math
 from collections import deque
 from enum import Enum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -24,6 +29,15 @@ SAID_AGAIN_S = 60.0
 # everybody or to groups, and after so many all in all none is: nothing comes of them, and they stand in the way of
 # reports of new pairs.
 STRANGERS_AT_ONCE, CALLERS_AT_ONCE, UNHEEDED_S = 20, 100, 10.0
+
+
+WINDOW_S = 10.0
+TURNS = 6
+"""times that a host moves between two ports in the window until it is at both: a router's takeover needs fewer"""
+HOSTS_OF_LOOP = 3
+TOLD_EVERY_S = 60.0
+MOST_PAIRS, MOST_HOSTS = 256, 16
+"""that are kept in mind: anybody can make hosts move"""
 
 
 class _Why(Enum):
@@ -55,12 +69,53 @@ class Places(Protocol):
         """Return where a VN is as people write it."""
 
 
+class TwoPlaces(NamedTuple):
+    """What was found of two VNs (rows, ascending): a loop, or this host in both."""
+
+    rows: tuple[int, int]
+    host: Host
+    is_loop: bool
+
+
+class Movers:
+    """Remembers who moved between which VNs lately."""
+
+    def __init__(self) -> None:
+        self._turns: dict[tuple[int, int], dict[Host, int]] = {}
+        self._since_s: dict[tuple[int, int], float] = {}
+        self._told_s: dict[tuple[int, int], float] = {}
+
+    def moved(self, host: Host, before: int, after: int, now_s: float) -> TwoPlaces | None:
+        """A host was seen at another VN (row) than before; return what that shows, once in TOLD_EVERY_S."""
+        rows = (min(before, after), max(before, after))
+        if now_s - self._since_s.get(rows, -math.inf) > WINDOW_S:
+            self._forget(rows)
+            while len(self._turns) >= MOST_PAIRS:
+                self._forget(next(iter(self._turns)))
+            self._turns[rows], self._since_s[rows] = {}, now_s
+        turns = self._turns[rows]
+        if host in turns or len(turns) < MOST_HOSTS:
+            turns[host] = turns.get(host, 0) + 1
+        if turns.get(host, 0) < TURNS or now_s - self._told_s.get(rows, -math.inf) < TOLD_EVERY_S:
+            return None
+        while len(self._told_s) >= MOST_PAIRS:
+            del self._told_s[next(iter(self._told_s))]
+        self._told_s[rows] = now_s
+        to_and_fro = sum(count > 1 for count in turns.values())
+        return TwoPlaces(rows, host, to_and_fro >= HOSTS_OF_LOOP)
+
+    def _forget(self, rows: tuple[int, int]) -> None:
+        self._turns.pop(rows, None)
+        self._since_s.pop(rows, None)
+
+
 class Learning:
     """Lets the ``fabric``'s network know where hosts are."""
 
     def __init__(self, fabric: Places, most: int) -> None:
         self._fabric, self._most = fabric, most
         self._moves = TokenBuckets(len(fabric.vns), MOVES_PER_S, MOVES_AT_ONCE)
+        self._movers = Movers()
         self._said_s: dict[tuple[_Why, int], float] = {}
         self._strangers: dict[int, int] = {}  # frames of hosts for which a full VN, by row, has no room
         self._unheeded: deque[tuple[float, int]] = deque()  # until when which VNs' are not reported
@@ -74,6 +129,9 @@ class Learning:
         row = fabric.vns.row_of(host.vlan_vid, *port)
         if row is None:
             return
+        before = known.vn_of(host)
+        if before is not None and before != row:
+            self._note_two_places(self._movers.moved(host, before, row, now_s), now_s)
         mac, name = format_mac(host.mac), fabric.vn_name(row)
         if fabric.network.would_move(host, row) and not self._moves.take(row, now_s):
             text = f"{name}: hosts move there too often, such as {mac}; not followed"
@@ -120,6 +178,18 @@ class Learning:
             places = f"from {fabric.place_name(moved_from)} to {fabric.place_name(named)}"
             text = f"{format_mac(host.mac)} of VLAN {host.vlan_vid} has moved {places}"
             fabric.note(EventKind.HOST_MOVED, text, now_s, vn=named)
+
+    def _note_two_places(self, found: TwoPlaces | None, now_s: float) -> None:
+        kind = EventKind.LOOP_SUSPECTED if found is not None and found.is_loop else EventKind.HOST_TWICE
+        if found is None or not self._fabric.events.named(kind, np.array(found.rows[:1]), now_s):
+            return
+        one, other = (self._fabric.place_name(row) for row in found.rows)
+        if found.is_loop:
+            text = f"VLAN {found.host.vlan_vid}: hosts are at {one} and at {other} by turns: these ports make a loop"
+        else:
+            text = f"VLAN {found.host.vlan_vid}: {format_mac(found.host.mac)} is at {one} and at {other} by turns: "
+            text += "two hosts have this address, or its links are bonded (docs/switches.md)"
+        self._fabric.note(kind, text, now_s, vn=found.rows[1])
 
     def _say(self, why: _Why, kind: EventKind, text: str, row: int, now_s: float) -> None:
         if now_s - self._said_s.get((why, row), -math.inf) >= SAID_AGAIN_S:

@@ -15,7 +15,6 @@ from controller.capability.capabilities import Verdicts
 from controller.capability.meter_watch import NOT_KNOWN
 from controller.central.congestion import Congestion
 from controller.central.learning import Learning
-from controller.central.two_places import Movers, TwoPlaces
 from controller.columns import BoolArray, FloatArray, IntArray, KiloArray
 from controller.events import EventKind, EventLog
 from controller.fabric.description import Config
@@ -183,7 +182,6 @@ class FabricState:
         self.brought: tuple[Measurement, tuple[FloatArray, ...]] | None = None  # what the last interval measured
         self.reports = TokenBuckets(len(self.vns), REPORTS_PER_S, REPORTS_AT_ONCE)
         self.learning = Learning(self, config.max_macs_per_vn)
-        self._movers = Movers()
         self.arrivals = Arrivals()
         self.part: Part | None = None  # where other nodes have some of the switches
         self.agent_ports: frozenset[PortId] = frozenset()  # behind which agents shape, as far as is known
@@ -313,22 +311,7 @@ class FabricState:
 
     def learn(self, host: Host, port: PortId, now_s: float, *, standing: bool = False) -> None:
         """Note where a host is, as a frame has told or, ``standing``, its switch's tables."""
-        row, before = self.vns.row_of(host.vlan_vid, *port), self.network.known.vn_of(host)
-        if row is not None and before is not None and row != before:
-            self._note_twice(self._movers.moved(host, before, row, now_s), now_s)
         self.learning.learn(host, port, now_s, standing=standing)
-
-    def _note_twice(self, found: TwoPlaces | None, now_s: float) -> None:
-        kind = EventKind.LOOP_SUSPECTED if found is not None and found.is_loop else EventKind.HOST_TWICE
-        if found is None or not self.events.named(kind, np.array(found.rows[:1]), now_s):
-            return
-        one, other = (self.place_name(row) for row in found.rows)
-        if found.is_loop:
-            text = f"VLAN {found.host.vlan_vid}: hosts are at {one} and at {other} by turns: these ports make a loop"
-        else:
-            text = f"VLAN {found.host.vlan_vid}: {format_mac(found.host.mac)} is at {one} and at {other} by turns: "
-            text += "two hosts have this address, or its links are bonded (docs/switches.md)"
-        self.note(kind, text, now_s, vn=found.rows[1])
 
     def forget_counters(self, record: SwitchRecord, meter_id: IntArray | None = None) -> None:
         """Meters of a switch, all or some, may have been set outside of the interval, or by others."""

@@ -13,8 +13,8 @@ from support.talking import started
 from controller.events import EventKind
 from controller.fabric.topology import PortId
 from controller.forwarding.pipeline import Table
-from controller.forwarding.port_entries import of_ports
 from controller.openflow.actions import Output
+from controller.switch.port_entries import of_ports
 from controller.switch.port_states import ABSENT, PortState
 
 HOSTS = 300

@@ -7,8 +7,8 @@ import pytest
 from controller.fabric.description import EdgePort, Vn
 from controller.forwarding import pipeline
 from controller.forwarding.flow_table import FlowTable
-from controller.forwarding.port_entries import misplaced
 from controller.openflow.flows import Flow
+from controller.switch.port_entries import misplaced
 
 
 def port(port_no: int, *vids: int, tagged: bool = False) -> EdgePort:
