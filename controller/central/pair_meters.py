@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
@@ -12,13 +13,16 @@ from controller.central.state import FabricState
 from controller.columns import BoolArray, FloatArray, IntArray
 from controller.events import EventKind
 from controller.fabric.entries import NO_METER, rows_of_pairs
+from controller.fabric.meter_bounds import Kilos
 from controller.forwarding.pairs import Pair
 from controller.loop import step
-from controller.metering.enforcement import exact, kilo, whole_rates
+from controller.metering.enforcement import RATE_STEP_BPS, exact, kilo, whole_rates
 from controller.switch.adoption import StandingPairs
 from controller.switch.meters.settings import MeterSetting
 from controller.switch.record import SwitchRecord
+from controller.units import format_rate
 
+ALL_IN_USE = "all meters of its switch are in use"
 # Pairs taken over before others in the process get their turn, for each so many entries of the switch's table.
 _AT_ONCE, _OF_TABLE = 1_000, 8_000
 
@@ -34,6 +38,8 @@ class PairMeters:
         self._old_pairs: set[Pair] = set()
         self._unmetered: dict[Pair, None] = {}
         self._without_meter: set[int] = set()
+        self._refused: dict[Pair, str] = {}  # for which switches have refused a meter, and why
+        self._refused_now: set[int] = set()  # switches at which that has changed
 
     def seen(self, pair: Pair, now_s: float) -> None:
         """A pair without an entry talks; it may be about to get one, with a meter that it already has."""
@@ -68,16 +74,48 @@ class PairMeters:
         """The pairs that talk and have no meter: nobody limits them, and what they send is not known."""
         return list(self._unmetered)
 
+    def why_unmetered(self, pair: Pair) -> str:
+        """Return why a pair that talks has no meter."""
+        can = self._fabric.record_of_sender(pair.sender).can
+        return self._refused.get(pair) or can.meters_unused or (ALL_IN_USE if can.uses_meters else "no-meters")
+
+    def refuse(self, rows: Iterable[int], why: str) -> None:
+        """The switches of these entries have refused their meters: the pairs go on without, until ``retry``."""
+        entries = self._fabric.state.entries
+        pairs = {Pair(int(entries.sender[row]), int(entries.receiver[row])) for row in rows}
+        if pairs:
+            self._refused |= dict.fromkeys(pairs, why)
+            self._go_without(pairs)
+
+    def take_refused(self) -> set[int]:
+        """Return the switches (dpid) that have refused meters, or go on to, since the last call."""
+        changed, self._refused_now = self._refused_now, set()
+        return changed
+
+    def retry(self, dpid: int) -> None:
+        """Ask a switch again for the meters that it has refused."""
+        vns = self._fabric.vns
+        self._refused = {pair: why for pair, why in self._refused.items() if vns.key(pair.sender).dpid != dpid}
+
+    def refused_at(self, dpid: int) -> dict[str, int]:
+        """Return for how many pairs a switch has refused a meter, by the reason."""
+        vns = self._fabric.vns
+        return Counter(why for pair, why in self._refused.items() if vns.key(pair.sender).dpid == dpid)
+
+    def _go_without(self, pairs: set[Pair]) -> None:
+        refused = {pair: self._refused[pair] for pair in pairs if pair in self._refused}
+        self._remove(pairs, standing=False)
+        bare = dict.fromkeys(sorted(pairs))
+        self._refused |= refused
+        self._unmetered |= bare
+        self._fabric.network.pairs.add(bare)
+
     def take_meters(self, dpid: int) -> None:
         """A switch's meters are of no use (any more): pairs that send there go on without."""
         fabric = self._fabric
         entries = fabric.state.entries
         there = fabric.vns.dpid[entries.sender] == dpid
-        pairs = set(map(Pair, entries.sender[there].tolist(), entries.receiver[there].tolist()))
-        self._remove(pairs, standing=False)
-        bare = dict.fromkeys(sorted(pairs))
-        self._unmetered |= bare
-        fabric.network.pairs.add(bare)
+        self._go_without(set(map(Pair, entries.sender[there].tolist(), entries.receiver[there].tolist())))
 
     def let_go(self, dpid: int) -> None:
         """A switch is another node's: forget the pairs that send there, and leave their meters to that."""
@@ -100,7 +138,8 @@ class PairMeters:
             self._remove(self._old_pairs)
             self._old_pairs = set()
         for pair in self._unmetered:
-            if fabric.record_of_sender(pair.sender).meter_ids.available or self._agents.covers(pair.sender):
+            available = pair not in self._refused and fabric.record_of_sender(pair.sender).meter_ids.available
+            if available or self._agents.covers(pair.sender):
                 self._new_pairs[pair] = None
         if self._new_pairs:
             pairs, self._new_pairs = list(self._new_pairs), {}
@@ -113,7 +152,10 @@ class PairMeters:
         bare: dict[Pair, None] = {}
         for pair in pairs:
             record = fabric.record_of_sender(pair.sender)
-            meter_id = NO_METER if self._agents.shapes_alone(pair.sender) else record.meter_ids.take()
+            if self._agents.shapes_alone(pair.sender):
+                meter_id: int | None = NO_METER
+            else:
+                meter_id = None if self._beyond(pair, record) else record.meter_ids.take()
             if meter_id is None and self._agents.covers(pair.sender):
                 meter_id = NO_METER
             if meter_id is not None:
@@ -122,7 +164,7 @@ class PairMeters:
             elif pair not in self._unmetered:
                 self._unmetered[pair] = None
                 bare[pair] = None
-                if record.can.uses_meters:
+                if record.can.uses_meters and pair not in self._refused:
                     self._out_of_meters(record, now_s)
         # Entries without a meter, or every frame of these pairs would come up as one not seen before.
         fabric.network.pairs.add(bare)
@@ -131,7 +173,8 @@ class PairMeters:
         sender, receiver, meters = _columns(metered)
         elsewhere = None if fabric.part is None else fabric.part.senders_elsewhere
         ends = sender, receiver
-        rate_bps, burst_bits = step.first_settings(fabric.state, fabric.vns, fabric.control.groups, *ends, elsewhere)
+        first = step.first_settings(fabric.state, fabric.vns, fabric.control.groups, *ends, elsewhere)
+        rate_bps, burst_bits = fabric.fitted(sender, *first)
         self._add_entries(*ends, meters, rate_bps, burst_bits, now_s, added_now=True)
         settings = map(MeterSetting, kilo(rate_bps).tolist(), kilo(burst_bits).tolist())
         for (pair, meter_id), setting in zip(metered.items(), settings, strict=True):
@@ -139,6 +182,16 @@ class PairMeters:
             if record.connected and meter_id:
                 record.update.put_meters({meter_id: setting}, [])
         fabric.network.pairs.add({pair: meter_id or None for pair, meter_id in metered.items()})
+
+    def _beyond(self, pair: Pair, record: SwitchRecord) -> bool:
+        """Whether a pair may carry more than any meter of its switch lets through; if so, say why it has none."""
+        vns = self._fabric.vns
+        most_kbps = min(vns.send_most_bps[pair.sender], vns.receive_most_bps[pair.receiver]) / RATE_STEP_BPS
+        if most_kbps < record.can.bounds.max_rate_kbps + 1:
+            return False
+        self._refused[pair] = beyond_text(record.can.bounds.max_rate_kbps)
+        self._refused_now.add(record.switch.dpid)
+        return True
 
     def _out_of_meters(self, record: SwitchRecord, now_s: float) -> None:
         if record.switch.dpid in self._without_meter:
@@ -177,7 +230,7 @@ class PairMeters:
         state = fabric.state
         rows = rows_of_pairs(state.entries, *_columns(meter_of)[:2])
         rate_bps = whole_rates(step.limits_in_force_bps(state, fabric.shared_vns))[rows]
-        burst_bits = step.first_bursts(rate_bps)
+        rate_bps, burst_bits = fabric.fitted(state.entries.sender[rows], rate_bps, step.first_bursts(rate_bps))
         settings = map(MeterSetting, kilo(rate_bps).tolist(), kilo(burst_bits).tolist())
         meter_ids = state.entries.meter_id.copy()
         for row, (pair, meter_id), setting in zip(rows.tolist(), meter_of.items(), settings, strict=True):
@@ -257,6 +310,8 @@ class PairMeters:
         for pair in pairs:
             fabric.network.pairs.remove(pair)
             self._unmetered.pop(pair, None)
+            if self._refused.pop(pair, None) is not None:
+                self._refused_now.add(fabric.vns.key(pair.sender).dpid)
         for row in gone.tolist():
             pair = Pair(int(entries.sender[row]), int(entries.receiver[row]))
             record = fabric.record_of_sender(pair.sender)
@@ -281,6 +336,11 @@ class PairMeters:
             rows = rows_of.get(dpid, order[:0])
             rows = rows[entries.meter_id[rows] > 0]
             record.map_meters(entries.meter_id[rows], rows)
+
+
+def beyond_text(most_kbps: Kilos) -> str:
+    """Return why there is no meter for a limit above the largest rate of meters."""
+    return f"its limit is above {format_rate(int(most_kbps) * 1000)}, the largest rate of its switch's meters"
 
 
 def _columns(meter_of: Mapping[Pair, int]) -> tuple[IntArray, IntArray, IntArray]:

@@ -22,6 +22,7 @@ from controller.config.cluster import read_cluster
 from controller.config.document import ConfigError, ConfigProblem, Problem, read_document
 from controller.config.links import read_links
 from controller.config.listeners import read_rest, read_tls
+from controller.config.meters import read_meters
 from controller.config.ports import read_port
 from controller.config.rules import (
     algorithm_problems,
@@ -221,7 +222,9 @@ def _read_switches(root: RootSection, vlans: Mapping[int, VlanSection]) -> tuple
             port, bad_port = read_port(port_path, name, section.dpid or 0, port_data, vlans)
             problems += [*bad_port, *port_problems(port_path, port, vlans)]
             ports[port.port_no] = port
-        switches[name] = Switch(name, section.dpid or 0, section.ovsdb, ports, section.profile)
+        meters, bad_meters = read_meters((*path, "meters"), section.meters)
+        problems += bad_meters
+        switches[name] = Switch(name, section.dpid or 0, section.ovsdb, ports, section.profile, meters)
     if not root.switches and not root.has_bad("switches"):
         problems.append(Problem(("switches",), "holds no switch: at least one is needed"))
     return switches, problems

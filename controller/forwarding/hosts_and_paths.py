@@ -148,21 +148,26 @@ class Network:
             yield
         for some in pieces(meters_of_vn.items(), _AT_ONCE):
             for row, meters in some:
-                _, _, port_no = key = self._vns.key(row)
-                flows = [
-                    pipeline.limit_sender(port_no, key.vlan_vid, meters.send),
-                    *pipeline.limit_floods(port_no, key.vlan_vid, meters),
-                    pipeline.report(port_no, key.vlan_vid, meters.report),
-                ]
-                port = self._switches[dpid].ports[port_no]
-                if port.agent != "none":
-                    flows += [
-                        pipeline.agent_frames(port, key.vlan_vid, ethertype, meters.agent)
-                        for ethertype in self._settings.control_ethertypes
-                    ]
-                self.desired.put(("sender", row), {dpid: flows})
+                self.put_sender(row, meters)
                 self._put_unknown_source(row)
             yield
+
+    def put_sender(self, row: int, meters: pipeline.VnMeters) -> None:
+        """Let the frames of a VN pass these meters."""
+        _, dpid, port_no = key = self._vns.key(row)
+        closed = self._switches[dpid].meters.fail == "closed"
+        flows = [
+            pipeline.limit_sender(port_no, key.vlan_vid, meters.send, closed=closed),
+            *pipeline.limit_floods(port_no, key.vlan_vid, meters),
+            pipeline.report(port_no, key.vlan_vid, meters.report),
+        ]
+        port = self._switches[dpid].ports[port_no]
+        if port.agent != "none":
+            flows += [
+                pipeline.agent_frames(port, key.vlan_vid, ethertype, meters.agent)
+                for ethertype in self._settings.control_ethertypes
+            ]
+        self.desired.put(("sender", row), {dpid: flows})
 
     def let_agent_speak(self, port: PortId, speaks: bool) -> None:
         """Let what the agent behind an edge port says reach the controller, or be dropped where it comes in."""

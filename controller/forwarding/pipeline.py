@@ -162,10 +162,11 @@ def admit_from_fabric(port_no: int, vlan_vid: int, *, marks: bool = False) -> Fl
     return _flow(Table.CLASSIFY, 100, Match(in_port=port_no, vlan_vid=vlan_vid), goto_table=_next(marks))
 
 
-def limit_sender(port_no: int, vlan_vid: int, meter_id: int | None) -> Flow:
-    """A VN's frames pass the meter of its send limit, if the switch has meters of use."""
+def limit_sender(port_no: int, vlan_vid: int, meter_id: int | None, *, closed: bool = False) -> Flow:
+    """A VN's frames pass the meter of its send limit, if the switch has one for it; ``closed``: none pass without."""
     match = Match(in_port=port_no, vlan_vid=vlan_vid)
-    return _flow(Table.SEND_LIMIT, 100, match, meter_id=meter_id, goto_table=Table.LEARN)
+    goto = None if closed and meter_id is None else Table.LEARN
+    return _flow(Table.SEND_LIMIT, 100, match, meter_id=meter_id, goto_table=goto)
 
 
 def unknown_source(port_no: int, vlan_vid: int, *, report: bool) -> Flow:

@@ -12,6 +12,7 @@ from controller.capability.capabilities import Capabilities
 from controller.columns import IntArray
 from controller.errors import InvalidValueError
 from controller.fabric.description import Config, Switch
+from controller.fabric.meter_bounds import UNBOUNDED, MeterBounds
 from controller.fabric.vns import VnTable
 from controller.forwarding.flow_table import FlowTable, pack_key
 from controller.forwarding.pipeline import VnMeters, meters_of_vn
@@ -91,6 +92,13 @@ class SwitchUpdate:
         if rows:
             self._meter_mods.append(np.array(rows, dtype=np.uint32).T)
 
+    def fit(self, bounds: MeterBounds) -> None:
+        """Bring the meter-mods within what the switch takes."""
+        if self._meter_mods and bounds != UNBOUNDED:
+            mods = self.meter_mods().copy()
+            mods[2:] = bounds.fitted(mods[2], mods[3])
+            self._meter_mods = [mods]
+
     def encode(self, xid_first: int) -> bytes:
         """Return all messages as bytes, with xids from ``xid_first`` on."""
         parts, xid = [], xid_first
@@ -149,6 +157,11 @@ class SwitchRecord:
     awaiting: Awaiting = field(default_factory=Awaiting)
     row_of_meter: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, dtype=np.int32))
     agent_rows: frozenset[int] = frozenset()
+    stood: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))  # ids that it listed at the last audit
+    missed: frozenset[int] = frozenset()  # which were missing then
+    doubtful: bool = False  # whether it has refused something since then and did not say what
+    odd: dict[int, tuple[MeterSetting, MeterSetting]] = field(default_factory=dict)  # wanted, and how they read then
+    lost: frozenset[bytes] = frozenset()  # packed keys of entries with meters that were missing then
     _vn_meter_columns: tuple[IntArray, IntArray] | None = None
 
     @classmethod
@@ -167,12 +180,18 @@ class SwitchRecord:
             vn_meters[row] = VnMeters(send=meter_id)
         agents = {port.port_no for port in switch.ports.values() if port.agent != "none"}
         behind = frozenset(row for row in vn_meters if int(vns.port_no[row]) in agents)
-        can = Capabilities(switch.profile, classes=config.queue_classes == "vlan")
+        can = Capabilities(switch.profile, switch.meters, classes=config.queue_classes == "vlan")
         return cls(switch, ids, config.first_meter_id, vn_meters, can, agent_rows=behind)
 
     def meters_in_use(self) -> dict[int, VnMeters]:
         """Return the meters of each of its VNs; they have none where the switch's meters are of no use."""
         return self.vn_meters if self.can.uses_meters else dict.fromkeys(self.vn_meters, VnMeters())
+
+    def owner_of(self, meter_id: int) -> tuple[int, str] | None:
+        """Return the VN (row) that has a meter of its own of this id, and which one of its meters that is."""
+        rows, ids = self.vn_meter_columns()
+        kind, at = np.nonzero(ids == meter_id)
+        return (int(rows[at[0]]), VnMeters._fields[kind[0]]) if len(at) and meter_id else None
 
     def vn_meter_columns(self) -> tuple[IntArray, IntArray]:
         """Return its VNs (rows of the VN table) and their meters, a row per field of VnMeters; 0 for none."""
@@ -220,6 +239,7 @@ class SwitchRecord:
         features = self.can.features
         most = self.meter_ids.last if features is None else features.max_meter
         self.meter_ids.limit_to(most if self.can.uses_meters else 0)
+        self.meter_ids.most_used = self.can.told.count
 
     def set_flows(self, mods: Iterable[tuple[FlowModCommand, Flow]]) -> None:
         """Queue planned flow-mods, and note what the switch is to hold from then on."""
@@ -249,6 +269,7 @@ class SwitchRecord:
         With ``keep_meters`` none is deleted yet: flow entries that name it may wait to be deleted.
         """
         taken, self.update = self.update, SwitchUpdate()
+        taken.fit(self.can.bounds)
         if keep_meters:
             taken.meter_deletes, self.update.meter_deletes = self.update.meter_deletes, taken.meter_deletes
         for meter_id in taken.meter_deletes:

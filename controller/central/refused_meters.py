@@ -1,0 +1,207 @@
+"""Meters that switches refuse: whoever was to have one goes on without, and nobody is cut off for it.
+
+A switch refuses an entry that names a meter that it has not got. So the entry has to lose the meter as soon as the
+refusal is known, whichever way: by an error that tells which meter it is about, or, where errors tell nothing, in an
+audit that does not find what was sent.
+
+1) What a refusal says of the bounds of rates and bursts is learned, and the meter is asked for once more within them:
+   a bound is halved, or doubled, until the switch takes it.
+2) Where the number of meters is what is refused, no more are given out than stand there.
+3) Who has no meter goes without it: a pair shares the meter of its VN's send limit; floods and reports pass freely; a
+   VN without a send limit sends without one, or not at all (``meters.fail``).
+4) After RETRY_S, and then more and more seldom, what was refused is asked for again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from controller.central.pair_meters import PairMeters, beyond_text
+from controller.central.state import FabricState
+from controller.events import EventKind
+from controller.fabric.meter_bounds import MOST_KILO, MeterBounds
+from controller.forwarding.pipeline import VnMeters
+from controller.metering.enforcement import MIN_BURST_BITS, RATE_STEP_BPS
+from controller.openflow.constants import MeterModCommand
+from controller.openflow.meters import decode_meter_mod
+from controller.switch.record import NO_ENTRY, SwitchRecord
+
+RETRY_S = 10.0
+MOST_RETRY_S = 640.0
+NOT_THERE = "it does not stand on the switch, though it was sent"
+NO_ENTRY_TAKEN = "the switch does not take the entries that name it"
+# Up to this rate a refusal of a rate is taken to mean that it is too low.
+_LOW_KBPS = 1_000
+_LEAST_BURST_KBITS = int(MIN_BURST_BITS // RATE_STEP_BPS) + 1
+_KINDS = {"send": "send limit", "flood": "floods", "discovery": "discovery", "report": "reports", "agent": "agents"}
+
+
+@dataclass
+class _Refusals:
+    """Of one switch: which meters of VNs it has refused, (row, kind), and why, and when to ask again."""
+
+    vns: dict[tuple[int, str], str] = field(default_factory=dict)
+    retry_s: float = np.inf
+    wait_s: float = RETRY_S
+
+
+class RefusedMeters:
+    """Takes the meters that switches refuse from whom they were for."""
+
+    def __init__(self, fabric: FabricState, pairs: PairMeters) -> None:
+        self._fabric, self._pairs = fabric, pairs
+        self._of: dict[int, _Refusals] = {}
+        self._untold: set[int] = set()  # where what goes without has changed
+        self._told: dict[int, set[str]] = {}  # by switch: the reasons that were told
+
+    def note(self, dpid: int, message: bytes, code: str, now_s: float) -> bool:
+        """A switch refused this meter-mod; return whether all is done that has to be done about it."""
+        record, found = self._fabric.switches[dpid], decode_meter_mod(message)
+        if found is None or not record.can.uses_meters:
+            record.doubtful |= found is None
+            return False
+        command, meter_id, rate_kbps, burst_kbits = found
+        setting = self._fabric.wanted_meters(record).get(meter_id)
+        if setting is None:
+            return True  # nobody wants it any more
+        if code == "METER_EXISTS":
+            record.update.put_meters({meter_id: setting}, [meter_id])
+            return True
+        if code in ("BAD_BURST", "BAD_RATE") and self._learn(record, code, rate_kbps, burst_kbits, now_s):
+            if meter_id in self._fabric.wanted_meters(record):
+                stands = [meter_id] if command == MeterModCommand.MODIFY else []
+                record.update.put_meters({meter_id: setting}, stands)
+            return True
+        if command == MeterModCommand.ADD:
+            self.give_up(record, [meter_id], f"the switch refuses it: METER_MOD_FAILED / {code}", now_s)
+            if code == "OUT_OF_METERS":  # 2
+                record.meter_ids.most_used = record.meter_ids.used
+            return True
+        return False
+
+    def give_up(self, record: SwitchRecord, meter_ids: Collection[int], why: str, now_s: float) -> None:
+        """Let whoever was to have these meters of a switch go without. Step 3."""
+        fabric, refusals = self._fabric, self._of.setdefault(record.switch.dpid, _Refusals())
+        changed: dict[int, VnMeters] = {}
+        for meter_id in meter_ids:
+            owner = record.owner_of(meter_id)
+            if owner is not None:
+                row, kind = owner
+                refusals.vns[owner] = why
+                changed[row] = changed.get(row, record.vn_meters[row])._replace(**{kind: None})
+                record.meter_ids.release(meter_id)
+        if changed:
+            record.set_vn_meters(changed)
+            for row, meters in changed.items():
+                fabric.network.put_sender(row, meters)
+        rows = record.rows_of(np.array(sorted(meter_ids), dtype=np.int64))
+        self._pairs.refuse(rows[rows != NO_ENTRY].tolist(), why)
+        if refusals.retry_s == np.inf:
+            refusals.retry_s = now_s + refusals.wait_s
+        self._untold.add(record.switch.dpid)
+
+    def leave_out(self, record: SwitchRecord, now_s: float) -> None:
+        """Let go without whose limits are above all meters of a switch: VNs' send limits, and pairs."""
+        beyond = self._beyond(record)
+        if beyond:
+            self.give_up(record, beyond, beyond_text(record.can.bounds.max_rate_kbps), now_s)
+
+    def _beyond(self, record: SwitchRecord) -> list[int]:
+        """Return the meters of a switch that were to let through more than any meter of its does."""
+        fabric, most_kbps = self._fabric, record.can.bounds.max_rate_kbps
+        if most_kbps == MOST_KILO or not record.can.uses_meters:
+            return []
+        above_bps = (most_kbps + 1) * RATE_STEP_BPS
+        rows, ids = record.vn_meter_columns()
+        own = ids[0, (ids[0] > 0) & (fabric.vns.send_most_bps[rows] >= above_bps)]
+        mine, entries = record.metered_rows(), fabric.state.entries
+        most_bps = np.minimum(
+            fabric.vns.send_most_bps[entries.sender[mine]], fabric.vns.receive_most_bps[entries.receiver[mine]]
+        )
+        return [*own.tolist(), *entries.meter_id[mine[most_bps >= above_bps]].tolist()]
+
+    def begin(self, record: SwitchRecord) -> None:
+        """A switch has come: whatever it refused on an earlier connection, it is asked for again."""
+        self._of.pop(record.switch.dpid, None)
+        self._pairs.retry(record.switch.dpid)
+        record.can.lacking = ()
+
+    def limits_changed(self, now_s: float) -> None:
+        """Other limits are in force: who went without may have a meter now, and others not."""
+        for dpid, record in self._fabric.switches.items():
+            if dpid in self._of:
+                self._of[dpid].retry_s = now_s
+            if record.connected:
+                self.leave_out(record, now_s)
+
+    def tick(self, now_s: float) -> None:
+        """Ask for what was refused and is due, and say what goes without; call it every interval. Step 4."""
+        for dpid, refusals in self._of.items():
+            record = self._fabric.switches[dpid]
+            if now_s >= refusals.retry_s and record.connected:
+                self._ask_again(record, refusals, now_s)
+        untold = self._untold | self._pairs.take_refused()
+        self._untold = set()
+        for dpid in untold:
+            self._tell(self._fabric.switches[dpid], now_s)
+
+    def _ask_again(self, record: SwitchRecord, refusals: _Refusals, now_s: float) -> None:
+        """Give what was refused out again; who is beyond the bounds comes back to go without."""
+        again = bool(refusals.vns or self._pairs.refused_at(record.switch.dpid))
+        refusals.wait_s = min(2.0 * refusals.wait_s, MOST_RETRY_S) if again else RETRY_S
+        rows = sorted({row for row, _ in refusals.vns})
+        refusals.vns, refusals.retry_s = {}, np.inf
+        record.meter_ids.most_used = record.can.told.count
+        self._pairs.retry(record.switch.dpid)
+        self._untold.add(record.switch.dpid)
+        if not rows:
+            return
+        before = {row: record.vn_meters[row] for row in rows}
+        record.complete_vn_meters()
+        self.leave_out(record, now_s)
+        wanted = self._fabric.wanted_meters(record)
+        for row in rows:
+            new = set(record.vn_meters[row]) - set(before[row])
+            record.update.put_meters({one: wanted[one] for one in sorted(filter(None, new))}, [])
+            self._fabric.network.put_sender(row, record.vn_meters[row])
+
+    def _learn(self, record: SwitchRecord, code: str, rate_kbps: int, burst_kbits: int, now_s: float) -> bool:
+        """Learn a bound from a setting that was refused; return whether there is something left to try. Step 1."""
+        can, bounds = record.can, record.can.bounds
+        if _fitted(bounds, rate_kbps, burst_kbits) != (rate_kbps, burst_kbits):
+            return True  # it was sent before that was learned
+        if code == "BAD_BURST":
+            can.learn_bounds(bounds._replace(max_burst_kbits=max(burst_kbits // 2, _LEAST_BURST_KBITS)))
+        elif rate_kbps <= _LOW_KBPS:
+            can.learn_bounds(bounds._replace(min_rate_kbps=2 * rate_kbps))
+        else:
+            can.learn_bounds(bounds._replace(max_rate_kbps=rate_kbps // 2))
+        self._fabric.follow_bounds()
+        self.leave_out(record, now_s)
+        return _fitted(can.bounds, rate_kbps, burst_kbits) != (rate_kbps, burst_kbits)
+
+    def _tell(self, record: SwitchRecord, now_s: float) -> None:
+        """Say what goes without, once for each reason."""
+        dpid, can = record.switch.dpid, record.can
+        lacking = {}
+        pairs = self._pairs.refused_at(dpid)
+        refused = self._of[dpid].vns if dpid in self._of else {}
+        of_kinds = Counter((why, kind) for (_, kind), why in refused.items())
+        for why in sorted({*pairs, *(why for why, _ in of_kinds)}):
+            what = [f"{pairs[why]} pairs"] if pairs[why] else []
+            what += [f"{of_kinds[why, kind]} VNs' {_KINDS[kind]}" for kind in VnMeters._fields if of_kinds[why, kind]]
+            lacking[why] = f"{', '.join(what)} without a meter: {why}"
+        for why in lacking.keys() - self._told.get(dpid, set()):
+            text = f"switch {record.switch.name}: {lacking[why]}"
+            self._fabric.note(EventKind.OUT_OF_METERS, text, now_s, dpid=dpid)
+        self._told[dpid] = set(lacking)
+        can.lacking = tuple(lacking.values())
+
+
+def _fitted(bounds: MeterBounds, rate_kbps: int, burst_kbits: int) -> tuple[int, int]:
+    rate, burst = bounds.fitted(rate_kbps, burst_kbits)
+    return int(rate), int(burst)
