@@ -231,6 +231,7 @@ class CentralController:
         ``confirmed_s`` is when switches had carried out their last meter-mods, where that is known.
         """
         self.reconciler.refused.tick(now_s)
+        self.reconciler.scarce.tick(now_s)
         self.pairs.flush()
         self.pairs.hand_over(*self.agents.hand_over(), now_s)
         return interval.run_interval(

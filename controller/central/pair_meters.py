@@ -39,7 +39,7 @@ class PairMeters:
         self._unmetered: dict[Pair, None] = {}
         self._without_meter: set[int] = set()
         self._refused: dict[Pair, str] = {}  # for which switches have refused a meter, and why
-        self._refused_now: set[int] = set()  # switches at which that has changed
+        self._changed_at: set[int] = set()  # switches at which other pairs go without
 
     def seen(self, pair: Pair, now_s: float) -> None:
         """A pair without an entry talks; it may be about to get one, with a meter that it already has."""
@@ -87,9 +87,9 @@ class PairMeters:
             self._refused |= dict.fromkeys(pairs, why)
             self._go_without(pairs)
 
-    def take_refused(self) -> set[int]:
-        """Return the switches (dpid) that have refused meters, or go on to, since the last call."""
-        changed, self._refused_now = self._refused_now, set()
+    def take_changed(self) -> set[int]:
+        """Return the switches (dpid) at which other pairs go without since the last call, or may."""
+        changed, self._changed_at = self._changed_at, set()
         return changed
 
     def retry(self, dpid: int) -> None:
@@ -97,10 +97,21 @@ class PairMeters:
         vns = self._fabric.vns
         self._refused = {pair: why for pair, why in self._refused.items() if vns.key(pair.sender).dpid != dpid}
 
-    def refused_at(self, dpid: int) -> dict[str, int]:
-        """Return for how many pairs a switch has refused a meter, by the reason."""
+    def lacking_at(self, dpid: int) -> dict[str, int]:
+        """Return how many pairs that send at a switch have no meter though it has some, by the reason."""
         vns = self._fabric.vns
-        return Counter(why for pair, why in self._refused.items() if vns.key(pair.sender).dpid == dpid)
+        lacking = [pair for pair in self._unmetered if vns.key(pair.sender).dpid == dpid]
+        return Counter(self._refused.get(pair, ALL_IN_USE) for pair in lacking)
+
+    def waiting(self) -> list[Pair]:
+        """Return the pairs that have no meter since all are in use."""
+        return [pair for pair in self._unmetered if pair not in self._refused]
+
+    def pass_on(self, holder: Pair, waiting: Pair) -> None:
+        """Take the meter of a pair that has one; the first id that is free is for another one, which has none."""
+        self._remove({holder})
+        self._unmetered = {waiting: None, **self._unmetered, holder: None}
+        self._fabric.network.pairs.add({holder: None})
 
     def _go_without(self, pairs: set[Pair]) -> None:
         refused = {pair: self._refused[pair] for pair in pairs if pair in self._refused}
@@ -109,6 +120,7 @@ class PairMeters:
         self._refused |= refused
         self._unmetered |= bare
         self._fabric.network.pairs.add(bare)
+        self._changed_at |= {self._fabric.vns.key(pair.sender).dpid for pair in bare}
 
     def take_meters(self, dpid: int) -> None:
         """A switch's meters are of no use (any more): pairs that send there go on without."""
@@ -160,10 +172,13 @@ class PairMeters:
                 meter_id = NO_METER
             if meter_id is not None:
                 metered[pair] = meter_id
-                self._unmetered.pop(pair, None)
+                if pair in self._unmetered:
+                    del self._unmetered[pair]
+                    self._changed_at.add(record.switch.dpid)
             elif pair not in self._unmetered:
                 self._unmetered[pair] = None
                 bare[pair] = None
+                self._changed_at.add(record.switch.dpid)
                 if record.can.uses_meters and pair not in self._refused:
                     self._out_of_meters(record, now_s)
         # Entries without a meter, or every frame of these pairs would come up as one not seen before.
@@ -190,15 +205,16 @@ class PairMeters:
         if most_kbps < record.can.bounds.max_rate_kbps + 1:
             return False
         self._refused[pair] = beyond_text(record.can.bounds.max_rate_kbps)
-        self._refused_now.add(record.switch.dpid)
+        self._changed_at.add(record.switch.dpid)
         return True
 
     def _out_of_meters(self, record: SwitchRecord, now_s: float) -> None:
         if record.switch.dpid in self._without_meter:
             return
         self._without_meter.add(record.switch.dpid)
+        self._changed_at.add(record.switch.dpid)
         record.can.short_of_meters = True
-        text = f"switch {record.switch.name}: all meter ids to {self._fabric.config.last_meter_id} are in use"
+        text = f"switch {record.switch.name}: all of its meters, or all ids for them, are in use"
         text += "; further pairs have only the send limit and their queue"
         self._fabric.note(EventKind.OUT_OF_METERS, text, now_s, dpid=record.switch.dpid)
 
@@ -310,8 +326,8 @@ class PairMeters:
         for pair in pairs:
             fabric.network.pairs.remove(pair)
             self._unmetered.pop(pair, None)
-            if self._refused.pop(pair, None) is not None:
-                self._refused_now.add(fabric.vns.key(pair.sender).dpid)
+            self._refused.pop(pair, None)
+            self._changed_at.add(fabric.vns.key(pair.sender).dpid)
         for row in gone.tolist():
             pair = Pair(int(entries.sender[row]), int(entries.receiver[row]))
             record = fabric.record_of_sender(pair.sender)

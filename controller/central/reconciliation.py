@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from controller.central.agents import Agents
 from controller.central.pair_meters import PairMeters
 from controller.central.refused_meters import NO_ENTRY_TAKEN, NOT_THERE, RefusedMeters
+from controller.central.scarce_meters import ScarceMeters
 from controller.central.state import FabricState
 from controller.events import EventKind
 from controller.fabric.topology import PortId
@@ -51,6 +52,7 @@ class Reconciler:
         self.agents = Agents(fabric, epoch)
         self.pairs = PairMeters(fabric, self.agents)
         self.refused = RefusedMeters(fabric, self.pairs)
+        self.scarce = ScarceMeters(fabric, self.pairs)
 
     def bring_up(
         self, dpid: int, flows: FlowTable, foreign: int, meters: NDArray[np.void], now_s: float

@@ -80,6 +80,7 @@ class RefusedMeters:
             self.give_up(record, [meter_id], f"the switch refuses it: METER_MOD_FAILED / {code}", now_s)
             if code == "OUT_OF_METERS":  # 2
                 record.meter_ids.most_used = record.meter_ids.used
+                self._pairs.retry(dpid)  # what they lack from now on are ids
             return True
         return False
 
@@ -128,7 +129,7 @@ class RefusedMeters:
         """A switch has come: whatever it refused on an earlier connection, it is asked for again."""
         self._of.pop(record.switch.dpid, None)
         self._pairs.retry(record.switch.dpid)
-        record.can.lacking = ()
+        record.can.lacking, record.thrifty = (), False
 
     def limits_changed(self, now_s: float) -> None:
         """Other limits are in force: who went without may have a meter now, and others not."""
@@ -144,14 +145,22 @@ class RefusedMeters:
             record = self._fabric.switches[dpid]
             if now_s >= refusals.retry_s and record.connected:
                 self._ask_again(record, refusals, now_s)
-        untold = self._untold | self._pairs.take_refused()
+        untold = self._untold | self._pairs.take_changed()
         self._untold = set()
         for dpid in untold:
+            self._spare(self._fabric.switches[dpid])
             self._tell(self._fabric.switches[dpid], now_s)
+
+    def _spare(self, record: SwitchRecord) -> None:
+        """Where there are too few meters for pairs, VNs do without those that can be spared."""
+        full = record.can.short_of_meters or record.meter_ids.most_used is not None
+        if full and record.connected and not record.thrifty:
+            for row in record.spare_meters():
+                self._fabric.network.put_sender(row, record.vn_meters[row])
 
     def _ask_again(self, record: SwitchRecord, refusals: _Refusals, now_s: float) -> None:
         """Give what was refused out again; who is beyond the bounds comes back to go without."""
-        again = bool(refusals.vns or self._pairs.refused_at(record.switch.dpid))
+        again = bool(refusals.vns or self._pairs.lacking_at(record.switch.dpid))
         refusals.wait_s = min(2.0 * refusals.wait_s, MOST_RETRY_S) if again else RETRY_S
         rows = sorted({row for row, _ in refusals.vns})
         refusals.vns, refusals.retry_s = {}, np.inf
@@ -188,11 +197,11 @@ class RefusedMeters:
         """Say what goes without, once for each reason."""
         dpid, can = record.switch.dpid, record.can
         lacking = {}
-        pairs = self._pairs.refused_at(dpid)
+        pairs = self._pairs.lacking_at(dpid) if can.uses_meters else {}
         refused = self._of[dpid].vns if dpid in self._of else {}
         of_kinds = Counter((why, kind) for (_, kind), why in refused.items())
         for why in sorted({*pairs, *(why for why, _ in of_kinds)}):
-            what = [f"{pairs[why]} pairs"] if pairs[why] else []
+            what = [f"{pairs[why]} pairs"] if why in pairs else []
             what += [f"{of_kinds[why, kind]} VNs' {_KINDS[kind]}" for kind in VnMeters._fields if of_kinds[why, kind]]
             lacking[why] = f"{', '.join(what)} without a meter: {why}"
         for why in lacking.keys() - self._told.get(dpid, set()):

@@ -159,7 +159,7 @@ class Network:
         flows = [
             pipeline.limit_sender(port_no, key.vlan_vid, meters.send, closed=closed),
             *pipeline.limit_floods(port_no, key.vlan_vid, meters),
-            pipeline.report(port_no, key.vlan_vid, meters.report),
+            pipeline.report(port_no, key.vlan_vid, meters.flood if meters.report is None else meters.report),
         ]
         port = self._switches[dpid].ports[port_no]
         if port.agent != "none":

@@ -31,6 +31,8 @@ from controller.switch.meters.ids import MeterIds
 from controller.switch.meters.settings import MeterSetting
 
 NO_ENTRY = -1
+SPARED = ("discovery", "report")
+"""The meters of VNs that are left out where there are too few: what would pass them passes that of floods."""
 
 
 @dataclass(slots=True)
@@ -158,6 +160,7 @@ class SwitchRecord:
     row_of_meter: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, dtype=np.int32))
     agent_rows: frozenset[int] = frozenset()
     stood: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))  # ids that it listed at the last audit
+    thrifty: bool = False  # it has too few meters for its pairs
     missed: frozenset[int] = frozenset()  # which were missing then
     doubtful: bool = False  # whether it has refused something since then and did not say what
     odd: dict[int, tuple[MeterSetting, MeterSetting]] = field(default_factory=dict)  # wanted, and how they read then
@@ -224,15 +227,40 @@ class SwitchRecord:
             self.set_vn_meters({row: mine._replace(**lacking)})
 
     def complete_vn_meters(self) -> int:
-        """Give every VN the meters that it lacks; return how many there were no ids for."""
-        completed: dict[int, VnMeters] = {}
+        """Give every VN the meters that it lacks; return how many there were no ids for.
+
+        Where there are too few for all, those that can be spared are left out.
+        """
+        missing = [
+            (row, name)
+            for name in VnMeters._fields
+            for row, mine in self.vn_meters.items()
+            if getattr(mine, name) is None and (name != "agent" or row in self.agent_rows)
+        ]
+        self.thrifty |= len(missing) > self.meter_ids.left
+        completed = {row: mine._asdict() for row, mine in self.vn_meters.items()}
+        lacking = 0
+        for row, name in missing:
+            if not (self.thrifty and name in SPARED):
+                completed[row][name] = self.meter_ids.take()
+                lacking += completed[row][name] is None
+        self.set_vn_meters({row: VnMeters(**mine) for row, mine in completed.items()})
+        return lacking
+
+    def spare_meters(self) -> list[int]:
+        """Take from VNs the meters that can be spared where there are too few, for pairs; return the rows of these VNs.
+
+        Their ids are free once the switch has been told.
+        """
+        self.thrifty = True
+        changed = {}
         for row, mine in self.vn_meters.items():
-            needed = {name for name in VnMeters._fields if name != "agent" or row in self.agent_rows}
-            missing = [name for name in VnMeters._fields if name in needed and getattr(mine, name) is None]
-            completed[row] = mine._replace(**{name: self.meter_ids.take() for name in missing})
-        self.set_vn_meters(completed)
-        lacking = sum(mine[:-1].count(None) for mine in self.vn_meters.values())
-        return lacking + sum(self.vn_meters[row].agent is None for row in self.agent_rows)
+            spared = [meter_id for name in SPARED if (meter_id := getattr(mine, name)) is not None]
+            if spared:
+                changed[row] = mine._replace(**dict.fromkeys(SPARED))
+                self.update.meter_deletes += spared
+        self.set_vn_meters(changed)
+        return list(changed)
 
     def limit_meter_ids(self) -> None:
         """Give out only ids that the switch can have: none where its meters are of no use."""

@@ -166,13 +166,30 @@ def test_meters_that_are_refused_later_leave_their_pairs_without(tmp_path: Path,
         run.app.wait_for(lambda: health(run)["status"] == "ready", "well again", 45)
 
 
-def test_more_pairs_than_meters_share_the_send_limits(tmp_path: Path) -> None:
+def test_where_meters_are_few_vns_leave_some_to_pairs(tmp_path: Path) -> None:
     """The switch says that it has many: that it has few shows when it refuses one."""
     with bounded(tmp_path, MeterLimits(count=VN_METERS + 2)) as run:
         talk(run)
+        run.app.wait_for(lambda: shown(run, "unmetered") == [], "all with a meter")
+        run.app.wait_for(lambda: health(run)["status"] == "ready", "no more refused", 30)
+        assert all(passes(run, one, other) for one in PORTS for other in PORTS if one != other)
+
+
+def test_the_largest_of_more_pairs_than_meters_have_one(tmp_path: Path) -> None:
+    """The others share the meters of their VNs' send limits."""
+    with bounded(tmp_path, MeterLimits(count=VN_METERS // 2 + 2)) as run:
+        talk(run)
         run.app.wait_for(lambda: len(shown(run, "unmetered")) == 4, "two of six with a meter")
-        assert "OUT_OF_METERS" in str(health(run)["troubles"])
-        run.wait(lambda: len(run.meters(1)) == VN_METERS + 2, "all in use")
+        assert {pair["why"] for pair in shown(run, "unmetered")} == {"all meters of its switch are in use"}
+        run.app.wait_for(lambda: "4 pairs without a meter" in str(health(run).get("troubles")), "told")
+        for sender, receiver in ((3, 1), (3, 2)):
+            run.offer((1, sender), 0xA0 + sender, 0xA0 + receiver, 30e6)
+        wanted = {(3, 1), (3, 2)}
+
+        def metered() -> set[tuple[int, int]]:
+            return {(one["sender"]["port_no"], one["receiver"]["port_no"]) for one in shown(run, "entries")}
+
+        run.app.wait_for(lambda: metered() == wanted, "passed on", 20)
         assert all(passes(run, one, other) for one in PORTS for other in PORTS if one != other)
 
 

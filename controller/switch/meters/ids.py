@@ -47,6 +47,13 @@ class MeterIds:
         return self._state.count(_USED)
 
     @property
+    def left(self) -> int:
+        """How many ids may still be taken."""
+        known = self._state[: max(self._most - self.first + 1, 0)]
+        free = self._most - self.first + 1 - (len(known) - known.count(_FREE))
+        return max(free if self.most_used is None else min(free, self.most_used - self.used), 0)
+
+    @property
     def _all_used(self) -> bool:
         return self.most_used is not None and self.used >= self.most_used
 
