@@ -95,6 +95,10 @@ def _find_step(base: Setting, primes: list[Answer]) -> Generator[list[Setting], 
     reads = [one.rate_kbps for one in primes if one is not None]
     if any(one is not None and one.rate_kbps == prime for one, prime in zip(primes, PRIMES, strict=True)):
         return 1
+    if not reads:  # they may all be below the least rate
+        beside = Setting(base.rate_kbps + 1, base.burst_kbits)
+        if (yield [beside]) == [beside]:
+            return 1
     steps = [gcd(*reads)] if reads else list(USUAL_STEPS)
     for step in steps:
         first = -(-base.rate_kbps // step)

@@ -38,7 +38,7 @@ def believe(can: Capabilities, data: bytes) -> None:
         max_meter, band_types, flags, max_bands, max_color = map(int, known["features"])
         features = MeterFeatures(max_meter, band_types, MeterFlags(flags), max_bands, max_color)
         more = {name: Ability(Finding(known[name][0]), str(known[name][1])) for name in _more(can)}
-        bounds = MeterBounds(*map(int, known.get("bounds", ())))
+        bounds = MeterBounds._make(map(int, known["bounds"]))
         if not all(1 <= int(bound) <= MOST_KILO for bound in bounds):
             raise ValueError(f"bounds {tuple(bounds)}")
     except (ValueError, KeyError, TypeError, IndexError) as error:
