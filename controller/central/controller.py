@@ -170,9 +170,9 @@ class CentralController:
         as_sent = header._replace(vlan_vid=sought.vlan_vid if edge.tagged else None)
         self._search.look_for(sought, port, as_sent, payload, now_s)
 
-    def meter_refused(self, dpid: int, message: bytes, code: str, now_s: float) -> bool:
-        """A switch refused a meter-mod; return whether that is seen to, so that nothing needs to be compared."""
-        return self.reconciler.refused.note(dpid, message, code, now_s)
+    def meter_refused(self, dpid: int, message: bytes, code: str) -> bool:
+        """A switch refused a meter-mod; return whether the next interval sees to it, so that no audit is needed."""
+        return self.reconciler.refused.note(dpid, message, code)
 
     def control_frame_heard(self, dpid: int, port_no: int, frame: bytes, now_s: float) -> bool:
         """A control frame came in by an edge port: its host's agent speaks. Return whether it was looked at."""

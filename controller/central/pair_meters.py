@@ -55,6 +55,7 @@ class PairMeters:
         """Know the pairs that talk and have no meters; the network knows those that have."""
         self._unmetered = dict.fromkeys(unmetered)
         self._fabric.network.pairs.add(self._unmetered)
+        self._changed_at |= self._fabric.switches.keys()
         self._map_meters()
 
     def metered(self, pair: Pair) -> bool:
@@ -79,13 +80,13 @@ class PairMeters:
         can = self._fabric.record_of_sender(pair.sender).can
         return self._refused.get(pair) or can.meters_unused or (ALL_IN_USE if can.uses_meters else "no-meters")
 
-    def refuse(self, rows: Iterable[int], why: str) -> None:
-        """The switches of these entries have refused their meters: the pairs go on without, until ``retry``."""
+    def refuse(self, rows: Iterable[int], why: str, *, standing: bool = False) -> None:
+        """These entries are to have no meters, which may be ``standing``: the pairs go on without, until ``retry``."""
         entries = self._fabric.state.entries
         pairs = {Pair(int(entries.sender[row]), int(entries.receiver[row])) for row in rows}
         if pairs:
             self._refused |= dict.fromkeys(pairs, why)
-            self._go_without(pairs)
+            self._go_without(pairs, standing=standing)
 
     def take_changed(self) -> set[int]:
         """Return the switches (dpid) at which other pairs go without since the last call, or may."""
@@ -113,9 +114,9 @@ class PairMeters:
         self._unmetered = {waiting: None, **self._unmetered, holder: None}
         self._fabric.network.pairs.add({holder: None})
 
-    def _go_without(self, pairs: set[Pair]) -> None:
+    def _go_without(self, pairs: set[Pair], *, standing: bool = False) -> None:
         refused = {pair: self._refused[pair] for pair in pairs if pair in self._refused}
-        self._remove(pairs, standing=False)
+        self._remove(pairs, standing=standing)
         bare = dict.fromkeys(sorted(pairs))
         self._refused |= refused
         self._unmetered |= bare

@@ -161,7 +161,7 @@ class Reconciler:
         lacking = record.complete_vn_meters()
         if lacking and record.can.uses_meters:
             record.can.short_of_meters = True
-            text = f"switch {record.switch.name}: no ids left for {lacking} meters of floods and reports"
+            text = f"switch {record.switch.name}: no ids left for {lacking} meters of floods"
             self.fabric.note(EventKind.OUT_OF_METERS, text, now_s, dpid=record.switch.dpid)
 
     def note_up(self, dpid: int, now_s: float) -> None:

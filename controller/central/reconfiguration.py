@@ -137,6 +137,7 @@ def _carry_record(
             raise InvalidValueError("openflow.last_meter_id", config.last_meter_id, reason)
         meters[row] = VnMeters(send=meter_id)
     after.set_vn_meters(meters)
+    after.thrifty = before.thrifty
     if before.connected:
         after.complete_vn_meters()
     after.can, after.connected = before.can, before.connected

@@ -7,16 +7,17 @@ audit that does not find what was sent.
 1) What a refusal says of the bounds of rates and bursts is learned, and the meter is asked for once more within them:
    a bound is halved, or doubled, until the switch takes it.
 2) Where the number of meters is what is refused, no more are given out than stand there.
-3) Who has no meter goes without it: a pair shares the meter of its VN's send limit; floods and reports pass freely; a
-   VN without a send limit sends without one, or not at all (``meters.fail``).
+3) Who has no meter goes without it: a pair shares the meter of its VN's send limit, discovery and reports that of
+   floods. A VN without a send limit sends without one, or not at all (``meters.fail``).
 4) After RETRY_S, and then more and more seldom, what was refused is asked for again.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -37,7 +38,17 @@ NO_ENTRY_TAKEN = "the switch does not take the entries that name it"
 # Up to this rate a refusal of a rate is taken to mean that it is too low.
 _LOW_KBPS = 1_000
 _LEAST_BURST_KBITS = int(MIN_BURST_BITS // RATE_STEP_BPS) + 1
+_OF_BOUNDS = ("BAD_BURST", "BAD_RATE")
 _KINDS = {"send": "send limit", "flood": "floods", "discovery": "discovery", "report": "reports", "agent": "agents"}
+
+
+class _Refusal(NamedTuple):
+    """A meter-mod that was refused."""
+
+    command: int
+    rate_kbps: int
+    burst_kbits: int
+    code: str
 
 
 @dataclass
@@ -55,52 +66,70 @@ class RefusedMeters:
     def __init__(self, fabric: FabricState, pairs: PairMeters) -> None:
         self._fabric, self._pairs = fabric, pairs
         self._of: dict[int, _Refusals] = {}
+        self._noted: dict[int, dict[int, _Refusal]] = {}  # by switch and meter, since ``settle``
         self._untold: set[int] = set()  # where what goes without has changed
         self._told: dict[int, set[str]] = {}  # by switch: the reasons that were told
 
-    def note(self, dpid: int, message: bytes, code: str, now_s: float) -> bool:
-        """A switch refused this meter-mod; return whether all is done that has to be done about it."""
+    def note(self, dpid: int, message: bytes, code: str) -> bool:
+        """A switch refused this meter-mod; return whether ``settle`` does all that has to be done about it."""
         record, found = self._fabric.switches[dpid], decode_meter_mod(message)
         if found is None or not record.can.uses_meters:
             record.doubtful |= found is None
             return False
         command, meter_id, rate_kbps, burst_kbits = found
-        setting = self._fabric.wanted_meters(record).get(meter_id)
-        if setting is None:
-            return True  # nobody wants it any more
-        if code == "METER_EXISTS":
-            record.update.put_meters({meter_id: setting}, [meter_id])
-            return True
-        if code in ("BAD_BURST", "BAD_RATE") and self._learn(record, code, rate_kbps, burst_kbits, now_s):
-            if meter_id in self._fabric.wanted_meters(record):
-                stands = [meter_id] if command == MeterModCommand.MODIFY else []
-                record.update.put_meters({meter_id: setting}, stands)
-            return True
-        if command == MeterModCommand.ADD:
-            self.give_up(record, [meter_id], f"the switch refuses it: METER_MOD_FAILED / {code}", now_s)
-            if code == "OUT_OF_METERS":  # 2
+        if command != MeterModCommand.ADD and code not in _OF_BOUNDS:
+            return False
+        self._noted.setdefault(dpid, {})[meter_id] = _Refusal(command, rate_kbps, burst_kbits, code)
+        return True
+
+    def settle(self, now_s: float) -> None:
+        """Do what follows from the refusals noted: learn, ask for meters again, or let go without. Steps 1 to 3."""
+        noted, self._noted = self._noted, {}
+        for dpid, refusals in noted.items():
+            record = self._fabric.switches[dpid]
+            wanted = self._fabric.wanted_meters(record)
+            refused = {meter_id: one for meter_id, one in refusals.items() if meter_id in wanted}
+            lost: defaultdict[str, list[int]] = defaultdict(list)
+            again: list[int] = []
+            for meter_id, one in refused.items():
+                bounded = one.code in _OF_BOUNDS and self._learn(record, one)
+                if bounded or one.code == "METER_EXISTS":
+                    again.append(meter_id)
+                elif one.command == MeterModCommand.ADD:
+                    lost[one.code].append(meter_id)
+            self._fabric.follow_bounds()
+            for code, meter_ids in lost.items():
+                self.give_up(record, meter_ids, f"the switch refuses it: METER_MOD_FAILED / {code}", now_s)
+            if "OUT_OF_METERS" in lost:
                 record.meter_ids.most_used = record.meter_ids.used
                 self._pairs.retry(dpid)  # what they lack from now on are ids
-            return True
-        return False
+            self.leave_out(record, now_s)
+            wanted = self._fabric.wanted_meters(record)
+            there = {i for i in again if refused[i].command != MeterModCommand.ADD}
+            stands = there | {i for i in again if refused[i].code == "METER_EXISTS"}
+            record.update.put_meters({i: wanted[i] for i in again if i in wanted}, stands)
 
-    def give_up(self, record: SwitchRecord, meter_ids: Collection[int], why: str, now_s: float) -> None:
-        """Let whoever was to have these meters of a switch go without. Step 3."""
+    def give_up(
+        self, record: SwitchRecord, meter_ids: Collection[int], why: str, now_s: float, *, standing: bool = False
+    ) -> None:
+        """Let whoever was to have these meters of a switch go without; they are deleted if they are ``standing``."""
         fabric, refusals = self._fabric, self._of.setdefault(record.switch.dpid, _Refusals())
+        rows, ids = record.vn_meter_columns()
         changed: dict[int, VnMeters] = {}
-        for meter_id in meter_ids:
-            owner = record.owner_of(meter_id)
-            if owner is not None:
-                row, kind = owner
-                refusals.vns[owner] = why
-                changed[row] = changed.get(row, record.vn_meters[row])._replace(**{kind: None})
+        for kind, at in np.argwhere(np.isin(ids, list(meter_ids)) & (ids > 0)).tolist():
+            row, name, meter_id = int(rows[at]), VnMeters._fields[kind], int(ids[kind, at])
+            refusals.vns[row, name] = why
+            changed[row] = changed.get(row, record.vn_meters[row])._replace(**{name: None})
+            if standing:
+                record.update.meter_deletes.append(meter_id)
+            else:
                 record.meter_ids.release(meter_id)
         if changed:
             record.set_vn_meters(changed)
             for row, meters in changed.items():
                 fabric.network.put_sender(row, meters)
-        rows = record.rows_of(np.array(sorted(meter_ids), dtype=np.int64))
-        self._pairs.refuse(rows[rows != NO_ENTRY].tolist(), why)
+        of_pairs = record.rows_of(np.array(sorted(meter_ids), dtype=np.int64))
+        self._pairs.refuse(of_pairs[of_pairs != NO_ENTRY].tolist(), why, standing=standing)
         if refusals.retry_s == np.inf:
             refusals.retry_s = now_s + refusals.wait_s
         self._untold.add(record.switch.dpid)
@@ -109,7 +138,7 @@ class RefusedMeters:
         """Let go without whose limits are above all meters of a switch: VNs' send limits, and pairs."""
         beyond = self._beyond(record)
         if beyond:
-            self.give_up(record, beyond, beyond_text(record.can.bounds.max_rate_kbps), now_s)
+            self.give_up(record, beyond, beyond_text(record.can.bounds.max_rate_kbps), now_s, standing=True)
 
     def _beyond(self, record: SwitchRecord) -> list[int]:
         """Return the meters of a switch that were to let through more than any meter of its does."""
@@ -140,7 +169,8 @@ class RefusedMeters:
                 self.leave_out(record, now_s)
 
     def tick(self, now_s: float) -> None:
-        """Ask for what was refused and is due, and say what goes without; call it every interval. Step 4."""
+        """See to what was refused, ask again for what is due, and say what goes without; call it every interval."""
+        self.settle(now_s)
         for dpid, refusals in self._of.items():
             record = self._fabric.switches[dpid]
             if now_s >= refusals.retry_s and record.connected:
@@ -178,20 +208,19 @@ class RefusedMeters:
             record.update.put_meters({one: wanted[one] for one in sorted(filter(None, new))}, [])
             self._fabric.network.put_sender(row, record.vn_meters[row])
 
-    def _learn(self, record: SwitchRecord, code: str, rate_kbps: int, burst_kbits: int, now_s: float) -> bool:
+    def _learn(self, record: SwitchRecord, refused: _Refusal) -> bool:
         """Learn a bound from a setting that was refused; return whether there is something left to try. Step 1."""
         can, bounds = record.can, record.can.bounds
-        if _fitted(bounds, rate_kbps, burst_kbits) != (rate_kbps, burst_kbits):
+        rate_kbps, burst_kbits = setting = refused.rate_kbps, refused.burst_kbits
+        if _fitted(bounds, setting) != setting:
             return True  # it was sent before that was learned
-        if code == "BAD_BURST":
+        if refused.code == "BAD_BURST":
             can.learn_bounds(bounds._replace(max_burst_kbits=max(burst_kbits // 2, _LEAST_BURST_KBITS)))
-        elif rate_kbps <= _LOW_KBPS:
+        elif rate_kbps <= max(_LOW_KBPS, int(bounds.min_rate_kbps)):
             can.learn_bounds(bounds._replace(min_rate_kbps=2 * rate_kbps))
         else:
             can.learn_bounds(bounds._replace(max_rate_kbps=rate_kbps // 2))
-        self._fabric.follow_bounds()
-        self.leave_out(record, now_s)
-        return _fitted(can.bounds, rate_kbps, burst_kbits) != (rate_kbps, burst_kbits)
+        return _fitted(can.bounds, setting) != setting
 
     def _tell(self, record: SwitchRecord, now_s: float) -> None:
         """Say what goes without, once for each reason."""
@@ -211,6 +240,6 @@ class RefusedMeters:
         can.lacking = tuple(lacking.values())
 
 
-def _fitted(bounds: MeterBounds, rate_kbps: int, burst_kbits: int) -> tuple[int, int]:
-    rate, burst = bounds.fitted(rate_kbps, burst_kbits)
+def _fitted(bounds: MeterBounds, setting: tuple[int, int]) -> tuple[int, int]:
+    rate, burst = bounds.fitted(*setting)
     return int(rate), int(burst)

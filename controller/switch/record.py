@@ -190,12 +190,6 @@ class SwitchRecord:
         """Return the meters of each of its VNs; they have none where the switch's meters are of no use."""
         return self.vn_meters if self.can.uses_meters else dict.fromkeys(self.vn_meters, VnMeters())
 
-    def owner_of(self, meter_id: int) -> tuple[int, str] | None:
-        """Return the VN (row) that has a meter of its own of this id, and which one of its meters that is."""
-        rows, ids = self.vn_meter_columns()
-        kind, at = np.nonzero(ids == meter_id)
-        return (int(rows[at[0]]), VnMeters._fields[kind[0]]) if len(at) and meter_id else None
-
     def vn_meter_columns(self) -> tuple[IntArray, IntArray]:
         """Return its VNs (rows of the VN table) and their meters, a row per field of VnMeters; 0 for none."""
         if self._vn_meter_columns is None:

@@ -125,9 +125,9 @@ def test_bounds_that_nobody_knew_of_are_learned_from_refusals(tmp_path: Path, la
     run.switch(1).faults.error_delay_s = 0.5 if late else 0.0
     with run:
         talk(run)
+        run.wait(lambda: len(run.meters(1)) == VN_METERS + 6, "all meters", 45)
         run.app.wait_for(lambda: shown(run, "unmetered") == [], "all metered")
-        run.wait(lambda: len(run.meters(1)) == VN_METERS + 6, "all meters")
-        assert run.app.events("out-of-meters") == []
+        assert late or run.app.events("out-of-meters") == []
 
 
 @pytest.mark.parametrize("blank", [False, True], ids=["telling", "blank"])
