@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from controller.central.agents import Agents
 from controller.central.pair_meters import PairMeters
-from controller.central.refused_meters import NO_ENTRY_TAKEN, NOT_THERE, RefusedMeters
-from controller.central.scarce_meters import ScarceMeters
+from controller.central.refused_meters import NO_ENTRY_TAKEN, NOT_THERE, RefusedMeters, ScarceMeters
 from controller.central.state import FabricState
 from controller.events import EventKind
 from controller.fabric.topology import PortId
