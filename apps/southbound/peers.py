@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from apps.runtime.ryu_seam import BARRIER_CALL, Reply, SwitchConnection
 from apps.southbound.patience import await_answer
+from controller.capability.bound_search import BoundTest
 from controller.capability.meter_watch import MeterWatch
 from controller.capability.probe import MeterProbe
 from controller.capability.queue_watch import QueueWatch
@@ -76,7 +77,7 @@ class Peer:
     poll: Poll | None = None
     look: Poll | None = None  # for ports and queues alone, behind a roll call: what comes last is as ``meters``
     overtaken: list[NDArray[np.int64]] = field(default_factory=list)  # ids of meters that were set since that was asked
-    probe: MeterProbe | None = None  # the test of its meters that is going on
+    probe: MeterProbe | BoundTest | None = None  # the test of its meters that is going on
     unfinished: list[tuple[float, Reply]] = field(default_factory=list)
     early: dict[int, PortStatus] = field(default_factory=dict)
     complaints: dict[str, float] = field(default_factory=dict)

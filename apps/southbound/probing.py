@@ -10,11 +10,15 @@ from functools import partial
 
 from apps.runtime.ryu_seam import hub
 from apps.southbound.peers import Peer, Peers
-from controller.capability import probe
+from controller.capability import bound_search, probe
 from controller.central import enforceable
 from controller.errors import SwitchRefusedError
 from controller.fabric.topology import PortId
-from controller.openflow.stats import encode_meter_stats_request
+from controller.loop.step import first_bursts
+from controller.metering.enforcement import kilo
+from controller.openflow import constants as ofp
+from controller.openflow.meters import decode_meter_config, encode_meter_deletes
+from controller.openflow.stats import encode_meter_config_request, encode_meter_stats_request
 
 # Frames that go through a switch's tables come up within milliseconds; one that lets none through is waited for in
 # vain, and those that its meter may hold back are waited for in any case.
@@ -34,7 +38,8 @@ def test_meters(peers: Peers, peer: Peer, standing: set[int]) -> None:
     queue_id = next((vid for port in record.switch.ports.values() for vid in port.vlan_vids), None)
     if record.can.tested or record.can.meters_unused or meter_id is None or queue_id is None:
         return
-    test = peer.probe = probe.MeterProbe(meter_id, queue_id)
+    _find_bounds(peers, peer, meter_id)
+    test = peer.probe = probe.MeterProbe(meter_id, queue_id, record.can.bounds)
     try:
         peer.connection.send(test.setup, test.setup_messages)
         peers.answer(peer.connection.barrier())
@@ -49,6 +54,51 @@ def test_meters(peers: Peers, peer: Peer, standing: set[int]) -> None:
     finally:
         peer.probe = None
     test.judge(record.can, stats)
+
+
+def _find_bounds(peers: Peers, peer: Peer, meter_id: int) -> None:
+    """Find out what a switch takes of a meter, as far as the configuration may need it; note it in its capabilities."""
+    dpid, vns = peer.connection.dpid, peers.central.vns
+    most_bps = vns.send_most_bps[vns.dpid == dpid]
+    if not len(most_bps):
+        return
+    burst_bits = first_bursts(most_bps)
+    need = bound_search.Setting(int(kilo(most_bps).max()), int(kilo(burst_bits).max()))
+    test = peer.probe = bound_search.BoundTest(meter_id)
+    steps, answers = bound_search.search(need), None
+    try:
+        while True:
+            tried = next(steps) if answers is None else steps.send(answers)
+            answers = _try_all(peers, peer, test, tried)
+    except StopIteration as end:
+        if end.value is not None:
+            peers.central.switches[dpid].can.learn_bounds(end.value)
+    finally:
+        peer.connection.send(partial(encode_meter_deletes, [meter_id]), 1)
+        peers.answer(peer.connection.barrier())
+        peer.probe = None
+
+
+def _try_all(
+    peers: Peers, peer: Peer, test: bound_search.BoundTest, tried: list[bound_search.Setting]
+) -> list[bound_search.Answer]:
+    """Try settings of the test's meter one after the other; return what became of each."""
+    # To ask for a meter that is not there is an error.
+    asks = partial(encode_meter_config_request, meter_id=ofp.METER_ALL if test.stands is None else test.meter_id)
+    sent = []
+    for setting in tried:
+        xid = peer.connection.reserve(1)
+        peer.connection.send(lambda _, one=setting, at=xid: test.attempt(one, at), 1)  # type: ignore[misc]
+        peer.connection.barrier()
+        sent.append((setting, xid, peer.connection.ask(asks)))
+    answers = []
+    for setting, xid, reply in sent:
+        body = peers.answer_or_refusal(reply)
+        rows = decode_meter_config(body)[0] if body is not None else ()
+        mine = [(int(one["rate_kbps"]), int(one["burst_kbits"])) for one in rows if one["meter_id"] == test.meter_id]
+        read = bound_search.Setting(*mine[0]) if mine else None
+        answers.append(test.answer(setting, xid, read, readable=body is not None))
+    return answers
 
 
 def _await_frames(peers: Peers, test: probe.MeterProbe) -> None:

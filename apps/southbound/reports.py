@@ -153,4 +153,6 @@ class Reports:
                     del peer.complaints[next(iter(peer.complaints))]
                 peer.complaints[text] = now_s
                 self._peers.complain(peer.connection.dpid, text)
-        peer.audit_wanted = True
+        central, dpid, code = self._peers.central, peer.connection.dpid, error.text.rpartition(" / ")[2]
+        seen_to = kind in (None, MessageType.METER_MOD) and central.meter_refused(dpid, error.data, code)
+        peer.audit_wanted = peer.audit_wanted or not seen_to

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from controller.fabric.description import Profile
+from controller.fabric.description import MeterSettings, Profile
+from controller.fabric.meter_bounds import UNBOUNDED, MeterBounds
 from controller.fabric.vns import VnTable
 from controller.limits.headroom import Crowded
 from controller.openflow.constants import ControllerRole, MeterFlags
@@ -27,6 +28,8 @@ class Finding(StrEnum):
     WORKS = "works"
     FAILS = "fails"
 
+
+MOST_TAKEN_AS = 4096  # settings that a switch reports otherwise; the oldest are forgotten
 
 HOPELESS = frozenset({Finding.ABSENT, Finding.FAILS})
 
@@ -94,10 +97,13 @@ class Capabilities:
     of an edge port, by its number, take effect. ``queues_set`` says which edge ports have the queues that the limits
     want: None, or what stands in the way; a port that is not there is one that nobody sets queues on. ``meters_unused``
     says why no entry is given a meter, if none is. ``passive`` is what the counters of ordinary traffic show of meters.
-    ``classes``: edge ports have a queue for each VLAN, not one.
+    ``classes``: edge ports have a queue for each VLAN, not one. ``bounds`` are those of a meter, as it was ``told`` in
+    the configuration, else as tests and refusals have shown. ``taken_as`` is what settings read that the switch takes
+    and reports otherwise. ``lacking`` says which meters it has refused, and what goes without.
     """
 
     profile: Profile = "auto"
+    told: MeterSettings = field(default_factory=MeterSettings)
     features: MeterFeatures | None = None
     description: SwitchDesc | None = None
     role: ControllerRole | None = None
@@ -113,10 +119,28 @@ class Capabilities:
     short_of_meters: bool = False
     refuses_meters: bool = False  # it did lately, though the test went well
     classes: bool = True
+    lacking: tuple[str, ...] = ()
+    taken_as: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
+    bounds: MeterBounds = UNBOUNDED
     uses_meters: bool = field(init=False)
 
     def __post_init__(self) -> None:
         self.leave_meters(self.meters_unused)
+        self.learn_bounds(self.bounds)
+
+    def learn_bounds(self, bounds: MeterBounds) -> None:
+        """Note the bounds that its meters were found to have; those that it was told of stay."""
+        self.bounds = bounds._replace(**self.told.bounds())
+
+    def takes_as(self, asked: tuple[int, int], found: tuple[int, int]) -> bool:
+        """Whether a meter that reads ``found``, (kb/s, kb), is what the switch makes of ``asked``."""
+        return asked == found or self.taken_as.get(asked) == found
+
+    def note_taken_as(self, asked: tuple[int, int], found: tuple[int, int]) -> None:
+        """Note that the switch takes a setting and reports another one, again and again."""
+        while len(self.taken_as) >= MOST_TAKEN_AS:
+            del self.taken_as[next(iter(self.taken_as))]
+        self.taken_as[asked] = found
 
     def leave_meters(self, why: str) -> None:
         """Give no entry a meter, and say why; "" is to give them. ``uses_meters`` is asked of all in every round.
@@ -155,6 +179,8 @@ class Capabilities:
         """Know nothing but what the switch says: it is not what was tested."""
         self.meters = self.counters = self.set_queue = self.ecn = UNKNOWN
         self.leave_meters("")
+        self.taken_as = {}
+        self.learn_bounds(UNBOUNDED)
 
     def note_features(self, features: MeterFeatures) -> None:
         """Note what the switch says of its meters."""
@@ -176,7 +202,7 @@ class Capabilities:
     def evidence(self) -> tuple[object, ...]:
         """All that a verdict on its ports follows from. ``queues`` and ``queues_set`` are replaced, never changed."""
         known = (self.limits, self.counters, self.set_queue, self.role, self.short_of_meters, self.meters_unused)
-        return (*known, self.refuses_meters, self.classes, self.queues, self.queues_set)
+        return (*known, self.refuses_meters, self.lacking, self.classes, self.queues, self.queues_set)
 
     @property
     def limits(self) -> Ability:
@@ -243,6 +269,8 @@ def enforceability(
         why.append(f"that meters limit senders {NOT_PROVEN}" + (f": {limits.why}" if limits.why else ""))
     elif not limits.works:
         why.append(f"senders are not limited: {limits.why}")
+    elif can.lacking:
+        why += (f"some senders are not limited: {one}" for one in can.lacking)
     elif can.refuses_meters:
         why.append("some senders are not limited: the switch refuses meters")
     elif can.short_of_meters:
@@ -288,6 +316,7 @@ def troubles(can: Capabilities, port_nos: Iterable[int]) -> list[str]:
     reasons = []
     if can.profile != "no-meters" and can.limits.finding in HOPELESS:
         reasons.append(f"senders are not limited: {can.limits.why}")
+    reasons += can.lacking
     failing: dict[str, list[int]] = {}
     for port_no in sorted(port_nos):
         ability = can.queue(port_no)

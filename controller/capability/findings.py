@@ -12,6 +12,7 @@ from typing import Any
 
 from controller.capability.capabilities import UNKNOWN, Ability, Capabilities, Finding
 from controller.errors import InvalidValueError
+from controller.fabric.meter_bounds import MOST_KILO, MeterBounds
 from controller.openflow.constants import MeterFlags
 from controller.openflow.meters import MeterFeatures
 from controller.openflow.stats import SwitchDesc
@@ -25,6 +26,7 @@ def encode_findings(can: Capabilities) -> bytes | None:
         return None
     of_abilities = {name: [ability.finding, ability.why] for name, ability in _more(can).items()}
     known = {"description": list(can.description), "features": astuple(can.features), **of_abilities}
+    known["bounds"] = list(map(int, can.bounds))
     return json.dumps(known).encode()
 
 
@@ -36,6 +38,9 @@ def believe(can: Capabilities, data: bytes) -> None:
         max_meter, band_types, flags, max_bands, max_color = map(int, known["features"])
         features = MeterFeatures(max_meter, band_types, MeterFlags(flags), max_bands, max_color)
         more = {name: Ability(Finding(known[name][0]), str(known[name][1])) for name in _more(can)}
+        bounds = MeterBounds._make(map(int, known["bounds"]))
+        if not all(1 <= int(bound) <= MOST_KILO for bound in bounds):
+            raise ValueError(f"bounds {tuple(bounds)}")
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise InvalidValueError(
             "findings", data[:100], f"is not what tests of a switch have shown: {error!r}"
@@ -45,6 +50,7 @@ def believe(can: Capabilities, data: bytes) -> None:
     can.description, can.features = description, features
     can.meters = can.counters = _WORKS
     can.set_queue, can.ecn = more["set_queue"], more["ecn"]
+    can.learn_bounds(bounds)
     can.leave_meters("")
 
 

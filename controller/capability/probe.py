@@ -22,6 +22,7 @@ from enum import IntEnum
 from controller.capability.capabilities import Ability, Capabilities, Finding
 from controller.errors import ProtocolError
 from controller.fabric.description import EdgePort
+from controller.fabric.meter_bounds import UNBOUNDED, MeterBounds
 from controller.forwarding.pipeline import Table
 from controller.openflow import constants as ofp
 from controller.openflow.actions import Action, Output, SetIpEcn, SetQueue
@@ -70,10 +71,14 @@ NOT_OF_METERS = frozenset({ProbeKind.QUEUED.name, ProbeKind.MARKED.name})
 
 @dataclass
 class MeterProbe:
-    """One test of a switch's meters with the meter ``meter_id``, which nobody else uses, and queue ``queue_id``."""
+    """One test of a switch's meters with the meter ``meter_id``, which nobody else uses, and queue ``queue_id``.
+
+    ``bounds`` are those that the switch's meters have.
+    """
 
     meter_id: int
     queue_id: int
+    bounds: MeterBounds = UNBOUNDED
     seen: dict[ProbeKind, int] = field(default_factory=lambda: dict.fromkeys(ProbeKind, 0))
     refused: dict[str, str] = field(default_factory=dict)
     _first_xid: int = 0
@@ -88,9 +93,10 @@ class MeterProbe:
         """Return the messages that make meter and entries, what an earlier test may have left deleted first."""
         self._first_xid = xid_first
         flows = [(FlowModCommand.ADD, self._flow(kind)) for kind in ProbeKind]
+        rate_kbps, burst_kbits = (int(one) for one in self.bounds.fitted(RATE_KBPS, BURST_KBITS))
         return (
             encode_flow_delete_by_cookie(COOKIE, COOKIE_MASK, xid_first)
-            + encode_meter_mods(MeterModCommand.ADD, [self.meter_id], [RATE_KBPS], [BURST_KBITS], xid_first + 1)
+            + encode_meter_mods(MeterModCommand.ADD, [self.meter_id], [rate_kbps], [burst_kbits], xid_first + 1)
             + encode_flow_mods(flows, xid_first + 2)
         )
 

@@ -31,6 +31,7 @@ from controller.forwarding.pairs import Host
 from controller.forwarding.pipeline import Mark, Table
 from controller.limits.precedence import LimitsInForce
 from controller.loop import step
+from controller.loop.bounded_meters import within_bounds
 from controller.metering.enforcement import settle
 from controller.openflow.flows import Flow, UnknownFlow
 from controller.openflow.frames import HEADER_BYTES, TAGGED_HEADER_BYTES, FrameHeader, parse_frame
@@ -174,6 +175,10 @@ class CentralController:
         as_sent = header._replace(vlan_vid=sought.vlan_vid if edge.tagged else None)
         self._search.look_for(sought, port, as_sent, payload, now_s)
 
+    def meter_refused(self, dpid: int, message: bytes, code: str) -> bool:
+        """A switch refused a meter-mod; return whether the next interval sees to it, so that no audit is needed."""
+        return self.reconciler.refused.note(dpid, message, code)
+
     def control_frame_heard(self, dpid: int, port_no: int, frame: bytes, now_s: float) -> bool:
         """A control frame came in by an edge port: its host's agent speaks. Return whether it was looked at."""
         port = self.network.numbers.port(dpid, port_no)
@@ -233,6 +238,8 @@ class CentralController:
 
         ``confirmed_s`` is when switches had carried out their last meter-mods, where that is known.
         """
+        self.reconciler.refused.tick(now_s)
+        self.reconciler.scarce.tick(now_s)
         self.pairs.flush()
         self.pairs.hand_over(*self.agents.hand_over(), now_s)
         return interval.run_interval(
@@ -259,7 +266,11 @@ class CentralController:
         Those are what policies say for a time when nobody decides; otherwise the limits in force.
         """
         fabric = self.fabric
-        enforcement, changes = settle(step.with_settled_limits(fabric.state), now_s)
+        before = step.with_settled_limits(fabric.state)
+        enforcement, changes = settle(before, now_s)
+        if (bounds := fabric.vns.meter_bounds) is not None:
+            of_entries, measured = bounds.of(fabric.state.entries.sender), fabric.state.measured
+            enforcement, changes = within_bounds(before, enforcement, changes, measured, of_entries, now_s)
         counters = fabric.state.counters.modified(changes.rows, now_s)
         fabric.state = fabric.state._replace(enforcement=enforcement, counters=counters)
         interval.queue_changes(fabric, changes)
@@ -286,3 +297,4 @@ class CentralController:
     def put_in_force(self, values: LimitsInForce, now_s: float) -> None:
         """Let these values, which must fit the fabric, hold from the next interval on."""
         put_in_force(self.fabric, values, now_s)
+        self.reconciler.refused.limits_changed(now_s)

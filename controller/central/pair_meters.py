@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
@@ -12,13 +13,16 @@ from controller.central.state import FabricState
 from controller.columns import BoolArray, FloatArray, IntArray
 from controller.events import EventKind
 from controller.fabric.entries import NO_METER, rows_of_pairs
+from controller.fabric.meter_bounds import Kilos
 from controller.forwarding.pairs import Pair
 from controller.loop import step
-from controller.metering.enforcement import exact, kilo, whole_rates
+from controller.metering.enforcement import RATE_STEP_BPS, exact, kilo, whole_rates
 from controller.switch.adoption import StandingPairs
 from controller.switch.meters.settings import MeterSetting
 from controller.switch.record import SwitchRecord
+from controller.units import format_rate
 
+ALL_IN_USE = "all meters of its switch are in use"
 # Pairs taken over before others in the process get their turn, for each so many entries of the switch's table.
 _AT_ONCE, _OF_TABLE = 1_000, 8_000
 
@@ -34,6 +38,8 @@ class PairMeters:
         self._old_pairs: set[Pair] = set()
         self._unmetered: dict[Pair, None] = {}
         self._without_meter: set[int] = set()
+        self._refused: dict[Pair, str] = {}  # for which switches have refused a meter, and why
+        self._changed_at: set[int] = set()  # switches at which other pairs go without
 
     def seen(self, pair: Pair, now_s: float) -> None:
         """A pair without an entry talks; it may be about to get one, with a meter that it already has."""
@@ -49,6 +55,7 @@ class PairMeters:
         """Know the pairs that talk and have no meters; the network knows those that have."""
         self._unmetered = dict.fromkeys(unmetered)
         self._fabric.network.pairs.add(self._unmetered)
+        self._changed_at |= self._fabric.switches.keys()
         self._map_meters()
 
     def metered(self, pair: Pair) -> bool:
@@ -68,16 +75,60 @@ class PairMeters:
         """The pairs that talk and have no meter: nobody limits them, and what they send is not known."""
         return list(self._unmetered)
 
+    def why_unmetered(self, pair: Pair) -> str:
+        """Return why a pair that talks has no meter."""
+        can = self._fabric.record_of_sender(pair.sender).can
+        return self._refused.get(pair) or can.meters_unused or (ALL_IN_USE if can.uses_meters else "no-meters")
+
+    def refuse(self, rows: Iterable[int], why: str, *, standing: bool = False) -> None:
+        """These entries are to have no meters, which may be ``standing``: the pairs go on without, until ``retry``."""
+        entries = self._fabric.state.entries
+        pairs = {Pair(int(entries.sender[row]), int(entries.receiver[row])) for row in rows}
+        if pairs:
+            self._refused |= dict.fromkeys(pairs, why)
+            self._go_without(pairs, standing=standing)
+
+    def take_changed(self) -> set[int]:
+        """Return the switches (dpid) at which other pairs go without since the last call, or may."""
+        changed, self._changed_at = self._changed_at, set()
+        return changed
+
+    def retry(self, dpid: int) -> None:
+        """Ask a switch again for the meters that it has refused."""
+        vns = self._fabric.vns
+        self._refused = {pair: why for pair, why in self._refused.items() if vns.key(pair.sender).dpid != dpid}
+
+    def lacking_at(self, dpid: int) -> dict[str, int]:
+        """Return how many pairs that send at a switch have no meter though it has some, by the reason."""
+        vns = self._fabric.vns
+        lacking = [pair for pair in self._unmetered if vns.key(pair.sender).dpid == dpid]
+        return Counter(self._refused.get(pair, ALL_IN_USE) for pair in lacking)
+
+    def waiting(self) -> list[Pair]:
+        """Return the pairs that have no meter since all are in use."""
+        return [pair for pair in self._unmetered if pair not in self._refused]
+
+    def pass_on(self, holder: Pair, waiting: Pair) -> None:
+        """Take the meter of a pair that has one; the first id that is free is for another one, which has none."""
+        self._remove({holder})
+        self._unmetered = {waiting: None, **self._unmetered, holder: None}
+        self._fabric.network.pairs.add({holder: None})
+
+    def _go_without(self, pairs: set[Pair], *, standing: bool = False) -> None:
+        refused = {pair: self._refused[pair] for pair in pairs if pair in self._refused}
+        self._remove(pairs, standing=standing)
+        bare = dict.fromkeys(sorted(pairs))
+        self._refused |= refused
+        self._unmetered |= bare
+        self._fabric.network.pairs.add(bare)
+        self._changed_at |= {self._fabric.vns.key(pair.sender).dpid for pair in bare}
+
     def take_meters(self, dpid: int) -> None:
         """A switch's meters are of no use (any more): pairs that send there go on without."""
         fabric = self._fabric
         entries = fabric.state.entries
         there = fabric.vns.dpid[entries.sender] == dpid
-        pairs = set(map(Pair, entries.sender[there].tolist(), entries.receiver[there].tolist()))
-        self._remove(pairs, standing=False)
-        bare = dict.fromkeys(sorted(pairs))
-        self._unmetered |= bare
-        fabric.network.pairs.add(bare)
+        self._go_without(set(map(Pair, entries.sender[there].tolist(), entries.receiver[there].tolist())))
 
     def let_go(self, dpid: int) -> None:
         """A switch is another node's: forget the pairs that send there, and leave their meters to that."""
@@ -100,7 +151,8 @@ class PairMeters:
             self._remove(self._old_pairs)
             self._old_pairs = set()
         for pair in self._unmetered:
-            if fabric.record_of_sender(pair.sender).meter_ids.available or self._agents.covers(pair.sender):
+            available = pair not in self._refused and fabric.record_of_sender(pair.sender).meter_ids.available
+            if available or self._agents.covers(pair.sender):
                 self._new_pairs[pair] = None
         if self._new_pairs:
             pairs, self._new_pairs = list(self._new_pairs), {}
@@ -113,16 +165,22 @@ class PairMeters:
         bare: dict[Pair, None] = {}
         for pair in pairs:
             record = fabric.record_of_sender(pair.sender)
-            meter_id = NO_METER if self._agents.shapes_alone(pair.sender) else record.meter_ids.take()
+            if self._agents.shapes_alone(pair.sender):
+                meter_id: int | None = NO_METER
+            else:
+                meter_id = None if self._beyond(pair, record) else record.meter_ids.take()
             if meter_id is None and self._agents.covers(pair.sender):
                 meter_id = NO_METER
             if meter_id is not None:
                 metered[pair] = meter_id
-                self._unmetered.pop(pair, None)
+                if pair in self._unmetered:
+                    del self._unmetered[pair]
+                    self._changed_at.add(record.switch.dpid)
             elif pair not in self._unmetered:
                 self._unmetered[pair] = None
                 bare[pair] = None
-                if record.can.uses_meters:
+                self._changed_at.add(record.switch.dpid)
+                if record.can.uses_meters and pair not in self._refused:
                     self._out_of_meters(record, now_s)
         # Entries without a meter, or every frame of these pairs would come up as one not seen before.
         fabric.network.pairs.add(bare)
@@ -131,7 +189,8 @@ class PairMeters:
         sender, receiver, meters = _columns(metered)
         elsewhere = None if fabric.part is None else fabric.part.senders_elsewhere
         ends = sender, receiver
-        rate_bps, burst_bits = step.first_settings(fabric.state, fabric.vns, fabric.control.groups, *ends, elsewhere)
+        first = step.first_settings(fabric.state, fabric.vns, fabric.control.groups, *ends, elsewhere)
+        rate_bps, burst_bits = fabric.fitted(sender, *first)
         self._add_entries(*ends, meters, rate_bps, burst_bits, now_s, added_now=True)
         settings = map(MeterSetting, kilo(rate_bps).tolist(), kilo(burst_bits).tolist())
         for (pair, meter_id), setting in zip(metered.items(), settings, strict=True):
@@ -140,12 +199,23 @@ class PairMeters:
                 record.update.put_meters({meter_id: setting}, [])
         fabric.network.pairs.add({pair: meter_id or None for pair, meter_id in metered.items()})
 
+    def _beyond(self, pair: Pair, record: SwitchRecord) -> bool:
+        """Whether a pair may carry more than any meter of its switch lets through; if so, say why it has none."""
+        vns = self._fabric.vns
+        most_kbps = min(vns.send_most_bps[pair.sender], vns.receive_most_bps[pair.receiver]) / RATE_STEP_BPS
+        if most_kbps < record.can.bounds.max_rate_kbps + 1:
+            return False
+        self._refused[pair] = beyond_text(record.can.bounds.max_rate_kbps)
+        self._changed_at.add(record.switch.dpid)
+        return True
+
     def _out_of_meters(self, record: SwitchRecord, now_s: float) -> None:
         if record.switch.dpid in self._without_meter:
             return
         self._without_meter.add(record.switch.dpid)
+        self._changed_at.add(record.switch.dpid)
         record.can.short_of_meters = True
-        text = f"switch {record.switch.name}: all meter ids to {self._fabric.config.last_meter_id} are in use"
+        text = f"switch {record.switch.name}: all of its meters, or all ids for them, are in use"
         text += "; further pairs have only the send limit and their queue"
         self._fabric.note(EventKind.OUT_OF_METERS, text, now_s, dpid=record.switch.dpid)
 
@@ -177,7 +247,7 @@ class PairMeters:
         state = fabric.state
         rows = rows_of_pairs(state.entries, *_columns(meter_of)[:2])
         rate_bps = whole_rates(step.limits_in_force_bps(state, fabric.shared_vns))[rows]
-        burst_bits = step.first_bursts(rate_bps)
+        rate_bps, burst_bits = fabric.fitted(state.entries.sender[rows], rate_bps, step.first_bursts(rate_bps))
         settings = map(MeterSetting, kilo(rate_bps).tolist(), kilo(burst_bits).tolist())
         meter_ids = state.entries.meter_id.copy()
         for row, (pair, meter_id), setting in zip(rows.tolist(), meter_of.items(), settings, strict=True):
@@ -257,6 +327,8 @@ class PairMeters:
         for pair in pairs:
             fabric.network.pairs.remove(pair)
             self._unmetered.pop(pair, None)
+            self._refused.pop(pair, None)
+            self._changed_at.add(fabric.vns.key(pair.sender).dpid)
         for row in gone.tolist():
             pair = Pair(int(entries.sender[row]), int(entries.receiver[row]))
             record = fabric.record_of_sender(pair.sender)
@@ -281,6 +353,11 @@ class PairMeters:
             rows = rows_of.get(dpid, order[:0])
             rows = rows[entries.meter_id[rows] > 0]
             record.map_meters(entries.meter_id[rows], rows)
+
+
+def beyond_text(most_kbps: Kilos) -> str:
+    """Return why there is no meter for a limit above the largest rate of meters."""
+    return f"its limit is above {format_rate(int(most_kbps) * 1000)}, the largest rate of its switch's meters"
 
 
 def _columns(meter_of: Mapping[Pair, int]) -> tuple[IntArray, IntArray, IntArray]:

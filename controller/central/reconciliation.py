@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from controller.central.agents import Agents
 from controller.central.pair_meters import PairMeters
+from controller.central.refused_meters import NO_ENTRY_TAKEN, NOT_THERE, RefusedMeters, ScarceMeters
 from controller.central.state import FabricState
 from controller.events import EventKind
 from controller.fabric.port_numbers import PortNumbers
@@ -22,8 +23,8 @@ from controller.forwarding.pipeline import Table
 from controller.openflow.constants import FlowModCommand
 from controller.pieces import pieces
 from controller.switch.adoption import Awaiting, StandingPairs, adopted_pairs, hosts_and_pairs, of_senders
-from controller.switch.meters.settings import MeterColumns
-from controller.switch.record import SwitchRecord
+from controller.switch.meters.settings import MeterColumns, MeterSetting
+from controller.switch.record import NO_ENTRY, SwitchRecord
 
 # Entries looked through, or worked on, before others in the process get their turn.
 _LOOKED_AT_ONCE, _WORKED_AT_ONCE = 1000, 125
@@ -49,6 +50,8 @@ class Reconciler:
         self.fabric = fabric
         self.agents = Agents(fabric, epoch)
         self.pairs = PairMeters(fabric, self.agents)
+        self.refused = RefusedMeters(fabric, self.pairs)
+        self.scarce = ScarceMeters(fabric, self.pairs)
 
     def bring_up(
         self, dpid: int, flows: FlowTable, foreign: int, meters: NDArray[np.void], now_s: float
@@ -70,6 +73,8 @@ class Reconciler:
         """
         fabric, pairs, record = self.fabric, self.pairs, self.fabric.switches[dpid]
         fabric.arrivals.began(now_s)
+        fabric.follow_bounds()
+        self.refused.begin(record)
         record.limit_meter_ids()
         record.meter_ids.reserve(meters["meter_id"])
         # 1
@@ -90,6 +95,8 @@ class Reconciler:
             record.adopt_vn_meters(named, fabric.vns, fabric.network.numbers)
             yield
         self._complete_vn_meters(record, now_s)
+        self.refused.leave_out(record, now_s)
+        record.stood, record.odd, record.missed = meters["meter_id"].astype(np.int64), {}, frozenset()
         yield
         yield from fabric.network.put_own(dpid, record.meters_in_use(), set_queue=record.can.uses_queues)
         if not record.can.uses_meters:
@@ -109,6 +116,7 @@ class Reconciler:
         fabric.network.find_paths()
         standing, settings = MeterColumns.standing(meters), fabric.wanted_meters(record)
         differing = settings.differing(standing).intersection(settings) - set(record.update.meter_id)
+        differing -= {i for i in differing if i in standing and record.can.takes_as(settings[i], standing[i])}
         record.update.put_meters({meter_id: settings[meter_id] for meter_id in sorted(differing)}, standing.keys())
         yield
         for keys in pieces(sorted(moved.packed(), reverse=True), _LOOKED_AT_ONCE):
@@ -152,7 +160,7 @@ class Reconciler:
         lacking = record.complete_vn_meters()
         if lacking and record.can.uses_meters:
             record.can.short_of_meters = True
-            text = f"switch {record.switch.name}: no ids left for {lacking} meters of floods and reports"
+            text = f"switch {record.switch.name}: no ids left for {lacking} meters of floods"
             self.fabric.note(EventKind.OUT_OF_METERS, text, now_s, dpid=record.switch.dpid)
 
     def note_up(self, dpid: int, now_s: float) -> None:
@@ -192,6 +200,7 @@ class Reconciler:
         for _ in self.adopt_awaiting(now_s, record):
             yield 0
         count = 0
+        lost, record.lost = record.lost, frozenset()
         try:
             for keys in pieces(sorted(self._suspect(record, expected.flows, flows, only)), _WORKED_AT_ONCE):
                 differing = expected.flows.differing(flows, keys) - record.installed.differing(expected.flows, keys)
@@ -199,10 +208,11 @@ class Reconciler:
                 known = FlowTable(flow for packed in keys if (flow := record.installed.flow(packed)) is not None)
                 self._adopt_at_once(record, known, meters, now_s)
                 self.pairs.flush()
+                self._give_up_lost(record, differing, lost, now_s)
                 wrong = self._mend_flows(record, keys, differing, tidy=tidy)
                 count += wrong
                 yield wrong
-            wrong = self._mend_meters(record, expected.meters, meters, tidy=tidy)
+            wrong = self._mend_meters(record, expected.meters, meters, now_s, tidy=tidy)
             count += wrong
             yield wrong
         finally:
@@ -224,6 +234,16 @@ class Reconciler:
         nobodys = expected.absent_in(wanted)
         return expected.differing(flows) | nobodys.difference(record.awaiting.entries.key.tolist())
 
+    def _give_up_lost(self, record: SwitchRecord, differing: set[bytes], lost: frozenset[bytes], now_s: float) -> None:
+        """Take the meters from entries that are missing once more: the switch refuses them, maybe for their meters."""
+        wanted = self.fabric.network.desired.of_switch(record.switch.dpid)
+        flows = {packed: flow for packed in differing if (flow := wanted.flow(packed)) is not None}
+        metered = {packed: flow.meter_id for packed, flow in flows.items() if flow.meter_id is not None}
+        refused = {meter_id for packed, meter_id in metered.items() if packed in lost}
+        if refused:
+            self.refused.give_up(record, refused, NO_ENTRY_TAKEN, now_s)
+        record.lost |= metered.keys() - lost
+
     def _mend_flows(self, record: SwitchRecord, keys: Collection[bytes], differing: set[bytes], *, tidy: bool) -> int:
         """Put right the entries that are ``differing``, and those of ``keys`` that nobody wants; return how many."""
         wanted = self.fabric.network.desired.of_switch(record.switch.dpid)
@@ -237,10 +257,19 @@ class Reconciler:
         return len(wrong)
 
     def _mend_meters(
-        self, record: SwitchRecord, expected: MeterColumns, meters: NDArray[np.void], *, tidy: bool
+        self, record: SwitchRecord, expected: MeterColumns, meters: NDArray[np.void], now_s: float, *, tidy: bool
     ) -> int:
-        """Mend what differs from ``expected`` and has not been changed since; return how many meters that were."""
+        """Mend what differs from ``expected`` and has not been changed since; return how many meters that were.
+
+        A meter that is missing once more has been refused; at once where a refusal has come that does not say of what,
+        if the meter was never seen to stand. One that reads otherwise than it was set to is set again. If it reads the
+        same after that, nobody has changed it: it is what the switch makes of such a setting.
+        """
         found = MeterColumns.standing(meters)
+        stood, record.stood = record.stood, found.meter_id
+        odd, record.odd = record.odd, {}
+        missed, record.missed = record.missed, frozenset()
+        doubtful, record.doubtful = record.doubtful, False
         owned = found.within(record.meter_ids.first, record.meter_ids.last)
         differing = owned.differing(expected)
         if not differing:
@@ -249,10 +278,29 @@ class Reconciler:
         differing = {i for i in differing if wanted.get(i) == expected.get(i)} - set(record.update.meter_id)
         unwanted = differing - wanted.keys() if tidy else set()
         differing &= wanted.keys()
+        missing = {i for i in differing if i not in found}
+        refused = {i for i in missing if i in missed or (doubtful and i not in stood)}
+        if refused:
+            self.refused.give_up(record, refused, NOT_THERE, now_s)
+            differing -= refused
+        record.missed = frozenset(missing - refused)
+        unlike = {i: (wanted[i], found[i]) for i in differing if i in found}
+        own_way = {i for i, both in unlike.items() if odd.get(i) == both or record.can.takes_as(*both)}
+        self._accept({i: unlike[i] for i in own_way}, record)
+        record.odd = {i: both for i, both in unlike.items() if i not in own_way}
+        differing -= own_way
         record.update.put_meters({i: wanted[i] for i in sorted(differing)}, found.keys())
         self.fabric.forget_counters(record, np.array(sorted(differing | unwanted), dtype=np.int64))
         record.update.meter_deletes += sorted(unwanted)
         return len(differing) + len(unwanted)
+
+    def _accept(self, unlike: Mapping[int, tuple[MeterSetting, MeterSetting]], record: SwitchRecord) -> None:
+        """Take what a switch makes of settings for what its meters are set to: (wanted, found) by meter id."""
+        for asked, found in unlike.values():
+            record.can.note_taken_as(asked, found)
+        ids = np.array(sorted(unlike), dtype=np.int64)
+        rows = record.rows_of(ids)
+        self.fabric.stand_at(rows[rows != NO_ENTRY], [unlike[i][1] for i in ids[rows != NO_ENTRY].tolist()])
 
     def _adopt_hosts(self, record: SwitchRecord, hosts: AddressRows, now_s: float) -> Iterator[None]:
         """Take over the hosts that entries in a switch's tables stand for and that are not known, in pieces."""

@@ -63,7 +63,8 @@ class Reconfiguration:
 
 def _alike(before: SwitchRecord, after: SwitchRecord) -> bool:
     """Tell whether what is known of a switch still counts, and its flow entries name queues as they did."""
-    return before.can.profile == after.can.profile and before.can.classes == after.can.classes
+    can, now = before.can, after.can
+    return can.profile == now.profile and can.classes == now.classes and can.told == now.told
 
 
 def reconfigure(central: CentralController, config: Config, now_s: float) -> Reconfiguration:
@@ -84,6 +85,7 @@ def reconfigure(central: CentralController, config: Config, now_s: float) -> Rec
     for dpid in kept:
         for_marks = before.phantoms.ids_of(dpid, before.vns) + before.measuring.ids_of(dpid, before.vns)
         _carry_record(before.switches[dpid], after.switches[dpid], row_of, config, for_marks)
+    after.follow_bounds()
     _carry_network(before, after, row_of, kept)
     allocators = _carry_state(before, after, row_of, kept, now_s)
     _carry_views(before, after, row_of, kept)
@@ -135,6 +137,7 @@ def _carry_record(
             raise InvalidValueError("openflow.last_meter_id", config.last_meter_id, reason)
         meters[row] = VnMeters(send=meter_id)
     after.set_vn_meters(meters)
+    after.thrifty = before.thrifty
     if before.connected:
         after.complete_vn_meters()
     after.can, after.connected = before.can, before.connected

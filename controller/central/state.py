@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
@@ -19,6 +20,7 @@ from controller.columns import BoolArray, FloatArray, IntArray, KiloArray
 from controller.events import EventKind, EventLog
 from controller.fabric.description import Config
 from controller.fabric.links import FabricLinks, LinksInUse
+from controller.fabric.meter_bounds import columns_of
 from controller.fabric.topology import PortId
 from controller.fabric.vns import VnTable
 from controller.forwarding.budgets import (
@@ -37,7 +39,7 @@ from controller.limits.overrides import VN_FIELDS
 from controller.limits.precedence import LimitsInForce
 from controller.loop import step
 from controller.metering.counters import Readings
-from controller.metering.enforcement import RATE_STEP_BPS, kilo, whole_rates
+from controller.metering.enforcement import RATE_STEP_BPS, exact, kilo, whole_rates
 from controller.metering.floods import FloodRates
 from controller.metering.guarantees import Guarantees
 from controller.metering.measurement import Measurement, sums_by
@@ -48,7 +50,7 @@ from controller.switch.delivery import Delivery
 from controller.switch.listed_meters import Listing
 from controller.switch.meters.measuring import MeasuringMeters
 from controller.switch.meters.phantom import PhantomMeters
-from controller.switch.meters.settings import MeterColumns
+from controller.switch.meters.settings import MeterColumns, MeterSetting
 from controller.switch.record import NO_ENTRY, SwitchRecord
 from controller.whatif.shadow import Shadow
 
@@ -185,6 +187,20 @@ class FabricState:
         self.arrivals = Arrivals()
         self.part: Part | None = None  # where other nodes have some of the switches
         self.agent_ports: frozenset[PortId] = frozenset()  # behind which agents shape, as far as is known
+        self.follow_bounds()
+
+    def follow_bounds(self) -> None:
+        """Let the control step know what switches take of a meter, as far as is known by now."""
+        bounds = columns_of([self.switches[dpid].can.bounds for dpid in self.vns.dpids], self.vns.switch)
+        if bounds is not None or self.vns.meter_bounds is not None:
+            self.control = self.control._replace(vns=self.vns.with_columns(meter_bounds=bounds))
+
+    def fitted(self, sender: IntArray, rate_bps: FloatArray, burst_bits: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return rates and bursts as the switches of these senders (rows) take them."""
+        if self.vns.meter_bounds is None:
+            return rate_bps, burst_bits
+        rate_kbps, burst_kbits = self.vns.meter_bounds.of(sender).fitted(kilo(rate_bps), kilo(burst_bits))
+        return exact(rate_kbps), exact(burst_kbits)
 
     # -- what is in force
 
@@ -333,6 +349,18 @@ class FabricState:
         """The counters of these entries come from elsewhere now."""
         self.state = self.state._replace(counters=self.state.counters.forgotten(rows))
 
+    def stand_at(self, rows: IntArray, settings: Sequence[MeterSetting]) -> None:
+        """The meters of these entries stand at these settings, whatever they were set to."""
+        if not len(rows):
+            return
+        enforcement = self.state.enforcement
+        kilos = enforcement.rate_kbps.copy(), enforcement.burst_kbits.copy()
+        for column, values in zip(kilos, zip(*settings, strict=True), strict=True):
+            column[rows] = values
+        level_bits = np.minimum(enforcement.level_bits, exact(kilos[1]))
+        enforcement = enforcement._replace(rate_kbps=kilos[0], burst_kbits=kilos[1], level_bits=level_bits)
+        self.state = self.state._replace(enforcement=enforcement)
+
     def meter_settings(self, dpid: int, meter_id: IntArray) -> tuple[KiloArray, KiloArray]:
         """Return the rates (kb/s) and bursts (kb) of meters of a switch that limit entries; NOT_KNOWN for others."""
         rows, enforcement = self.switches[dpid].rows_of(meter_id), self.state.enforcement
@@ -372,4 +400,4 @@ class FabricState:
             np.concatenate([kilo(np.stack(rates_bps)[there]), enforcement.rate_kbps[mine], kilo(mark_bps)]),
             np.concatenate([kilo(np.stack(bursts_bits)[there]), enforcement.burst_kbits[mine], kilo(mark_bits)]),
         )
-        return limits.joined(self.measuring.settings(record.switch.dpid, self.vns))
+        return limits.joined(self.measuring.settings(record.switch.dpid, self.vns)).within_bounds(record.can.bounds)

@@ -22,6 +22,7 @@ from controller.config.cluster import read_cluster
 from controller.config.document import ConfigError, ConfigProblem, Problem, read_document
 from controller.config.links import read_links
 from controller.config.listeners import read_rest, read_tls
+from controller.config.meters import read_meters
 from controller.config.ports import read_port
 from controller.config.rules import (
     algorithm_problems,
@@ -224,7 +225,9 @@ def _read_switches(root: RootSection, vlans: Mapping[int, VlanSection]) -> tuple
                 message = f"has the same check sum as {other.label}: give one of both a number (expect: NAME)"
                 problems.append(Problem(port_path, message, at_key=True))
             ports[port.port_no] = port
-        switches[name] = Switch(name, section.dpid or 0, section.ovsdb, ports, section.profile)
+        meters, bad_meters = read_meters((*path, "meters"), section.meters)
+        problems += bad_meters
+        switches[name] = Switch(name, section.dpid or 0, section.ovsdb, ports, section.profile, meters)
     if not root.switches and not root.has_bad("switches"):
         problems.append(Problem(("switches",), "holds no switch: at least one is needed"))
     return switches, problems

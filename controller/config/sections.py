@@ -234,6 +234,24 @@ the number alone counts (docs/switches.md)."""
 behind it (docs/agents.md)."""
 
 
+class MetersSection(Section):
+    """``switches.NAME.meters``: what the switch takes of a meter; what is left out is found out (docs/switches.md)."""
+
+    path = "switches.NAME.meters"
+    max_burst: Rate | None = None
+    """Largest burst_size, in bits: `32M` is 32,000 kb."""
+    min_rate: Rate | None = None
+    """Least rate of a meter."""
+    max_rate: Rate | None = None
+    """Largest rate of a meter; limits above it are not enforced."""
+    rate_step: Rate | None = None
+    """Rates are multiples of this."""
+    count: Annotated[int, Field(ge=0, le=MAX_METER_ID)] | None = None
+    """How many meters the controller may have there."""
+    fail: Literal["open", "closed"] = "open"
+    """A VN for whose send limit the switch has no meter sends without one, or not at all."""
+
+
 class SwitchSection(Section):
     """``switches.NAME``: a switch; one without ports is a core switch."""
 
@@ -245,6 +263,8 @@ class SwitchSection(Section):
     """Address of its OVSDB; without it the switch gets no queues."""
     profile: Profile = "auto"
     """What the switch lacks: ``auto`` asks and tests it, ``full`` assumes that nothing is missing."""
+    meters: dict[str, Any] = Field(default_factory=dict)
+    """What it takes of a meter."""
     ports: dict[str, Any] = Field(default_factory=dict)
     """Its edge ports by OpenFlow port number, 1 to 4294967040."""
 

@@ -104,6 +104,31 @@ Profile = Literal["auto", "full", "no-meters", "no-queues", "no-meter-counters"]
 
 
 @dataclass(frozen=True, slots=True)
+class MeterSettings:
+    """What is known of a switch's meters beforehand, None where it is to be found out: bounds, and how many there are.
+
+    ``fail`` is what becomes of a VN for whose send limit the switch has no meter: it sends without, or nothing.
+    """
+
+    max_burst_bits: int | None = None
+    min_rate_bps: int | None = None
+    max_rate_bps: int | None = None
+    rate_step_bps: int | None = None
+    count: int | None = None
+    fail: Literal["open", "closed"] = "open"
+
+    def bounds(self) -> dict[str, int]:
+        """Return the bounds that are given, in kb/s and kb, as fields of MeterBounds."""
+        given = {
+            "max_burst_kbits": (self.max_burst_bits, 0),
+            "min_rate_kbps": (self.min_rate_bps, 999),
+            "max_rate_kbps": (self.max_rate_bps, 0),
+            "rate_step_kbps": (self.rate_step_bps, 999),
+        }
+        return {name: max((bits + more) // 1000, 1) for name, (bits, more) in given.items() if bits is not None}
+
+
+@dataclass(frozen=True, slots=True)
 class Switch:
     """A switch; ``ports`` holds its edge ports by number (a core switch has none). No ``ovsdb`` means no queues."""
 
@@ -112,6 +137,7 @@ class Switch:
     ovsdb: str | None
     ports: Mapping[int, EdgePort]
     profile: Profile = "auto"
+    meters: MeterSettings = MeterSettings()
 
 
 @dataclass(frozen=True, slots=True)

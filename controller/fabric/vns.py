@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from controller.columns import BoolArray, FloatArray, IntArray
 from controller.errors import InvalidValueError
 from controller.fabric.description import Config
+from controller.fabric.meter_bounds import MeterBounds
 from controller.units import format_rate
 
 
@@ -46,6 +47,7 @@ class VnTable:
     ``always_controlled`` tells whether its senders are under control while it is not congested, too. All three follow
     from the policy of its VLAN.
     ``shaped`` tells whether a queue at the edge port holds the VN to its receive limit; else its senders' meters do.
+    ``meter_bounds`` are those of its switch; None: no switch has any.
     """
 
     vlan_vid: IntArray
@@ -61,6 +63,7 @@ class VnTable:
     port_ceilings: BoolArray
     always_controlled: BoolArray
     shaped: BoolArray
+    meter_bounds: MeterBounds | None = None
     _keys: list[VnKey] = field(init=False, repr=False, compare=False)
     _row: dict[VnKey, int] = field(init=False, repr=False, compare=False)
     _dpids: list[int] = field(init=False, repr=False, compare=False)
@@ -133,7 +136,7 @@ class VnTable:
         ends = np.cumsum(np.bincount(switch, minlength=len(self._dpids))).tolist()
         return np.argsort(switch, kind="stable"), list(zip(self._dpids, [0, *ends], ends, strict=False))
 
-    def with_columns(self, **columns: FloatArray | BoolArray) -> VnTable:
+    def with_columns(self, **columns: FloatArray | BoolArray | MeterBounds | None) -> VnTable:
         """Return the table with other columns that name no VN: the index of names is slow to make, and shared."""
         table = copy(self)
         for name in _DERIVED:

@@ -161,17 +161,21 @@ class Network:
             yield
         for some in pieces(meters_of_vn.items(), _AT_ONCE):
             for row, meters in some:
-                self._put_sender(row, meters)
+                self.put_sender(row, meters)
+                self._put_unknown_source(row)
             yield
 
-    def _put_sender(self, row: int, meters: pipeline.VnMeters) -> None:
-        """Let a VN's frames pass its own meters."""
+    def put_sender(self, row: int, meters: pipeline.VnMeters) -> None:
+        """Let the frames of a VN pass these meters."""
         vid, dpid, port_no = self._vns.key(row)
+        if dpid in self._own:
+            self._own[dpid][row] = meters
         port = self._as_on_switch(dpid, self._switches[dpid].ports[port_no])
+        closed = self._switches[dpid].meters.fail == "closed"
         flows = [
-            pipeline.limit_sender(port.port_no, vid, meters.send),
+            pipeline.limit_sender(port.port_no, vid, meters.send, closed=closed),
             *pipeline.limit_floods(port.port_no, vid, meters),
-            pipeline.report(port.port_no, vid, meters.report),
+            pipeline.report(port.port_no, vid, meters.flood if meters.report is None else meters.report),
         ]
         if port.agent != "none":
             flows += [
@@ -179,7 +183,6 @@ class Network:
                 for ethertype in self._settings.control_ethertypes
             ]
         self.desired.put(("sender", row), {dpid: flows})
-        self._put_unknown_source(row)
 
     def _as_on_switch(self, dpid: int, port: EdgePort) -> EdgePort:
         """Return a port with the number that its switch knows it by."""
@@ -207,7 +210,8 @@ class Network:
         if port.dpid in self._own:
             self._put_edge(port.dpid, edge)
             for row in rows:
-                self._put_sender(row, self._own[port.dpid].get(row, pipeline.VnMeters()))
+                self.put_sender(row, self._own[port.dpid].get(row, pipeline.VnMeters()))
+                self._put_unknown_source(row)
             if port in self._silenced:
                 self.let_agent_speak(port, False)
 

@@ -162,10 +162,11 @@ def admit_from_fabric(port_no: int, vlan_vid: int, *, marks: bool = False) -> Fl
     return _flow(Table.CLASSIFY, 100, Match(in_port=port_no, vlan_vid=vlan_vid), goto_table=_next(marks))
 
 
-def limit_sender(port_no: int, vlan_vid: int, meter_id: int | None) -> Flow:
-    """A VN's frames pass the meter of its send limit, if the switch has meters of use."""
+def limit_sender(port_no: int, vlan_vid: int, meter_id: int | None, *, closed: bool = False) -> Flow:
+    """A VN's frames pass the meter of its send limit, if the switch has one for it; ``closed``: none pass without."""
     match = Match(in_port=port_no, vlan_vid=vlan_vid)
-    return _flow(Table.SEND_LIMIT, 100, match, meter_id=meter_id, goto_table=Table.LEARN)
+    goto = None if closed and meter_id is None else Table.LEARN
+    return _flow(Table.SEND_LIMIT, 100, match, meter_id=meter_id, goto_table=goto)
 
 
 def unknown_source(port_no: int, vlan_vid: int, *, report: bool) -> Flow:
@@ -216,14 +217,16 @@ def discover_pair(vlan_vid: int, mac: int, *, marks: bool = False) -> Flow:
 def limit_floods(port_no: int, vlan_vid: int, meters: VnMeters) -> tuple[Flow, ...]:
     """A VN's frames to everybody, to a group, or to an address that nobody is known to have pass a meter.
 
-    ARP and Neighbor Solicitations have one of their own, so that neighbours are found while the VN floods.
+    ARP and Neighbor Solicitations have one of their own, so that neighbours are found while the VN floods; where there
+    are too few meters, they pass that of other floods.
     """
+    discovery = meters.flood if meters.discovery is None else meters.discovery
     vn = Match(in_port=port_no, vlan_vid=vlan_vid)
     arp = vn._replace(eth_type=ETH_TYPE_ARP)
     solicitations = vn._replace(eth_type=ETH_TYPE_IPV6, eth_dst=SOLICITED_NODE, eth_dst_mask=SOLICITED_NODE_MASK)
     return (
-        _flow(Table.RATE_CONTROL, 3, arp, meter_id=meters.discovery, goto_table=Table.FORWARD),
-        _flow(Table.RATE_CONTROL, 3, solicitations, meter_id=meters.discovery, goto_table=Table.FORWARD),
+        _flow(Table.RATE_CONTROL, 3, arp, meter_id=discovery, goto_table=Table.FORWARD),
+        _flow(Table.RATE_CONTROL, 3, solicitations, meter_id=discovery, goto_table=Table.FORWARD),
         _flow(Table.RATE_CONTROL, 1, vn, meter_id=meters.flood, goto_table=Table.FORWARD),
     )
 

@@ -10,6 +10,8 @@ from typing import NamedTuple
 from controller.columns import BoolArray, FloatArray
 from controller.dets.messages import KeepAlive, SetRate
 from controller.dets.send_rate_controller import SendRateControllers
+from controller.fabric.meter_bounds import MeterBounds
+from controller.loop.bounded_meters import within_bounds
 from controller.loop.sender_side import SenderSide
 from controller.metering.backstop import NO_CHANGES, with_backstops
 from controller.metering.counters import MeterCounters
@@ -37,8 +39,9 @@ def put_in_force(
     shaped: BoolArray | None,
     rooms: Rooms | None,
     now_s: float,
+    bounds: MeterBounds | None = None,
 ) -> GrantSide:
-    """Obey the receivers' answers."""
+    """Obey the receivers' answers. ``bounds`` are those of the VNs' switches, (vns,); None: there are none."""
     entries, seen = senders.entries, senders.seen
     machines, limit_bps = senders.machines.obeying(set_rate, keep_alive, ceiling_bps)
     enforcement, changes = enforce(
@@ -49,5 +52,9 @@ def put_in_force(
         enforcement, changes, backstops = with_backstops(
             before, enforcement, changes, shaped, entries.metered, limit_bps, now_s
         )
+    if bounds is not None:
+        of_entries = bounds.of(entries.sender)
+        enforcement, changes = within_bounds(before, enforcement, changes, seen.measured, of_entries, now_s)
+        enforcement, backstops = within_bounds(before, enforcement, backstops, seen.measured, of_entries, now_s)
     counters = seen.counters.modified(changes.rows, now_s, own=True)
     return GrantSide(machines, counters, enforcement, limit_bps, changes, backstops)

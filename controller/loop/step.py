@@ -315,7 +315,9 @@ def control_step(
         set_rate = SetRate(set_rate.entry, np.minimum(set_rate.rate_bps, state.adopted_bps[set_rate.entry]))
     # 6
     forfeited = _after_forfeits(state.enforcement, receivers.allocators)
-    granted = put_in_force(senders, forfeited, set_rate, keep_alive, ceiling_bps, shaped, receivers.rooms, now_s)
+    granted = put_in_force(
+        senders, forfeited, set_rate, keep_alive, ceiling_bps, shaped, receivers.rooms, now_s, vns.meter_bounds
+    )
     result = StepResult(
         changes=granted.changes,
         backstops=granted.backstops,

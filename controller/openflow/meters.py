@@ -164,6 +164,16 @@ def encode_meter_mods_of_all(mods: Sequence[MeterMods], xid_first: Sequence[int]
     return made
 
 
+def decode_meter_mod(message: Buffer) -> tuple[int, int, int, int] | None:
+    """Return command, meter_id, rate_kbps and burst_kbits of a meter-mod of one band; None: it is not that."""
+    if len(message) < _METER_MOD.itemsize:
+        return None
+    row = np.frombuffer(message, _METER_MOD, 1)[0]
+    if row["type"] != ofp.MessageType.METER_MOD or row["length"] != _METER_MOD.itemsize:
+        return None
+    return int(row["command"]), int(row["meter_id"]), int(row["rate"]), int(row["burst_size"])
+
+
 def encode_meter_deletes(meter_id: IntColumn, xid_first: int) -> bytes:
     """Return one meter-mod that deletes it for each id, in order, with xids from ``xid_first`` on."""
     zeros = np.zeros(len(meter_id), np.int64)

@@ -358,6 +358,7 @@ class Shard:
             None,
             None,
             now_s,
+            self.vns.meter_bounds,
         )
         self.state = state._replace(
             counters=granted.counters,

@@ -13,6 +13,7 @@ from controller.columns import IntArray
 from controller.errors import InvalidValueError
 from controller.fabric.description import Config, Switch
 from controller.fabric.port_numbers import PortNumbers
+from controller.fabric.meter_bounds import UNBOUNDED, MeterBounds
 from controller.fabric.vns import VnTable
 from controller.forwarding.flow_table import FlowTable, pack_key
 from controller.forwarding.pipeline import VnMeters, meters_of_vn
@@ -32,6 +33,8 @@ from controller.switch.meters.settings import MeterSetting
 from controller.switch.port_states import PortState
 
 NO_ENTRY = -1
+SPARED = ("discovery", "report")
+"""The meters of VNs that are left out where there are too few: what would pass them passes that of floods."""
 
 
 @dataclass(slots=True)
@@ -93,6 +96,13 @@ class SwitchUpdate:
         if rows:
             self._meter_mods.append(np.array(rows, dtype=np.uint32).T)
 
+    def fit(self, bounds: MeterBounds) -> None:
+        """Bring the meter-mods within what the switch takes."""
+        if self._meter_mods and bounds != UNBOUNDED:
+            mods = self.meter_mods().copy()
+            mods[2:] = bounds.fitted(mods[2], mods[3])
+            self._meter_mods = [mods]
+
     def encode(self, xid_first: int) -> bytes:
         """Return all messages as bytes, with xids from ``xid_first`` on."""
         parts, xid = [], xid_first
@@ -153,6 +163,12 @@ class SwitchRecord:
     row_of_meter: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, dtype=np.int32))
     agent_rows: frozenset[int] = frozenset()
     ports: dict[int, tuple[PortState, float]] = field(default_factory=dict)
+    stood: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))  # ids that it listed at the last audit
+    thrifty: bool = False  # it has too few meters for its pairs
+    missed: frozenset[int] = frozenset()  # which were missing then
+    doubtful: bool = False  # whether it has refused something since then and did not say what
+    odd: dict[int, tuple[MeterSetting, MeterSetting]] = field(default_factory=dict)  # wanted, and how they read then
+    lost: frozenset[bytes] = frozenset()  # packed keys of entries with meters that were missing then
     _vn_meter_columns: tuple[IntArray, IntArray] | None = None
 
     @classmethod
@@ -171,7 +187,7 @@ class SwitchRecord:
             vn_meters[row] = VnMeters(send=meter_id)
         agents = {port.port_no for port in switch.ports.values() if port.agent != "none"}
         behind = frozenset(row for row in vn_meters if int(vns.port_no[row]) in agents)
-        can = Capabilities(switch.profile, classes=config.queue_classes == "vlan")
+        can = Capabilities(switch.profile, switch.meters, classes=config.queue_classes == "vlan")
         return cls(switch, ids, config.first_meter_id, vn_meters, can, agent_rows=behind)
 
     def meters_in_use(self) -> dict[int, VnMeters]:
@@ -210,21 +226,47 @@ class SwitchRecord:
             self.set_vn_meters({row: mine._replace(**lacking)})
 
     def complete_vn_meters(self) -> int:
-        """Give every VN the meters that it lacks; return how many there were no ids for."""
-        completed: dict[int, VnMeters] = {}
+        """Give every VN the meters that it lacks; return how many there were no ids for.
+
+        Where there are too few for all, those that can be spared are left out.
+        """
+        missing = [
+            (row, name)
+            for name in VnMeters._fields
+            for row, mine in self.vn_meters.items()
+            if getattr(mine, name) is None and (name != "agent" or row in self.agent_rows)
+        ]
+        self.thrifty |= len(missing) > self.meter_ids.left
+        completed = {row: mine._asdict() for row, mine in self.vn_meters.items()}
+        lacking = 0
+        for row, name in missing:
+            if not (self.thrifty and name in SPARED):
+                completed[row][name] = self.meter_ids.take()
+                lacking += completed[row][name] is None
+        self.set_vn_meters({row: VnMeters(**mine) for row, mine in completed.items()})
+        return lacking
+
+    def spare_meters(self) -> list[int]:
+        """Take from VNs the meters that can be spared where there are too few, for pairs; return the rows of these VNs.
+
+        Their ids are free once the switch has been told.
+        """
+        self.thrifty = True
+        changed = {}
         for row, mine in self.vn_meters.items():
-            needed = {name for name in VnMeters._fields if name != "agent" or row in self.agent_rows}
-            missing = [name for name in VnMeters._fields if name in needed and getattr(mine, name) is None]
-            completed[row] = mine._replace(**{name: self.meter_ids.take() for name in missing})
-        self.set_vn_meters(completed)
-        lacking = sum(mine[:-1].count(None) for mine in self.vn_meters.values())
-        return lacking + sum(self.vn_meters[row].agent is None for row in self.agent_rows)
+            spared = [meter_id for name in SPARED if (meter_id := getattr(mine, name)) is not None]
+            if spared:
+                changed[row] = mine._replace(**dict.fromkeys(SPARED))
+                self.update.meter_deletes += spared
+        self.set_vn_meters(changed)
+        return list(changed)
 
     def limit_meter_ids(self) -> None:
         """Give out only ids that the switch can have: none where its meters are of no use."""
         features = self.can.features
         most = self.meter_ids.last if features is None else features.max_meter
         self.meter_ids.limit_to(most if self.can.uses_meters else 0)
+        self.meter_ids.most_used = self.can.told.count
 
     def set_flows(self, mods: Iterable[tuple[FlowModCommand, Flow]]) -> None:
         """Queue planned flow-mods, and note what the switch is to hold from then on."""
@@ -254,6 +296,7 @@ class SwitchRecord:
         With ``keep_meters`` none is deleted yet: flow entries that name it may wait to be deleted.
         """
         taken, self.update = self.update, SwitchUpdate()
+        taken.fit(self.can.bounds)
         if keep_meters:
             taken.meter_deletes, self.update.meter_deletes = self.update.meter_deletes, taken.meter_deletes
         for meter_id in taken.meter_deletes:

@@ -25,6 +25,7 @@ from controller.dets.send_rate_controller import SendRateControllers
 from controller.errors import ProtocolError
 from controller.fabric.entries import EntryTable
 from controller.fabric.links import FabricLinks
+from controller.fabric.meter_bounds import MeterBounds
 from controller.fabric.vns import VnTable
 from controller.loop import step
 from controller.metering.counters import MeterCounters, MeterReadings
@@ -171,6 +172,8 @@ def encode_start(start: Start) -> bytes:
     if start.state.adopted_bps is not None:
         columns["adopted_bps"] = start.state.adopted_bps
     _put(columns, "vns", start.vns)
+    if start.vns.meter_bounds is not None:
+        _put(columns, "meter_bounds", start.vns.meter_bounds)
     values: dict[str, Any] = {
         "kind": "start",
         "decided_s": start.state.decided_s.hex(),
@@ -268,13 +271,15 @@ def _start(values: dict[str, Any], columns: _Columns) -> Start:
         columns["enforcement.allowed_bps"] = columns["enforcement.limit_bps"]
         _put(columns, "accounts", ReceiverAccounts.unused(rows))
     columns.setdefault("vns.port_ceilings", np.zeros(rows, dtype=np.bool_))  # before a policy had them
+    bounded = "meter_bounds.max_burst_kbits" in columns
+    bounds = _get(columns, "meter_bounds", MeterBounds) if bounded else None
     if "vns.lends" in columns:  # version 2
         columns["vns.borrows"] = columns["vns.always_controlled"] = columns["vns.lends"]
         columns["unread_intervals"] = np.zeros(len(columns["entries.sender"]), dtype=np.int64)
-        vns = _get(columns, "vns", VnTable)
+        vns = _get(columns, "vns", VnTable, meter_bounds=bounds)
         memories = memories_of_version_2(columns, vns, policies)
     else:
-        vns = _get(columns, "vns", VnTable)
+        vns = _get(columns, "vns", VnTable, meter_bounds=bounds)
         memories = get_memories(columns, values["memories"], rows)
     state = step.ControlState(
         **{name: _get(columns, name, kind) for name, kind in _TABLES.items()},

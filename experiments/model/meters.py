@@ -70,7 +70,7 @@ class PacketMeters(MeterTable):
         """Return the records of a meter-stats reply."""
         buckets = [self.buckets[meter_id] for meter_id in ids.tolist()]
         for name in ("packets_in", "bytes_in", "band_packets", "band_bytes"):
-            self._rows[name][ids] = [getattr(bucket, name) for bucket in buckets]
+            self._rows[name][ids] = [getattr(bucket, name) if self.abilities.count else 0 for bucket in buckets]
         return super().stats(ids, flow_counts, now_s)
 
     def _write(self, ids: npt.NDArray[np.int64], rows: npt.NDArray[np.void], now_s: float) -> None:

@@ -47,6 +47,9 @@ def run_on_wire(
     folder.mkdir(parents=True, exist_ok=True)
     fabric = scenario.fabric()
     model = ModelFabric(fabric, ModelOptions(slot_s=slot_s, seed=seed))
+    if settings.make is not None:
+        for datapath in model.switches.values():
+            settings.make(datapath)
     openflow_port, rest_port = free_ports(2)
     document = controller_configuration(scenario, fabric, control, openflow_port, rest_port)
     parsed = parse_config(yaml.safe_dump(document), "wire")

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.scenarios.scenario import Scenario
+from experiments.switch.datapath import Datapath
 
 FloatArray = NDArray[np.float64]
 _BY_INTERVAL = ("delivered_bits", "received_bits", "received_packets", "granted_bps")
@@ -31,7 +32,8 @@ class RunSettings:
     for what a cell is called (its digest).
 
     ``announce`` is called with the address of a controller that runs for the scenario; it is no part of the settings
-    that runs are compared by.
+    that runs are compared by. Nor is ``make``, which makes another switch of each software switch before it connects,
+    on the wire.
     """
 
     slot_s: float = 0.001
@@ -42,6 +44,7 @@ class RunSettings:
     look_ms: int = field(default=0, repr=False)
     kill_at_s: float | None = field(default=None, repr=False)
     announce: Callable[[str], None] | None = field(default=None, repr=False, compare=False)
+    make: Callable[[Datapath], None] | None = field(default=None, repr=False, compare=False)
 
 
 DEFAULT_SETTINGS = RunSettings()

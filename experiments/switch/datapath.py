@@ -43,6 +43,9 @@ class Faults:
     lose_barriers: int = 0
     lose_replies: set[int] = field(default_factory=set)
     """Multipart types that are never answered."""
+    blank_errors: bool = False
+    """Errors bear xids that nobody asked with, and nothing of what was refused."""
+    error_delay_s: float = 0.0
     mangle: Callable[[bytes], bytes] | None = None
     """Applied to every message that goes to the controller."""
 
@@ -67,7 +70,7 @@ class Datapath:
         self.writers: list[tuple[int, ControllerRole, int | None]] = []
         self.current = self.conversations[0]  # whose messages are handled
         self._frames: list[tuple[int, bytes]] = []
-        self.abilities = MeterAbilities(self.options.max_meters)
+        self.abilities = MeterAbilities(self.options.max_meters, self.options.meter_limits)
         self.clear_tables()
         self.start_connection()
 
@@ -168,7 +171,9 @@ class Datapath:
                     continue
             _version, _type, length, _xid = HEADER.unpack_from(view, offset)
             if length < HEADER.size:
-                self._refuse(RefusalError(ErrorType.BAD_REQUEST, "BAD_LEN"), bytes(view[offset : offset + HEADER.size]))
+                self._refuse(
+                    RefusalError(ErrorType.BAD_REQUEST, "BAD_LEN"), bytes(view[offset : offset + HEADER.size]), now_s
+                )
                 conversation.broken = True
                 break
             if len(view) - offset < length:
@@ -233,7 +238,7 @@ class Datapath:
                 self._note_writer()
             handler(self, xid, raw[HEADER.size :], now_s)
         except RefusalError as refusal:
-            self._refuse(refusal, bytes(raw))
+            self._refuse(refusal, bytes(raw), now_s)
 
     def _echo(self, xid: int, body: memoryview, now_s: float) -> None:
         self._reply(MessageType.ECHO_REPLY, xid, bytes(body))
@@ -295,7 +300,7 @@ class Datapath:
             self._note_writer()
             refusals = self.meters.apply_rows(rows, now_s)
         for number, refusal in refusals:
-            self._refuse(refusal, bytes(view[number * size : (number + 1) * size]))
+            self._refuse(refusal, bytes(view[number * size : (number + 1) * size]), now_s)
         return len(rows) * size
 
     def _packet_out(self, xid: int, body: memoryview, now_s: float) -> None:
@@ -353,9 +358,15 @@ class Datapath:
             if one.role != ControllerRole.SLAVE:
                 one.messages.append(message)
 
-    def _refuse(self, refusal: RefusalError, raw: bytes) -> None:
+    def _refuse(self, refusal: RefusalError, raw: bytes, now_s: float) -> None:
         self.refused.append((raw[1], refusal))
-        self.current.messages.append(answers.error(refusal, raw))
+        error = answers.error(refusal, raw)
+        if self.faults.blank_errors:
+            error = answers.message(MessageType.ERROR, 2**32 - len(self.refused), error[HEADER.size : HEADER.size + 4])
+        if self.faults.error_delay_s:
+            self.current.late.append((now_s + self.faults.error_delay_s, error))
+        else:
+            self.current.messages.append(error)
 
     def _flow_removed(self, entry: FlowTableEntry, reason: int, now_s: float) -> None:
         if not entry.flags & FlowModFlags.SEND_FLOW_REM:

@@ -6,7 +6,8 @@ second of traffic; the counts of what came in are taken before the drop.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +34,44 @@ _KNOWN_FLAGS = MeterFlags.KBPS | MeterFlags.BURST | MeterFlags.STATS
 _BITS_PER_BYTE = 8
 
 
+@dataclass(frozen=True, slots=True)
+class MeterLimits:
+    """What the switch takes of a band, in kb/s and kb, and how many meters there may be at once.
+
+    ``rounds`` is what it does with a rate that is none of its steps: refuse it, or take the next one below or above.
+    ``knows_bursts``: it knows OFPMF_BURST; otherwise it refuses that flag.
+    """
+
+    min_burst_kbits: int = 1
+    max_burst_kbits: int = 2**32 - 1
+    min_rate_kbps: int = 1
+    max_rate_kbps: int = 2**32 - 1
+    rate_step_kbps: int = 1
+    rounds: Literal["not", "down", "up"] = "not"
+    count: int = 2**32 - 1
+    knows_bursts: bool = True
+
+    def rounded(self, rate_kbps: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+        """Return the rates that are set when these are asked for."""
+        step = self.rate_step_kbps
+        if self.rounds == "not" or step == 1:
+            return rate_kbps
+        steps = rate_kbps.astype(np.int64) + (step - 1 if self.rounds == "up" else 0)
+        return np.maximum(steps // step * step, step).astype(np.uint32)
+
+    def refusal(self, rate_kbps: int, burst_kbits: int) -> str | None:
+        """Return the code with which a band is refused; None: it is taken."""
+        if not self.min_burst_kbits <= burst_kbits <= self.max_burst_kbits:
+            return "BAD_BURST"
+        off_step = self.rounds == "not" and rate_kbps % self.rate_step_kbps
+        if off_step or not self.min_rate_kbps <= rate_kbps <= self.max_rate_kbps:
+            return "BAD_RATE"
+        return None
+
+
+NO_LIMITS = MeterLimits()
+
+
 @dataclass(slots=True)
 class MeterAbilities:
     """What the switch has of meters. ``refuse``: it accepts none; ``limit`` and ``count``: what those it accepted do.
@@ -41,6 +80,7 @@ class MeterAbilities:
     """
 
     max_meters: int = 65_535
+    limits: MeterLimits = field(default=NO_LIMITS)
     refuse: bool = False
     limit: bool = True
     count: bool = True
@@ -204,6 +244,7 @@ class MeterTable:
         if not (
             len(rows)
             and not self.abilities.refuse
+            and self.abilities.limits == NO_LIMITS
             and ((ids >= 1) & (ids <= self.abilities.max_meters)).all()
             and (rows["rate"] > 0).all()
             and (rows["band_type"] == ofp.METER_BAND_DROP).all()
@@ -228,14 +269,20 @@ class MeterTable:
             raise RefusalError(failed, "METER_EXISTS")
         if command == MeterModCommand.MODIFY and not self.exists(meter_id):
             raise RefusalError(failed, "UNKNOWN_METER")
-        if flags & ~_KNOWN_FLAGS or not flags & MeterFlags.KBPS:
+        limits = self.abilities.limits
+        known = _KNOWN_FLAGS if limits.knows_bursts else _KNOWN_FLAGS & ~MeterFlags.BURST
+        if flags & ~known or not flags & MeterFlags.KBPS:
             raise RefusalError(failed, "BAD_FLAGS")
         if row["band_type"][0] != ofp.METER_BAND_DROP:
             raise RefusalError(failed, "BAD_BAND")
         if not row["rate"][0]:
             raise RefusalError(failed, "BAD_RATE")
-        if self.abilities.refuse or meter_id > self.abilities.max_meters:
+        full = command == MeterModCommand.ADD and self.count >= limits.count
+        if self.abilities.refuse or meter_id > self.abilities.max_meters or full:
             raise RefusalError(failed, "OUT_OF_METERS")
+        code = limits.refusal(int(row["rate"][0]), int(row["burst_size"][0]))
+        if code is not None:
+            raise RefusalError(failed, code)
         self._grow(meter_id)
         self._write(np.array([meter_id]), row, now_s)
 
@@ -245,7 +292,7 @@ class MeterTable:
         cols["created_s"][fresh] = now_s
         cols["exists"][ids] = True
         cols["flags"][ids] = rows["flags"]
-        cols["rate_kbps"][ids] = rows["rate"]
+        cols["rate_kbps"][ids] = self.abilities.limits.rounded(rows["rate"].astype(np.uint32))
         cols["burst_kbits"][ids] = rows["burst_size"]
         cols["bucket_bits"][ids] = self._depth_bits(ids)
         cols["filled_s"][ids] = now_s

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from experiments.switch.meter_table import NO_LIMITS, MeterLimits
+
 
 @dataclass(frozen=True, slots=True)
 class DatapathOptions:
@@ -15,3 +17,4 @@ class DatapathOptions:
     flow_stats_staleness_s: float = 0.0
     max_meters: int = 65_535
     ignores_set_queue: bool = False
+    meter_limits: MeterLimits = NO_LIMITS

@@ -12,6 +12,7 @@ from support.fabrics import ControlLoop, Fabric
 
 from apps.cli.support.recordings import read
 from controller.errors import InvalidValueError, ProtocolError
+from controller.fabric.description import MeterSettings
 from controller.loop import step
 from controller.policy.groups import PolicyChoice, groups_of
 from controller.whatif.recording import Interval, Recorder, Start, decode, encode_interval, encode_start
@@ -22,11 +23,15 @@ HUB = (1, 9)
 ALGORITHMS = ("fs", "sp", "fp", "fe", "max-min")
 
 
-def loop_of(algorithm, senders=3):
+def loop_of(algorithm, senders=3, meters=None):
     vlan = {"algorithm": algorithm, "receive_ceiling": "60M", "send_ceiling": "60M"}
     if algorithm != "max-min":
         vlan["shadow"] = "max-min"  # which uses the ceilings
-    net = Fabric(star(9, capacity="100M", limits={10: "40M", 20: "40M"}, vlans={10: vlan}))
+    config = star(9, capacity="100M", limits={10: "40M", 20: "40M"}, vlans={10: vlan})
+    if meters is not None:
+        switches = {name: dataclasses.replace(one, meters=meters) for name, one in config.switches.items()}
+        config = dataclasses.replace(config, switches=switches)
+    net = Fabric(config)
     net.start()
     loop = ControlLoop(net)
     for port in range(1, senders + 1):
@@ -67,6 +72,18 @@ def test_a_run_is_decided_again_bit_for_bit(algorithm):
     assert 4 <= len(starts) <= 8  # not one per interval
     changed = sum(len(record.changes.rows) for record in decode(data) if isinstance(record, Interval))
     assert changed > 10  # there was something to decide
+
+
+def test_a_run_on_a_switch_that_bounds_meters_is_decided_again_bit_for_bit():
+    loop = loop_of("fs", meters=MeterSettings(rate_step_bps=65_000, max_burst_bits=3_000_000))
+    data = eventful(loop)
+    assert all(one.same for one in replay(decode(data)))
+    enforcement = loop.fabric.central.state.enforcement
+    assert not (enforcement.rate_kbps % 65).any()
+    assert enforcement.burst_kbits.max() <= 3_000
+    (first, *_) = [record for record in decode(data) if isinstance(record, Start)]
+    assert first.vns.meter_bounds is not None
+    assert set(first.vns.meter_bounds.rate_step_kbps.tolist()) == {65}
 
 
 def test_the_last_bit_counts():

@@ -112,6 +112,9 @@ ENTRY_COLUMNS = (
 )
 
 
+UNMETERED_COLUMNS = (*ENTRY_COLUMNS[:3], Column("why", "why"))
+
+
 @vlans.command("list")
 @asking
 def list_vlans(client: Client, output: AnyForm = Form.table) -> int:
@@ -280,6 +283,17 @@ def show_port(
 def list_entries(client: Client, vlan: OnlyVlan = None, switch: OnlySwitch = None, output: AnyForm = Form.table) -> int:
     """List the pairs of VNs that talk; --switch is the sender's."""
     show(client.pages("/v1/entries", "entries", {"vlan": vlan, "switch": switch}), output, ENTRY_COLUMNS)
+    return 0
+
+
+@entries.command("unmetered")
+@asking
+def list_unmetered(
+    client: Client, vlan: OnlyVlan = None, switch: OnlySwitch = None, output: AnyForm = Form.table
+) -> int:
+    """List the pairs that talk and have no meter, and why; --switch is the sender's."""
+    query = {"vlan": vlan, "switch": switch, "limit": 1}
+    show(client.call("/v1/entries", query=query)["unmetered"], output, UNMETERED_COLUMNS)
     return 0
 
 

@@ -37,6 +37,7 @@ from controller.events import Event, severity_of
 from controller.fabric.description import EdgePort, Switch
 from controller.fabric.topology import PortId
 from controller.forwarding.known_hosts import NOWHERE, HostColumns
+from controller.forwarding.pairs import Pair
 from controller.limits.overrides import Overrides, VnName, vn_value
 from controller.loop import step
 from controller.observed.explanation import explain_entry
@@ -229,7 +230,8 @@ def unmetered_views(central: CentralController, senders: IntArray) -> list[Json]
     pairs = np.array(central.pairs.unmetered, dtype=np.int64).reshape(-1, 2)
     pairs = pairs[np.isin(pairs[:, 0], senders)]
     ends = [_objects(("switch", "dpid", "port_no"), _places(central, pairs[:, end])) for end in (0, 1)]
-    return _objects(PairView, (central.vns.vlan_vid[pairs[:, 0]].tolist(), *ends))
+    why = [central.pairs.why_unmetered(Pair(*pair)) for pair in pairs.tolist()]
+    return _objects(PairView, (central.vns.vlan_vid[pairs[:, 0]].tolist(), *ends, why))
 
 
 def explanation_views(central: CentralController, rows: IntArray) -> list[Json]:

@@ -170,6 +170,7 @@ class PairView(BaseModel):
     vlan_vid: int
     sender: Place
     receiver: Place
+    why: str = Field(description="why it has no meter")
 
 
 class ExplanationView(BaseModel):

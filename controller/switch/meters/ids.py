@@ -21,6 +21,8 @@ class MeterIds:
     def __init__(self, first: int, last: int) -> None:
         self.first, self.last = first, last
         self._most = last
+        self.most_used: int | None = None
+        """How many ids may be in use at once; None: all."""
         self._next = first
         self._free: list[int] = []
         self._state = bytearray()
@@ -36,10 +38,29 @@ class MeterIds:
     @property
     def available(self) -> bool:
         """Whether an id may be left; only ``take`` knows for sure."""
-        return bool(self._free and self._free[0] <= self._most) or self._next <= self._most
+        left = bool(self._free and self._free[0] <= self._most) or self._next <= self._most
+        return left and not self._all_used
+
+    @property
+    def used(self) -> int:
+        """How many ids are in use."""
+        return self._state.count(_USED)
+
+    @property
+    def left(self) -> int:
+        """How many ids may still be taken."""
+        known = self._state[: max(self._most - self.first + 1, 0)]
+        free = self._most - self.first + 1 - (len(known) - known.count(_FREE))
+        return max(free if self.most_used is None else min(free, self.most_used - self.used), 0)
+
+    @property
+    def _all_used(self) -> bool:
+        return self.most_used is not None and self.used >= self.most_used
 
     def take(self) -> int | None:
         """Return a free id, now in use, or None when there is none left."""
+        if self._all_used:
+            return None
         while self._free and self._free[0] <= self._most:
             meter_id = heapq.heappop(self._free)
             if self._is(meter_id) == _FREE:

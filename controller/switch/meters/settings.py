@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.columns import BoolArray, FloatArray, IntArray
+from controller.fabric.meter_bounds import UNBOUNDED, MeterBounds
 from controller.metering.enforcement import kilo
 from controller.openflow.meters import IntColumn
 
@@ -70,6 +71,12 @@ class MeterColumns(Mapping[int, MeterSetting]):
     @property
     def _columns(self) -> tuple[IntArray, IntArray, IntArray]:
         return self.meter_id, self.rate_kbps, self.burst_kbits
+
+    def within_bounds(self, bounds: MeterBounds) -> MeterColumns:
+        """Return the same meters set to what a switch takes."""
+        if bounds == UNBOUNDED:
+            return self
+        return MeterColumns(self.meter_id, *bounds.fitted(self.rate_kbps, self.burst_kbits))
 
     def within(self, first: int, last: int) -> MeterColumns:
         """Return the meters whose ids are in a range."""

@@ -240,6 +240,7 @@ MENDED = (
     "counters asked for before a meter was changed come after it",
     "a tenant changes its limits many times a second",
     "counters are reset",
+    "a switch takes bursts or rates within bounds only",
     "a VN sends to endless new addresses",
     "a host moves to another edge port, or comes up there after its old one went down",
     "a second controller is started on the store of one that runs",

@@ -205,6 +205,10 @@ def test_ports_and_entries_are_listed(desk: RestDesk, dets: Any) -> None:
     )
     shown = ["10", "sw1:1", "sw2:3", "2", "1", "-", "1k", "1k", "agent", "12.5%", "idle"]
     assert lines(dets("entry", "list")[1])[1] == shown
+    bare = {"vlan_vid": 10, "sender": entry["sender"], "receiver": entry["receiver"], "why": "refused"}
+    desk.on("GET", "/v1/entries", {"entries": [], "unmetered": [bare], "next": None})
+    assert lines(dets("entry", "unmetered", "--vlan", "10")[1])[1] == ["10", "sw1:1", "sw2:3", "refused"]
+    assert desk.last().query == {"vlan": "10", "limit": "1"}
 
 
 def test_a_port_is_named_by_its_switch_and_its_interface(desk: RestDesk, dets: Any) -> None:

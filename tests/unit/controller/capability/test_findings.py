@@ -7,6 +7,8 @@ import pytest
 from controller.capability.capabilities import Ability, Capabilities, Finding
 from controller.capability.findings import believe, encode_findings
 from controller.errors import InvalidValueError
+from controller.fabric.description import MeterSettings
+from controller.fabric.meter_bounds import MeterBounds
 from controller.openflow.constants import MeterFlags
 from controller.openflow.meters import MeterFeatures
 from controller.openflow.stats import SwitchDesc
@@ -25,6 +27,18 @@ def test_what_was_tested_elsewhere_is_known_without_a_test() -> None:
     assert data is not None
     believe(can, data)
     assert (can.tested, can) == (True, switch())
+
+
+def test_bounds_of_meters_are_passed_on_and_what_was_told_here_counts_more() -> None:
+    tested, can = switch(), Capabilities(told=MeterSettings(max_burst_bits=40_000_000))
+    tested.learn_bounds(MeterBounds(rate_step_kbps=65, max_burst_kbits=32_000))
+    data = encode_findings(tested)
+    assert data is not None
+    believe(can, data)
+    assert can.bounds == MeterBounds(rate_step_kbps=65, max_burst_kbits=40_000)
+    for bad in (b"[1, 0, 1, 1, 1]", b"[1, 1, 1]", b'["x"]'):
+        with pytest.raises(InvalidValueError):
+            believe(Capabilities(), data.replace(b"[1, 4294967295, 65, 1, 32000]", bad))
 
 
 def test_nothing_is_passed_on_of_meters_that_do_not_work_or_were_not_tested() -> None:

@@ -166,7 +166,7 @@ def test_out_of_meters():
 def test_floods_without_a_meter_are_told():
     net = started(star(3, limits={10: "100M"}, openflow={"first_meter_id": 100, "last_meter_id": 103}))
     (text,) = [event.text for event in net.central.events.after(0) if event.kind == EventKind.OUT_OF_METERS]
-    assert text == "switch s1: no ids left for 8 meters of floods and reports"
+    assert text == "switch s1: no ids left for 2 meters of floods"
     assert net.learn(mac_of(PortId(1, 3), 10), PortId(1, 3), 10).meters == [(1, 102)]
 
 

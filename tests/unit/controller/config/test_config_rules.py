@@ -15,7 +15,7 @@ from support.paths import ROOT
 
 from controller.config.document import ConfigError, read_document
 from controller.config.load import load_config, parse_config
-from controller.fabric.description import Config, Endpoint, Vn
+from controller.fabric.description import Config, Endpoint, MeterSettings, Vn
 from controller.fabric.vns import VnTable
 
 GOOD = """\
@@ -689,3 +689,31 @@ def test_looks_are_not_nearer_than_readings_nor_as_seldom_as_rounds(control: str
 def test_nodes_that_share_switches_do_not_look() -> None:
     (line,) = refused(SHARED + "control: {look_ms: 12}\n")
     assert "control.look_ms: cannot be with cluster.share: switches" in line
+
+
+METERS = SMALL.replace("    dpid: 1\n", "    dpid: 1\n    meters: {GIVEN}\n")
+
+
+def test_what_is_known_of_a_switchs_meters_is_read() -> None:
+    given = "max_burst: 32M, min_rate: 64k, max_rate: 10G, rate_step: 64k, count: 500, fail: closed"
+    meters = parse_config(METERS.replace("GIVEN", given)).switches["s1"].meters
+    assert meters == MeterSettings(32_000_000, 64_000, 10**10, 64_000, 500, "closed")
+    bounds = {"max_burst_kbits": 32_000, "min_rate_kbps": 64, "max_rate_kbps": 10**7, "rate_step_kbps": 64}
+    assert meters.bounds() == bounds
+    assert parse_config(SMALL).switches["s1"].meters == MeterSettings()
+    assert MeterSettings().bounds() == {}
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ("max_burst: 30k", "switches.s1.meters.max_burst: 30k is below 40k bits, three frames"),
+        ("min_rate: 1M, max_rate: 64k", "switches.s1.meters.max_rate: 64k is below min_rate, 1M"),
+        ("rate_step: 1M, max_rate: 64k", "switches.s1.meters.rate_step: 1M is above max_rate, 64k"),
+        ("count: -1", "switches.s1.meters.count: -1 is below 0"),
+        ("fail: shut", "switches.s1.meters.fail: 'shut' must be 'open' or 'closed'"),
+        ("burst: 3M", "switches.s1.meters.burst: "),
+    ],
+)
+def test_what_no_switchs_meters_can_be_is_refused_by_name(given: str, problem: str) -> None:
+    assert problem in "\n".join(refused(METERS.replace("GIVEN", given)))

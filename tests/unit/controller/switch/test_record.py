@@ -41,7 +41,11 @@ def test_every_vn_has_its_meter():
     ids = [meter_id for meters in one.vn_meters.values() for meter_id in meters if meter_id is not None]
     assert sorted(ids) == list(range(10, 26))
     assert one.meter_ids.take() == 26
-    assert record(last_meter_id=22).complete_vn_meters() == 3
+    few = record(last_meter_id=22)  # VNs leave some to pairs
+    assert few.complete_vn_meters() == 0
+    assert {(meters.discovery, meters.report) for meters in few.vn_meters.values()} == {(None, None)}
+    assert few.meter_ids.left == 5
+    assert record(last_meter_id=16).complete_vn_meters() == 1
     with pytest.raises(InvalidValueError, match="s1 fewer meter ids than it has VNs"):
         record(last_meter_id=12)
 

@@ -1,0 +1,310 @@
+"""Meters that switches refuse: whoever was to have one goes on without, and nobody is cut off for it.
+
+A switch refuses an entry that names a meter that it has not got. So the entry has to lose the meter as soon as the
+refusal is known, whichever way: by an error that tells which meter it is about, or, where errors tell nothing, in an
+audit that does not find what was sent.
+
+1) What a refusal says of the bounds of rates and bursts is learned, and the meter is asked for once more within them:
+   a bound is halved, or doubled, until the switch takes it.
+2) Where the number of meters is what is refused, no more are given out than stand there.
+3) Who has no meter goes without it: a pair shares the meter of its VN's send limit, discovery and reports that of
+   floods. A VN without a send limit sends without one, or not at all (``meters.fail``).
+4) After RETRY_S, and then more and more seldom, what was refused is asked for again.
+5) Where there are too few, pairs to congested receivers come first, then the largest. What a pair without a meter sends
+   is not counted. What all such pairs of a VN send together is: it passed the meter of the VN's send limit, and none of
+   the pairs' meters. Each of them is taken to send an equal part of it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from controller.central.pair_meters import PairMeters, beyond_text
+from controller.central.state import FabricState
+from controller.events import EventKind
+from controller.fabric.meter_bounds import MOST_KILO, MeterBounds
+from controller.forwarding.pairs import Pair
+from controller.forwarding.pipeline import VnMeters
+from controller.metering.enforcement import MIN_BURST_BITS, RATE_STEP_BPS
+from controller.openflow.constants import MeterModCommand
+from controller.openflow.meters import decode_meter_mod
+from controller.switch.record import NO_ENTRY, SwitchRecord
+
+RETRY_S = 10.0
+MOST_RETRY_S = 640.0
+TURN_S = 1.0
+MOST_AT_ONCE = 4  # at one switch in a turn: who has just got a meter has to be measured first
+# A pair is as large as another one unless it sends so many times as much, and so much more.
+LARGER, LARGER_BPS = 2.0, 100_000.0
+NOT_THERE = "it does not stand on the switch, though it was sent"
+NO_ENTRY_TAKEN = "the switch does not take the entries that name it"
+# Up to this rate a refusal of a rate is taken to mean that it is too low.
+_LOW_KBPS = 1_000
+_LEAST_BURST_KBITS = int(MIN_BURST_BITS // RATE_STEP_BPS) + 1
+_OF_BOUNDS = ("BAD_BURST", "BAD_RATE")
+_KINDS = {"send": "send limit", "flood": "floods", "discovery": "discovery", "report": "reports", "agent": "agents"}
+
+
+class _Refusal(NamedTuple):
+    """A meter-mod that was refused."""
+
+    command: int
+    rate_kbps: int
+    burst_kbits: int
+    code: str
+
+
+@dataclass
+class _Refusals:
+    """Of one switch: which meters of VNs it has refused, (row, kind), and why, and when to ask again."""
+
+    vns: dict[tuple[int, str], str] = field(default_factory=dict)
+    retry_s: float = np.inf
+    wait_s: float = RETRY_S
+
+
+class RefusedMeters:
+    """Takes the meters that switches refuse from whom they were for."""
+
+    def __init__(self, fabric: FabricState, pairs: PairMeters) -> None:
+        self._fabric, self._pairs = fabric, pairs
+        self._of: dict[int, _Refusals] = {}
+        self._noted: dict[int, dict[int, _Refusal]] = {}  # by switch and meter, since ``settle``
+        self._untold: set[int] = set()  # where what goes without has changed
+        self._told: dict[int, set[str]] = {}  # by switch: the reasons that were told
+
+    def note(self, dpid: int, message: bytes, code: str) -> bool:
+        """A switch refused this meter-mod; return whether ``settle`` does all that has to be done about it."""
+        record, found = self._fabric.switches[dpid], decode_meter_mod(message)
+        if found is None or not record.can.uses_meters:
+            record.doubtful |= found is None
+            return False
+        command, meter_id, rate_kbps, burst_kbits = found
+        if command != MeterModCommand.ADD and code not in _OF_BOUNDS:
+            return False
+        self._noted.setdefault(dpid, {})[meter_id] = _Refusal(command, rate_kbps, burst_kbits, code)
+        return True
+
+    def settle(self, now_s: float) -> None:
+        """Do what follows from the refusals noted: learn, ask for meters again, or let go without. Steps 1 to 3."""
+        noted, self._noted = self._noted, {}
+        for dpid, refusals in noted.items():
+            record = self._fabric.switches[dpid]
+            wanted = self._fabric.wanted_meters(record)
+            refused = {meter_id: one for meter_id, one in refusals.items() if meter_id in wanted}
+            lost: defaultdict[str, list[int]] = defaultdict(list)
+            again: list[int] = []
+            for meter_id, one in refused.items():
+                bounded = one.code in _OF_BOUNDS and self._learn(record, one)
+                if bounded or one.code == "METER_EXISTS":
+                    again.append(meter_id)
+                elif one.command == MeterModCommand.ADD:
+                    lost[one.code].append(meter_id)
+            self._fabric.follow_bounds()
+            for code, meter_ids in lost.items():
+                self.give_up(record, meter_ids, f"the switch refuses it: METER_MOD_FAILED / {code}", now_s)
+            if "OUT_OF_METERS" in lost:
+                record.meter_ids.most_used = record.meter_ids.used
+                self._pairs.retry(dpid)  # what they lack from now on are ids
+            self.leave_out(record, now_s)
+            wanted = self._fabric.wanted_meters(record)
+            there = {i for i in again if refused[i].command != MeterModCommand.ADD}
+            stands = there | {i for i in again if refused[i].code == "METER_EXISTS"}
+            record.update.put_meters({i: wanted[i] for i in again if i in wanted}, stands)
+
+    def give_up(
+        self, record: SwitchRecord, meter_ids: Collection[int], why: str, now_s: float, *, standing: bool = False
+    ) -> None:
+        """Let whoever was to have these meters of a switch go without; they are deleted if they are ``standing``."""
+        fabric, refusals = self._fabric, self._of.setdefault(record.switch.dpid, _Refusals())
+        rows, ids = record.vn_meter_columns()
+        changed: dict[int, VnMeters] = {}
+        for kind, at in np.argwhere(np.isin(ids, list(meter_ids)) & (ids > 0)).tolist():
+            row, name, meter_id = int(rows[at]), VnMeters._fields[kind], int(ids[kind, at])
+            refusals.vns[row, name] = why
+            changed[row] = changed.get(row, record.vn_meters[row])._replace(**{name: None})
+            if standing:
+                record.update.meter_deletes.append(meter_id)
+            else:
+                record.meter_ids.release(meter_id)
+        if changed:
+            record.set_vn_meters(changed)
+            for row, meters in changed.items():
+                fabric.network.put_sender(row, meters)
+        of_pairs = record.rows_of(np.array(sorted(meter_ids), dtype=np.int64))
+        self._pairs.refuse(of_pairs[of_pairs != NO_ENTRY].tolist(), why, standing=standing)
+        if refusals.retry_s == np.inf:
+            refusals.retry_s = now_s + refusals.wait_s
+        self._untold.add(record.switch.dpid)
+
+    def leave_out(self, record: SwitchRecord, now_s: float) -> None:
+        """Let go without whose limits are above all meters of a switch: VNs' send limits, and pairs."""
+        beyond = self._beyond(record)
+        if beyond:
+            self.give_up(record, beyond, beyond_text(record.can.bounds.max_rate_kbps), now_s, standing=True)
+
+    def _beyond(self, record: SwitchRecord) -> list[int]:
+        """Return the meters of a switch that were to let through more than any meter of its does."""
+        fabric, most_kbps = self._fabric, record.can.bounds.max_rate_kbps
+        if most_kbps == MOST_KILO or not record.can.uses_meters:
+            return []
+        above_bps = (most_kbps + 1) * RATE_STEP_BPS
+        rows, ids = record.vn_meter_columns()
+        own = ids[0, (ids[0] > 0) & (fabric.vns.send_most_bps[rows] >= above_bps)]
+        mine, entries = record.metered_rows(), fabric.state.entries
+        most_bps = np.minimum(
+            fabric.vns.send_most_bps[entries.sender[mine]], fabric.vns.receive_most_bps[entries.receiver[mine]]
+        )
+        return [*own.tolist(), *entries.meter_id[mine[most_bps >= above_bps]].tolist()]
+
+    def begin(self, record: SwitchRecord) -> None:
+        """A switch has come: whatever it refused on an earlier connection, it is asked for again."""
+        self._of.pop(record.switch.dpid, None)
+        self._pairs.retry(record.switch.dpid)
+        record.can.lacking, record.thrifty = (), False
+
+    def limits_changed(self, now_s: float) -> None:
+        """Other limits are in force: who went without may have a meter now, and others not."""
+        for dpid, record in self._fabric.switches.items():
+            if dpid in self._of:
+                self._of[dpid].retry_s = now_s
+            if record.connected:
+                self.leave_out(record, now_s)
+
+    def tick(self, now_s: float) -> None:
+        """See to what was refused, ask again for what is due, and say what goes without; call it every interval."""
+        self.settle(now_s)
+        for dpid, refusals in self._of.items():
+            record = self._fabric.switches[dpid]
+            if now_s >= refusals.retry_s and record.connected:
+                self._ask_again(record, refusals, now_s)
+        untold = self._untold | self._pairs.take_changed()
+        self._untold = set()
+        for dpid in untold:
+            self._spare(self._fabric.switches[dpid])
+            self._tell(self._fabric.switches[dpid], now_s)
+
+    def _spare(self, record: SwitchRecord) -> None:
+        """Where there are too few meters for pairs, VNs do without those that can be spared."""
+        full = record.can.short_of_meters or record.meter_ids.most_used is not None
+        if full and record.connected and not record.thrifty:
+            for row in record.spare_meters():
+                self._fabric.network.put_sender(row, record.vn_meters[row])
+
+    def _ask_again(self, record: SwitchRecord, refusals: _Refusals, now_s: float) -> None:
+        """Give what was refused out again; who is beyond the bounds comes back to go without."""
+        again = bool(refusals.vns or self._pairs.lacking_at(record.switch.dpid))
+        refusals.wait_s = min(2.0 * refusals.wait_s, MOST_RETRY_S) if again else RETRY_S
+        rows = sorted({row for row, _ in refusals.vns})
+        refusals.vns, refusals.retry_s = {}, np.inf
+        record.meter_ids.most_used = record.can.told.count
+        self._pairs.retry(record.switch.dpid)
+        self._untold.add(record.switch.dpid)
+        if not rows:
+            return
+        before = {row: record.vn_meters[row] for row in rows}
+        record.complete_vn_meters()
+        self.leave_out(record, now_s)
+        wanted = self._fabric.wanted_meters(record)
+        for row in rows:
+            new = set(record.vn_meters[row]) - set(before[row])
+            record.update.put_meters({one: wanted[one] for one in sorted(filter(None, new))}, [])
+            self._fabric.network.put_sender(row, record.vn_meters[row])
+
+    def _learn(self, record: SwitchRecord, refused: _Refusal) -> bool:
+        """Learn a bound from a setting that was refused; return whether there is something left to try. Step 1."""
+        can, bounds = record.can, record.can.bounds
+        rate_kbps, burst_kbits = setting = refused.rate_kbps, refused.burst_kbits
+        if _fitted(bounds, setting) != setting:
+            return True  # it was sent before that was learned
+        if refused.code == "BAD_BURST":
+            can.learn_bounds(bounds._replace(max_burst_kbits=max(burst_kbits // 2, _LEAST_BURST_KBITS)))
+        elif rate_kbps <= max(_LOW_KBPS, int(bounds.min_rate_kbps)):
+            can.learn_bounds(bounds._replace(min_rate_kbps=2 * rate_kbps))
+        else:
+            can.learn_bounds(bounds._replace(max_rate_kbps=rate_kbps // 2))
+        return _fitted(can.bounds, setting) != setting
+
+    def _tell(self, record: SwitchRecord, now_s: float) -> None:
+        """Say what goes without, once for each reason."""
+        dpid, can = record.switch.dpid, record.can
+        lacking = {}
+        pairs = self._pairs.lacking_at(dpid) if can.uses_meters else {}
+        refused = self._of[dpid].vns if dpid in self._of else {}
+        of_kinds = Counter((why, kind) for (_, kind), why in refused.items())
+        for why in sorted({*pairs, *(why for why, _ in of_kinds)}):
+            what = [f"{pairs[why]} pairs"] if why in pairs else []
+            what += [f"{of_kinds[why, kind]} VNs' {_KINDS[kind]}" for kind in VnMeters._fields if of_kinds[why, kind]]
+            lacking[why] = f"{', '.join(what)} without a meter: {why}"
+        for why in lacking.keys() - self._told.get(dpid, set()):
+            text = f"switch {record.switch.name}: {lacking[why]}"
+            self._fabric.note(EventKind.OUT_OF_METERS, text, now_s, dpid=dpid)
+        self._told[dpid] = set(lacking)
+        can.lacking = tuple(lacking.values())
+
+
+class _Claim(NamedTuple):
+    congested: bool
+    rate_bps: float
+    pair: Pair
+
+    def beats(self, other: _Claim) -> bool:
+        if self.congested != other.congested:
+            return self.congested and self.rate_bps > 0.0
+        return self.rate_bps > LARGER * other.rate_bps + LARGER_BPS
+
+
+class ScarceMeters:
+    """Passes meters on from pairs that need them less to pairs that need them more."""
+
+    def __init__(self, fabric: FabricState, pairs: PairMeters) -> None:
+        self._fabric, self._pairs = fabric, pairs
+        self._turned_s = -np.inf
+
+    def tick(self, now_s: float) -> None:
+        """Look once in TURN_S at the switches that have too few meters; call it every interval."""
+        if now_s - self._turned_s < TURN_S:
+            return
+        self._turned_s = now_s
+        waiting: defaultdict[int, list[Pair]] = defaultdict(list)
+        for pair in self._pairs.waiting():
+            waiting[self._fabric.vns.key(pair.sender).dpid].append(pair)
+        for dpid, pairs in waiting.items():
+            record = self._fabric.switches[dpid]
+            if record.connected and record.can.uses_meters and not record.meter_ids.available:
+                self._turn(record, pairs)
+
+    def _turn(self, record: SwitchRecord, pairs: list[Pair]) -> None:
+        holding = sorted(self._holding(record))
+        asking = sorted(self._asking(pairs), reverse=True)
+        turns = list(zip(asking[:MOST_AT_ONCE], holding, strict=False))
+        for claim, holder in turns:
+            if claim.beats(holder):
+                self._pairs.pass_on(holder.pair, claim.pair)
+
+    def _holding(self, record: SwitchRecord) -> list[_Claim]:
+        state, rows = self._fabric.state, record.metered_rows()
+        sender, receiver = state.entries.sender[rows], state.entries.receiver[rows]
+        columns = state.allocators.congested[receiver], state.measured.smoothed_bps[rows], sender, receiver
+        return [_Claim(one, rate, Pair(*ends)) for one, rate, *ends in zip(*(c.tolist() for c in columns), strict=True)]
+
+    def _asking(self, pairs: list[Pair]) -> list[_Claim]:
+        fabric, state = self._fabric, self._fabric.state
+        sent = np.bincount(state.entries.sender, state.measured.smoothed_bps, len(fabric.vns))
+        left_bps = np.nan_to_num(fabric.send_limits.offered_bps - fabric.send_limits.dropped_bps) - sent
+        sharers = Counter(pair.sender for pair in pairs)
+        congested = state.allocators.congested
+        return [
+            _Claim(bool(congested[one.receiver]), max(float(left_bps[one.sender]), 0.0) / sharers[one.sender], one)
+            for one in pairs
+        ]
+
+
+def _fitted(bounds: MeterBounds, setting: tuple[int, int]) -> tuple[int, int]:
+    rate, burst = bounds.fitted(*setting)
+    return int(rate), int(burst)

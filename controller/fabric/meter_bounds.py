@@ -1,0 +1,50 @@
+"""What a switch takes of a meter: bounds of rates and bursts, and settings brought within them.
+
+Rates are kb/s and bursts kb, as a band carries them (OpenFlow 1.3.5, section 7.3.4.4).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+MOST_KILO = 2**32 - 1
+Kilos: TypeAlias = "npt.NDArray[np.integer] | int"
+
+
+class MeterBounds(NamedTuple):
+    """What one switch takes, or what each of several VNs' switches takes, in columns of shape (vns,)."""
+
+    min_rate_kbps: Kilos = 1
+    max_rate_kbps: Kilos = MOST_KILO
+    rate_step_kbps: Kilos = 1
+    min_burst_kbits: Kilos = 1
+    max_burst_kbits: Kilos = MOST_KILO
+
+    def of(self, rows: npt.NDArray[np.int64]) -> MeterBounds:
+        """Return the columns of some rows."""
+        return MeterBounds._make(np.asarray(column)[rows] for column in self)
+
+    def fitted(self, rate_kbps: Kilos, burst_kbits: Kilos) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
+        """Return rates and bursts as near to these as the bounds allow; rates are rounded down, to the least at least.
+
+        A limit below the least rate is not kept: its sender gets the least rate.
+        """
+        step, rates = np.maximum(self.rate_step_kbps, 1), np.asarray(rate_kbps, np.int64)
+        least, most = -(-np.asarray(self.min_rate_kbps, np.int64) // step), np.asarray(self.max_rate_kbps) // step
+        rates = np.clip(rates // step, np.maximum(least, 1), np.maximum(most, 1)) * step
+        bursts = np.minimum(np.asarray(burst_kbits, np.int64), self.max_burst_kbits)
+        bursts = np.maximum(bursts, np.maximum(self.min_burst_kbits, 1))
+        return rates.astype(np.uint32), bursts.astype(np.uint32)
+
+
+UNBOUNDED = MeterBounds()
+
+
+def columns_of(bounds: list[MeterBounds], rows: npt.NDArray[np.integer]) -> MeterBounds | None:
+    """Return the bounds of each row's switch, of which ``rows`` are the numbers in ``bounds``; None: there are none."""
+    if all(one == UNBOUNDED for one in bounds):
+        return None
+    return MeterBounds._make(np.array(column, dtype=np.int64)[rows] for column in zip(*bounds, strict=True))

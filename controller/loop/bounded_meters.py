@@ -1,0 +1,44 @@
+"""What was decided for meters, brought within what their switches take of a meter.
+
+What the controller believes a meter to be set to has to be what the switch is told, or its accounts go wrong. Nothing
+is sent that changes nothing: a meter that is to be set as it stands is set again only to fill its bucket, and only
+where the account misses more of that than is worth a message. So a credit deeper than the deepest bucket there can be
+is given in several of them, and a rate between two steps is made up for.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from controller.fabric.meter_bounds import MeterBounds
+from controller.metering.enforcement import BUDGET_S, MIN_BURST_BITS, Enforcement, MeterChanges, exact
+from controller.metering.measurement import Measurement
+
+
+def within_bounds(
+    before: Enforcement,
+    after: Enforcement,
+    changes: MeterChanges,
+    measured: Measurement,
+    bounds: MeterBounds,
+    now_s: float,
+) -> tuple[Enforcement, MeterChanges]:
+    """Return the enforcement and the changes with settings that the switches take, without those that do nothing.
+
+    ``bounds`` are those of the entries' switches, (entries,).
+    """
+    rows = changes.rows
+    rate_kbps, burst_kbits = bounds.of(rows).fitted(after.rate_kbps[rows], after.burst_kbits[rows])
+    stands_kbps, stood_kbits = before.rate_kbps[rows], before.burst_kbits[rows]
+    elapsed_s = np.maximum(now_s - before.updated_s[rows], 0.0)
+    moved_bits = (exact(stands_kbps) - measured.passed_bps[rows]) * elapsed_s
+    level_bits = np.clip(before.level_bits[rows] + moved_bits, 0.0, exact(stood_kbits))
+    worth_bits = np.maximum(BUDGET_S * exact(rate_kbps), MIN_BURST_BITS)
+    idle = (rate_kbps == stands_kbps) & (burst_kbits == stood_kbits)
+    idle &= exact(burst_kbits) - level_bits <= worth_bits
+    columns = {name: getattr(after, name).copy() for name in ("rate_kbps", "burst_kbits", "modified_s", "level_bits")}
+    columns["rate_kbps"][rows], columns["burst_kbits"][rows] = rate_kbps, burst_kbits
+    columns["modified_s"][rows] = np.where(idle, before.modified_s[rows], after.modified_s[rows])
+    columns["level_bits"][rows] = np.where(idle, level_bits, exact(burst_kbits))
+    kept = MeterChanges(rows[~idle], columns["rate_kbps"], columns["burst_kbits"])
+    return after._replace(**columns), kept

@@ -1,0 +1,72 @@
+"""Switches as they are in the field: what each is like, in words, and how a software switch becomes one.
+
+``docs/switches.md`` has the same table with what the controller does with each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from experiments.switch.datapath import Datapath
+from experiments.switch.meter_table import MeterLimits
+
+
+@dataclass(frozen=True, slots=True)
+class EmulatedSwitch:
+    """One kind of switch. ``said``: what health or the verdict on its ports says; "": its meters hold the limits."""
+
+    name: str
+    make: Callable[[Datapath], None]
+    said: str = ""
+
+
+def _with_limits(**limits: object) -> Callable[[Datapath], None]:
+    def make(datapath: Datapath) -> None:
+        datapath.abilities.limits = MeterLimits(**limits)  # type: ignore[arg-type]
+
+    return make
+
+
+def _few_meters(datapath: Datapath) -> None:
+    """So few that VNs have theirs, and not every pair."""
+    datapath.abilities.limits = MeterLimits(count=2 * 2 * len(datapath.ports) + 2)
+
+
+def _stale_counters(datapath: Datapath) -> None:
+    datapath.abilities.count = False
+    datapath.options = replace(datapath.options, flow_stats_staleness_s=0.5)
+    datapath.clear_tables()
+
+
+def _slow_answers(datapath: Datapath) -> None:
+    datapath.faults.lag_s = 0.03
+
+
+def _late_barriers(datapath: Datapath) -> None:
+    datapath.faults.barrier_delay_s = 0.5
+
+
+def _silent_errors(datapath: Datapath) -> None:
+    datapath.abilities.limits = MeterLimits(max_burst_kbits=1_000, min_rate_kbps=64)
+    datapath.faults.blank_errors = True
+
+
+def _no_meters(datapath: Datapath) -> None:
+    datapath.abilities.max_meters = 0
+
+
+EMULATED = (
+    EmulatedSwitch("bounds nothing", lambda _datapath: None),
+    EmulatedSwitch("takes bursts up to 1,000 kb", _with_limits(max_burst_kbits=1_000)),
+    EmulatedSwitch("takes rates from 64 kb/s", _with_limits(min_rate_kbps=64)),
+    EmulatedSwitch("refuses rates that are no multiples of 64 kb/s", _with_limits(rate_step_kbps=64, min_rate_kbps=64)),
+    EmulatedSwitch("rounds rates up to multiples of 65 kb/s", _with_limits(rate_step_kbps=65, rounds="up")),
+    EmulatedSwitch("rounds rates down to multiples of 100 kb/s", _with_limits(rate_step_kbps=100, rounds="down")),
+    EmulatedSwitch("has few meters", _few_meters, "without a meter"),
+    EmulatedSwitch("has no meters", _no_meters, "has no meters that drop"),
+    EmulatedSwitch("has meters that do not count, and flow counters 500 ms old", _stale_counters, "500 ms stale"),
+    EmulatedSwitch("does everything 30 ms late", _slow_answers),
+    EmulatedSwitch("confirms 500 ms late", _late_barriers),
+    EmulatedSwitch("bounds bursts and rates, and does not say what it refuses", _silent_errors),
+)
