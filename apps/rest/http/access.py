@@ -110,24 +110,33 @@ class Pace:
 
 
 class Places:
-    """The connections that may be open at once, ``most``; of one address (IPv6: one /64) half of them."""
+    """What may be held at once, such as connections: ``most`` in all; of one address (IPv6: one /64) half of them."""
 
     def __init__(self, most: int) -> None:
         self._most, self._most_of_one = most, (most + 1) // 2
         self._held: Counter[str] = Counter()
 
-    def take(self, address: str) -> bool:
-        """Take a place for a connection from an address; return False if there is none."""
+    @property
+    def held(self) -> int:
+        """How many are taken."""
+        return self._held.total()
+
+    def held_of(self, address: str) -> int:
+        """Return how many of them an address has."""
+        return self._held.get(_subnet(address), 0)
+
+    def take(self, address: str, count: int = 1) -> bool:
+        """Take places for an address; return False, and take none, if there are not so many."""
         key = _subnet(address)
-        if self._held.total() >= self._most or self._held[key] >= self._most_of_one:
+        if self.held + count > self._most or self._held[key] + count > self._most_of_one:
             return False
-        self._held[key] += 1
+        self._held[key] += count
         return True
 
-    def give_back(self, address: str) -> None:
-        """Give a place back that was taken."""
+    def give_back(self, address: str, count: int = 1) -> None:
+        """Give places back that were taken."""
         key = _subnet(address)
-        self._held[key] -= 1
+        self._held[key] -= count
         if not self._held[key]:
             del self._held[key]
 

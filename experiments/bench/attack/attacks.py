@@ -1,7 +1,7 @@
 """The attacks, by name. ``python -m experiments.bench.attack.attacks NAME HOST PORT SECONDS`` does one of them.
 
-An attack is a function of the controller's OpenFlow address and the time at which it ends. To add one, write it and
-give it a row in ATTACKS. The controller knows the switch HOSTILE_DPID, which is the attacker's, and those of
+An attack is a function of the controller's OpenFlow or REST address and the time at which it ends. To add one, write it
+and give it a row in ATTACKS. The controller knows the switch HOSTILE_DPID, which is the attacker's, and those of
 GOOD_DPIDS, which are not.
 """
 
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from controller.forwarding.pipeline import Mark, Table
 from controller.openflow.buffers import HEADER
 from controller.openflow.constants import PORT_STATE_LINK_DOWN, MessageType, MultipartType, PortReason
-from experiments.bench.attack import tenants
+from experiments.bench.attack import clients, tenants
 from experiments.bench.attack.hostile_peer import (
     HOSTILE_DPID,
     Address,
@@ -45,10 +45,11 @@ _PAUSE_S = 0.02
 
 @dataclass(frozen=True)
 class Attack:
-    """What is done, in words, and what does it."""
+    """What is done, in words, and what does it; ``on_rest`` is of the REST interface, others of the OpenFlow port."""
 
     about: str
     run: Callable[[Address, float], None]
+    on_rest: bool = False
 
 
 def idle(address: Address, until_s: float) -> None:
@@ -350,6 +351,9 @@ ATTACKS: dict[str, Attack] = {
     "strangers": Attack("switches not configured, each with another dpid", strangers),
     "unknown versions": Attack("a version that there is not", unknown_versions),
     "comes and goes": Attack("is brought up and leaves, again and again", come_and_go),
+    "bodies held open": Attack(
+        "120 bodies of 4 MB of REST, but for their ends", clients.bodies_held_open, on_rest=True
+    ),
 }
 
 

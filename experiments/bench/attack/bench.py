@@ -120,8 +120,8 @@ class AttackedFabric:
     """The controller and its well-behaved switches in a chain, with traffic; ready inside its ``with``."""
 
     def __init__(self, folder: Path) -> None:
-        self._openflow_port, rest_port = free_ports(2)
-        self.controller = ControllerProcess(configuration(self._openflow_port, rest_port), folder)
+        self._openflow_port, self._rest_port = free_ports(2)
+        self.controller = ControllerProcess(configuration(self._openflow_port, self._rest_port), folder)
         self._flows: dict[int, list[int]] = {}  # by VLAN, to the receiver
         self._fabric = WireFabric(("127.0.0.1", self._openflow_port), retry_s=0.1)
         for dpid in GOOD_DPIDS:
@@ -179,10 +179,11 @@ class AttackedFabric:
         before, memory_mb = self._loop(), self._memory_mb()
         missed = 0
         connections = self._connections()
+        port = self._rest_port if ATTACKS[name].on_rest else self._openflow_port
         attacker = subprocess.Popen(
             [
                 *(sys.executable, "-m", "experiments.bench.attack.attacks", name),
-                *("127.0.0.1", str(self._openflow_port), str(seconds)),
+                *("127.0.0.1", str(port), str(seconds)),
             ],
             cwd=ROOT,
         )
