@@ -45,17 +45,19 @@ def refuse_pages_of_others(tokens: TokenKeeper | None) -> None:
     Such a page may send requests without a body; the browser says which site sends them. Where no token is needed, the
     page's own name may be made to lead here (DNS rebinding), so only names that always mean this machine are served.
     """
-    host = request.headers.get("Host", "")
-    if tokens is None and CERTIFICATE_NAME not in request.environ and host and not _is_this_machine(host):
-        detail = f"without tokens only requests to localhost are served, not to {host[:100]}: see rest.authentication"
+    host = request.headers.get("Host")  # HTTP/1.0 has requests without: no browser sends them
+    guarded = tokens is not None or CERTIFICATE_NAME in request.environ
+    if not guarded and host is not None and not _is_this_machine(host):
+        named = host[:100] or "a host without a name"
+        detail = f"without tokens only requests to localhost are served, not to {named}: see rest.authentication"
         raise HttpRefusedError(HTTPStatus.MISDIRECTED_REQUEST, "another-host", detail)
     site, origin = request.headers.get("Sec-Fetch-Site", ""), request.headers.get("Origin", "")
-    if request.method in _READING and (tokens is not None or not site or _NAVIGATES in request.headers.items()):
+    if request.method in _READING and (tokens is not None or _NAVIGATES in request.headers.items()):
         return
     if site:
         foreign = site not in ("same-origin", "none")
     else:
-        foreign = bool(origin) and origin.partition("://")[2].lower() != host.lower()
+        foreign = bool(origin) and (not host or origin.partition("://")[2].lower() != host.lower())
     if foreign:
         detail = f"pages of {(origin or 'another site')[:100]} may ask for nothing here"
         raise HttpRefusedError(HTTPStatus.FORBIDDEN, "another-origin", detail)
