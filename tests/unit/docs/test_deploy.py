@@ -239,6 +239,8 @@ MENDED = (
     "a tenant changes its limits many times a second",
     "counters are reset",
     "a VN sends to endless new addresses",
+    "names by switches or clients hold escapes or ends of lines",
+    "clients of REST hold long bodies open, or do not read long answers",
     "a second controller is started on the store of one that runs",
 )
 
