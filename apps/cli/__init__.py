@@ -84,7 +84,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         return _run(arguments)
     except (DetsError, RuntimeError, OSError, ImportError) as error:
-        complain(_words_of(error))
+        complain(_words_of(error), keep="\n")  # those of experiments end with lines of a log
         return FAILED
 
 

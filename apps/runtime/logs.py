@@ -6,15 +6,17 @@ Where lines go is for the framework's command line to say (``--log-file``, ``--u
 
 from __future__ import annotations
 
+import io
 import logging
 import sys
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, TextIO
 
 import structlog
 
 from controller.events import EventKind
+from controller.printable import printable
 
 LogFormat = Literal["console", "json"]
 FORMATS: tuple[LogFormat, ...] = ("console", "json")
@@ -44,7 +46,7 @@ def _formatter(log_format: LogFormat, *, colors: bool) -> logging.Formatter:
             structlog.processors.JSONRenderer(),
         ]
     else:
-        renderers = [structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=structlog.dev.plain_traceback)]
+        renderers = [_printable, structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=_traceback)]
     return structlog.stdlib.ProcessorFormatter(
         foreign_pre_chain=[
             structlog.stdlib.add_log_level,
@@ -54,6 +56,25 @@ def _formatter(log_format: LogFormat, *, colors: bool) -> logging.Formatter:
         ],
         processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderers],
     )
+
+
+def _printable(logger: Any, name: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    """Give what is text escapes for what has no glyph: it may have names by hosts, switches and clients."""
+    for key, value in event.items():
+        if isinstance(value, str):
+            event[key] = _lines(value)
+    return event
+
+
+def _traceback(to: TextIO, exc_info: structlog.typing.ExcInfo) -> None:
+    text = io.StringIO()
+    structlog.dev.plain_traceback(text, exc_info)
+    to.write(_lines(text.getvalue()))
+
+
+def _lines(text: str) -> str:
+    """Return lines of which those after the first are indented, so that none passes for a line of the log."""
+    return printable(text, keep="\n").replace("\n", "\n    ")
 
 
 LOG = logging.getLogger("dets.shell")

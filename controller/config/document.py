@@ -18,6 +18,7 @@ from typing import NamedTuple
 import yaml
 
 from controller.errors import DetsError
+from controller.printable import printable
 
 Path = tuple[str, ...]
 Position = tuple[int, int]
@@ -71,7 +72,7 @@ class ConfigError(DetsError):
         for problem in self.problems:
             place = f":{problem.line}:{problem.column}" if problem.line else ""
             path = f"{problem.path}: " if problem.path else ""
-            lines.append(f"{self.source_name}{place}: {path}{problem.message}")
+            lines.append(printable(f"{self.source_name}{place}: {path}{problem.message}"))
         return lines
 
 

@@ -12,8 +12,8 @@ from controller.capability.capabilities import Capabilities
 from controller.columns import IntArray
 from controller.errors import InvalidValueError
 from controller.fabric.description import Config, Switch
-from controller.fabric.port_numbers import PortNumbers
 from controller.fabric.meter_bounds import UNBOUNDED, MeterBounds
+from controller.fabric.port_numbers import PortNumbers
 from controller.fabric.vns import VnTable
 from controller.forwarding.flow_table import FlowTable, pack_key
 from controller.forwarding.pipeline import VnMeters, meters_of_vn

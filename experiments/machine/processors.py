@@ -93,6 +93,15 @@ def process_cpu_s(pid: int) -> float:
     return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def withheld_s(pid: int) -> float:
+    """Return how long this machine has let a process's main thread wait for a processor, and the host all of them.
+
+    Nothing that the process does or waits for itself is in it (Linux, Documentation/scheduler/sched-stats.rst).
+    """
+    waited_ns = int(Path(f"/proc/{pid}/schedstat").read_text().split()[1])
+    return waited_ns / 1e9 + read_cpu_ticks().stolen / os.sysconf("SC_CLK_TCK")
+
+
 def vswitchd_pid() -> int:
     """Return the process of Open vSwitch's daemon; OSError where it does not run."""
     folder = Path(os.environ.get("OVS_RUNDIR", "/var/run/openvswitch"))

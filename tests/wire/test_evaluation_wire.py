@@ -38,7 +38,7 @@ def test_a_scenario_runs_on_software_switches(tmp_path):
     assert (run.delivered_bits.sum(axis=0) > 0).all()
     last = run.granted_bps[-1]
     np.testing.assert_allclose(last, [7.5 * M, 7.5 * M], rtol=0.01)  # fair share, since half way
-    assert measures(run)["use_of_oracle"] > 0
+    assert measures(run)["use_of_oracle"] > 0.8  # half of it is a defect, however busy the machine
 
 
 @needs_etcd

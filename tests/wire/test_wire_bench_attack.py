@@ -9,6 +9,7 @@ from experiments.bench.attack.attacks import ATTACKS
 from experiments.bench.attack.bench import MOST_GROWTH_MB, run
 
 SECONDS = 2.0
+FEW_INTERVALS = 2
 
 
 @pytest.mark.parametrize("name", ["none", "stops reading", "claims a dpid, stays", "endless reply"])
@@ -17,7 +18,7 @@ def test_the_switches_next_to_an_attack_are_unharmed(name: str) -> None:
     figures = result["figures"][name]
     assert figures["about"] == ATTACKS[name].about
     assert figures["switches_lost"] == 0
-    assert figures["missed_intervals"] < 36  # two seconds; a send that blocks takes five at once
+    assert figures["missed_intervals"] <= FEW_INTERVALS + figures["withheld_intervals"]
     assert figures["growth_mb"] < MOST_GROWTH_MB
     assert len(result["targets"]) == 4
 

@@ -33,7 +33,8 @@ def test_the_smallest_run(tmp_path: Path) -> None:
     assert {what: len(made) for what, made in figures["takeovers"].items()} == dict.fromkeys(ENDS, 1)
     assert all(one["last_s"] >= one["first_s"] > 0 for made in figures["takeovers"].values() for one in made)
     assert figures["alone"]["interval_cpu_ms"] > 0
-    assert figures["pair"]["member_3_percent"] >= 0
+    assert figures["pair"]["active_percent"] > 0
+    assert "member_3_percent" in figures["pair"]  # so short a time may be none of its processor's
     assert len(result["targets"]) == len(TARGET_INTERVALS) + 2
     assert result["targets"][-1]["met"], "a take-over has filled meters again"
     assert json.loads((tmp_path / "cluster.json").read_text())["targets"] == result["targets"]

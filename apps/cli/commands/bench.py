@@ -55,7 +55,7 @@ def attack(
     attack: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this attack; repeatable.")] = None,
     as_json: AsJson = False,
 ) -> int:
-    """What hostile OpenFlow peers cost the control loop and the tenants of other switches."""
+    """What hostile peers of OpenFlow and REST cost the control loop and the tenants of other switches."""
     return measured("attack", "experiments.bench.attack.bench:run", as_json, seconds=seconds, attack=attack or None)
 
 

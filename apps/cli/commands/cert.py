@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from apps.cli.support.common import say
+
 app = typer.Typer(help="Certificates for a lab: a CA, the controller, its switches and clients.", no_args_is_help=True)
 
 Folder = Annotated[Path, typer.Option(metavar="FOLDER", help="Where certificates and keys are kept.")]
@@ -53,5 +55,5 @@ def client(name: Name, folder: Folder = PKI, days: Days = 825) -> int:
 
 def _told(paths: list[Path]) -> int:
     for path in paths:
-        print(path)
+        say(path)
     return 0

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from apps.cli.support.common import refusing_bad_files
+from apps.cli.support.common import refusing_bad_files, say
 from apps.cli.support.output import AnyForm, Column, Form, show
-from controller.errors import InvalidValueError
+from controller.errors import DetsError, InvalidValueError
 
 if TYPE_CHECKING:
     from apps.cluster.etcd import Etcd
@@ -41,13 +41,13 @@ def status(config: OfConfig = CONFIG, output: AnyForm = Form.table) -> int:
     Where switches are shared out, their owners too.
     """
     from apps.cluster.etcd import get
-    from apps.cluster.node import etcd_of, prefix_of
+    from apps.cluster.node import prefix_of
     from controller.cluster.leadership import generation_id
 
     whole = _load(config)
     cluster = _cluster(whole)
     prefix = prefix_of(cluster)
-    with closing(etcd_of(cluster)) as etcd:
+    with _reading(cluster) as etcd:
         active, epoch, head = etcd.read(*(get(prefix + name) for name in ("active", "epoch", "head")))
         known, pinned = _wishes(whole, etcd).known(), _wishes(whole, etcd).pinned()
     about = json.loads(active[0].value) if active else {"node": None, "url": None}
@@ -94,16 +94,16 @@ def _show_shared(row: dict[str, Any], live: set[str]) -> None:
 def leave(config: OfConfig = CONFIG) -> int:
     """Give up this node's lease if it is active or owns switches, so that other nodes take over at once."""
     from apps.cluster.etcd import get
-    from apps.cluster.node import etcd_of, prefix_of
+    from apps.cluster.node import prefix_of
 
     cluster = _cluster(_load(config))
     prefix = prefix_of(cluster)
-    with closing(etcd_of(cluster)) as etcd:
+    with _reading(cluster) as etcd:
         active, node = etcd.read(get(f"{prefix}active"), get(f"{prefix}nodes/{cluster.node}"))
         mine = [*node, *(one for one in active if json.loads(one.value)["node"] == cluster.node)]
         if mine:
             etcd.revoke(mine[0].lease_id)
-    print(f"{cluster.node} has left" if mine else f"{cluster.node} is not active")
+    say(f"{cluster.node} has left" if mine else f"{cluster.node} is not active")
     return 0
 
 
@@ -120,7 +120,7 @@ def drain(node: OfNode, config: OfConfig = CONFIG) -> int:
     with _asking(config) as wishes:
         wishes.drain(node)
         kept = wishes.handed_over(node)
-    print(f"{node} is drained" if not kept else f"{node} is drained, and still has {', '.join(kept)}")
+    say(f"{node} is drained" if not kept else f"{node} is drained, and still has {', '.join(kept)}")
     return 0 if not kept else 1
 
 
@@ -129,7 +129,7 @@ def undrain(node: OfNode, config: OfConfig = CONFIG) -> int:
     """Let a drained node take switches again: those pinned to it at once, others by balance or move."""
     with _asking(config) as wishes:
         wishes.undrain(node)
-    print(f"{node} takes switches again")
+    say(f"{node} takes switches again")
     return 0
 
 
@@ -138,7 +138,7 @@ def move(switch: OfSwitch, node: OfNode, config: OfConfig = CONFIG) -> int:
     """Move a switch to a node that is connected to it, and wait. It stays there while that node lives."""
     with _asking(config) as wishes:
         there = wishes.move(switch, node)
-    print(f"{switch} is with {node}" if there else f"{node} has not taken {switch}, which stays where it is")
+    say(f"{switch} is with {node}" if there else f"{node} has not taken {switch}, which stays where it is")
     return 0 if there else 1
 
 
@@ -147,7 +147,7 @@ def pin(switch: OfSwitch, node: OfNode, config: OfConfig = CONFIG) -> int:
     """Keep a switch with a node: it moves there now, and whenever that node is there again and not drained."""
     with _asking(config) as wishes:
         there = wishes.pin(switch, node)
-    print(f"{switch} is pinned to {node}" + ("" if there else ", which has not taken it yet"))
+    say(f"{switch} is pinned to {node}" + ("" if there else ", which has not taken it yet"))
     return 0 if there else 1
 
 
@@ -156,7 +156,7 @@ def unpin(switch: OfSwitch, config: OfConfig = CONFIG) -> int:
     """Let a pinned switch be with any node again. It stays where it is."""
     with _asking(config) as wishes:
         node = wishes.unpin(switch)
-    print(f"{switch} is not pinned to {node} any more")
+    say(f"{switch} is not pinned to {node} any more")
     return 0
 
 
@@ -168,7 +168,7 @@ def balance(config: OfConfig = CONFIG) -> int:
     """
     with _asking(config) as wishes:
         moved, wanted = wishes.balance()
-    print(f"{moved} switches have changed hands" + (f", of {wanted}" if moved < wanted else ""))
+    say(f"{moved} switches have changed hands" + (f", of {wanted}" if moved < wanted else ""))
     return 0 if moved == wanted else 1
 
 
@@ -179,32 +179,44 @@ def epoch(
 ) -> int:
     """Raise the epoch when etcd was restored or made again: its revisions are lower then, and switches refuse them."""
     from apps.cluster.etcd import get, put
-    from apps.cluster.node import etcd_of, prefix_of
+    from apps.cluster.node import prefix_of
     from controller.cluster.leadership import MOST_EPOCH
 
     if not 0 < number <= MOST_EPOCH:
         raise InvalidValueError("NUMBER", number, f"is outside 1 to {MOST_EPOCH}")
     cluster = _cluster(_load(config))
     key = f"{prefix_of(cluster)}epoch"
-    with closing(etcd_of(cluster)) as etcd:
+    with _reading(cluster) as etcd:
         found = etcd.read(get(key))[0]
         before = int(found[0].value) if found else 0
         if number <= before:
             raise InvalidValueError("NUMBER", number, f"must be above {before}, the epoch now")
         etcd.transact([], [put(key, str(number).encode())], [])
-    print(f"epoch {number}; the active node asks the switches again")
+    say(f"epoch {number}; the active node asks the switches again")
     return 0
 
 
 @contextmanager
 def _asking(config: Path) -> Iterator[Wishes]:
-    from apps.cluster.node import etcd_of
-
     whole = _load(config)
     if _cluster(whole).share != "switches":
         raise InvalidValueError("cluster.share", _cluster(whole).share, "must be switches: nothing is shared out here")
-    with closing(etcd_of(_cluster(whole))) as etcd:
+    with _reading(_cluster(whole)) as etcd:
         yield _wishes(whole, etcd)
+
+
+@contextmanager
+def _reading(cluster: Cluster) -> Iterator[Etcd]:
+    """Give the cluster's etcd; raise DetsError where it holds something else than nodes write."""
+    from apps.cluster.node import etcd_of, prefix_of
+
+    with closing(etcd_of(cluster)) as etcd:
+        try:
+            yield etcd
+        except DetsError:
+            raise
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise DetsError(f"etcd: what is below {prefix_of(cluster)} is not as nodes write it: {error!r}") from error
 
 
 def _wishes(whole: Config, etcd: Etcd) -> Wishes:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from apps.cli.support.common import counted, refusing_bad_files
-from apps.cli.support.connection import Change, asking, changing
-from apps.cli.support.output import AnyForm, Column, Form, Row, number, show
+from apps.cli.support.common import counted, refusing_bad_files, say
+from apps.cli.support.connection import CHANGED_MANY, Change, asking, changing
+from apps.cli.support.output import AnyForm, Column, Form, Row, json_text, number, show
 from apps.cli.support.rest_client import Client
 from controller.errors import InvalidValueError
 from controller.units import format_rate
@@ -76,12 +76,16 @@ def history(
 ) -> int:
     """Show who changed what and when, newest first."""
     if revision is None:
-        show(client.call("/v1/history", query={"limit": limit})["changes"], output, CHANGE_COLUMNS)
+        show(
+            client.call("/v1/history", query={"limit": limit}, shape={"changes": [dict]})["changes"],
+            output,
+            CHANGE_COLUMNS,
+        )
         return 0
-    change = client.call(f"/v1/history/{revision}")
+    change = client.call(f"/v1/history/{revision}", shape={"items": [dict]})
     if output is Form.table:
         show([change], output, CHANGE_COLUMNS)
-        print()
+        say()
         show(change["items"], output, ITEM_COLUMNS)
     else:
         show(change, output, ())
@@ -103,12 +107,12 @@ def export_overrides(
     file: Annotated[Path | None, typer.Argument(help="Where to; else it is printed.")] = None,
 ) -> int:
     """Write what was set at run time as one JSON document, for dets import."""
-    text = json.dumps(client.call("/v1/export"), indent=1, ensure_ascii=False) + "\n"
+    text = json_text(client.call("/v1/export"), 1) + "\n"
     if file is None:
         sys.stdout.write(text)
     else:
         file.write_text(text, encoding="utf-8")
-        print(f"wrote {file}")
+        say(f"wrote {file}")
     return 0
 
 
@@ -127,13 +131,13 @@ def import_overrides(
         raise InvalidValueError("FILE", str(file), f"cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise InvalidValueError("FILE", str(file), f"is not JSON as dets export writes it: {error}") from error
-    answer = change.make("POST", "/v1/import", document, if_match="*")
+    answer = change.make("POST", "/v1/import", document, if_match="*", shape=CHANGED_MANY | {"inactive": [dict]})
     if output is not Form.table:
         show(answer, output, ())
         return 0
-    print(f"{counted(answer['changed'], 'value')} changed ({change.outcome(answer['revision'])})")
+    say(f"{counted(answer['changed'], 'value')} changed ({change.outcome(answer['revision'])})")
     if answer["inactive"]:
-        print(f"{counted(len(answer['inactive']), 'override')} kept, and not in force:")
+        say(f"{counted(len(answer['inactive']), 'override')} kept, and not in force:")
         show(answer["inactive"], output, OVERRIDE_COLUMNS)
     return 0
 
@@ -147,7 +151,7 @@ def create_token(
 ) -> int:
     """Make a token and print it, for the only time: the store keeps no more than its hash."""
     with _tokens(config, store) as all_tokens:
-        print(all_tokens.create(name, scope))
+        say(all_tokens.create(name, scope))
     return 0
 
 
@@ -169,7 +173,7 @@ def revoke_token(
     """Make a token worthless, at once."""
     with _tokens(config, store) as all_tokens:
         all_tokens.revoke(name)
-    print(f"revoked {name}")
+    say(f"revoked {name}")
     return 0
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from apps.cli.support.common import refusing_bad_files
+from apps.cli.support.common import refusing_bad_files, say
 from controller.errors import InvalidValueError
 
 app = typer.Typer()
@@ -35,10 +35,10 @@ def lab(
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if loaded.rest.ui:
         scheme = "http" if loaded.rest.tls is None else "https"
-        print(f"the live page of the controller: {scheme}://{loaded.rest.listen}/ui", flush=True)
+        say(f"the live page of the controller: {scheme}://{loaded.rest.listen}/ui", flush=True)
     with Lab(loaded, offers) as running:
         try:
-            running.run(lambda text: print(text, flush=True), duration)
+            running.run(lambda text: say(text, flush=True), duration)
         except KeyboardInterrupt:
-            print("stopped", flush=True)
+            say("stopped", flush=True)
     return 0

@@ -8,9 +8,10 @@ from typing import Any
 import typer
 
 from apps.cli.commands.fabric import LINK_COLUMNS
+from apps.cli.support.common import say
 from apps.cli.support.connection import asking
 from apps.cli.support.names import OnlyVlan
-from apps.cli.support.output import AnyForm, Column, Form, Row, number, rate, show, text_of
+from apps.cli.support.output import AnyForm, Column, Form, Row, number, rate, show
 from apps.cli.support.rest_client import Client
 from controller.units import format_rate
 
@@ -72,13 +73,14 @@ def ledger(client: Client, vlan: OnlyVlan = None, output: AnyForm = Form.table) 
         "missing": client.pages("/v1/vns", "vns", {"missing": "true"}),
     }
     if output is not Form.table:
-        print(text_of(found, output))
+        show(found, output, ())
         return 0
     show(found["ports"], output, PORT_COLUMNS)
     for name, columns in (("links", LINK_COLUMNS), ("missing", VN_COLUMNS)):
         if found[name]:
-            print()
+            say()
             show(found[name], output, columns)
     if not found["missing"]:
-        print("\nEvery VN gets what its senders offer within its limit.")
+        say()
+        say("Every VN gets what its senders offer within its limit.")
     return 0

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from apps.cli.support.common import LIMITS, Parameters, UsageError, counted, parse_parameters, refusing_bad_files
-from apps.cli.support.connection import Change, asking, changing
+from apps.cli.support.common import LIMITS, Parameters, UsageError, counted, parse_parameters, refusing_bad_files, say
+from apps.cli.support.connection import CHANGED_MANY, Change, asking, changing
 from apps.cli.support.names import PORT_HELP, Names, OfVlan, OnlyVlan, VlanName
 from apps.cli.support.output import AnyForm, Column, Form, number, rate, share, show
 from apps.cli.support.rest_client import Client
@@ -170,7 +170,7 @@ def set_vlan(
 @changing
 def reset_vlan(change: Change, vlan: VlanName, output: AnyForm = Form.table) -> int:
     """Take back what was changed of a VLAN while the controller ran: the configuration file holds again."""
-    _tell_many(change, change.make("DELETE", f"/v1/vlans/{vlan}/overrides"), output)
+    _tell_many(change, change.make("DELETE", f"/v1/vlans/{vlan}/overrides", shape=CHANGED_MANY), output)
     return 0
 
 
@@ -214,7 +214,7 @@ def set_limits(
         _tell_one(change, answer, output, f"VLAN {vlan}, {port[0]}: {_shown(body)}", VN_DETAILS)
         return 0
     rows = [names.vn(vlan, one) | body for one in port]
-    _tell_many(change, change.make("POST", "/v1/limits", {"limits": rows}), output)
+    _tell_many(change, change.make("POST", "/v1/limits", {"limits": rows}, shape=CHANGED_MANY), output)
     return 0
 
 
@@ -232,7 +232,7 @@ def apply_limits(
         given = read_limits(file)
     names = Names(change.client)
     rows = [names.vn(str(row["vlan"]), row["port"]) | _limits(row) for row in given]
-    _tell_many(change, change.make("POST", "/v1/limits", {"limits": rows}), output)
+    _tell_many(change, change.make("POST", "/v1/limits", {"limits": rows}, shape=CHANGED_MANY), output)
     return 0
 
 
@@ -249,9 +249,9 @@ def reset_limits(
 ) -> int:
     """Take back limits and weights set while the controller ran: those of the configuration file hold again."""
     if everything and vlan is None and port is None:
-        answer = change.make("DELETE", "/v1/overrides", if_match="*")
+        answer = change.make("DELETE", "/v1/overrides", if_match="*", shape=CHANGED_MANY)
     elif not everything and vlan is not None and port is not None:
-        answer = change.make("DELETE", f"{Names(change.client).vn_path(vlan, port)}/overrides")
+        answer = change.make("DELETE", f"{Names(change.client).vn_path(vlan, port)}/overrides", shape=CHANGED_MANY)
     else:
         raise UsageError("Write --vlan VLAN --port PORT, or --all")
     _tell_many(change, answer, output)
@@ -293,7 +293,8 @@ def list_unmetered(
 ) -> int:
     """List the pairs that talk and have no meter, and why; --switch is the sender's."""
     query = {"vlan": vlan, "switch": switch, "limit": 1}
-    show(client.call("/v1/entries", query=query)["unmetered"], output, UNMETERED_COLUMNS)
+    found = client.call("/v1/entries", query=query, shape={"unmetered": [dict]})["unmetered"]
+    show(found, output, UNMETERED_COLUMNS)
     return 0
 
 
@@ -331,13 +332,13 @@ def _shown_value(key: str, value: Any) -> str:
 
 def _tell_one(change: Change, answer: Any, form: Form, sentence: str, columns: Any) -> None:
     if form is Form.table:
-        print(f"{sentence} ({change.outcome(answer['revision'])})")
+        say(f"{sentence} ({change.outcome(answer['revision'])})")
     else:
         show(answer, form, columns)
 
 
 def _tell_many(change: Change, answer: Any, form: Form) -> None:
     if form is Form.table:
-        print(f"{counted(answer['changed'], 'value')} changed ({change.outcome(answer['revision'])})")
+        say(f"{counted(answer['changed'], 'value')} changed ({change.outcome(answer['revision'])})")
     else:
         show(answer, form, ())

@@ -9,7 +9,16 @@ from typing import Annotated, Any
 
 import typer
 
-from apps.cli.support.common import FAILED, AsJson, Parameters, as_option, counted, parse_parameters, refusing_bad_files
+from apps.cli.support.common import (
+    FAILED,
+    AsJson,
+    Parameters,
+    as_option,
+    counted,
+    parse_parameters,
+    refusing_bad_files,
+    say,
+)
 from apps.cli.support.connection import Change, asking, changing
 from apps.cli.support.output import AnyForm, Column, Form, show
 from apps.cli.support.rest_client import Client
@@ -34,12 +43,12 @@ def check(config: Annotated[str, typer.Argument(metavar="CONFIG", help="The YAML
     ports, vns = sum(1 for _ in loaded.ports()), sum(1 for _ in loaded.vns())
     counts = [(len(loaded.switches), "switch"), (ports, "edge port"), (len(loaded.vlans), "VLAN"), (vns, "VN")]
     words = ", ".join(counted(count, noun) for count, noun in counts)
-    print(f"ok: {words}; control every {loaded.interval_ms} ms")
+    say(f"ok: {words}; control every {loaded.interval_ms} ms")
     overrides, inactive = overridden(loaded)
     if overrides:
-        print(f"{counted(overrides, 'override')} in {loaded.rest.store}, {len(inactive)} not in force")
+        say(f"{counted(overrides, 'override')} in {loaded.rest.store}, {len(inactive)} not in force")
     for name, reason in inactive.items():
-        print(f"not in force: {name}: {reason}")
+        say(f"not in force: {name}: {reason}")
     return 0
 
 
@@ -72,7 +81,7 @@ def record(
     if duration is not None and not 0.0 < duration <= 1e6:
         raise InvalidValueError("duration", duration, "must be above 0 and at most 1000000 seconds")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # the controller must not go on recording
-    print(f"recorded {counted(record_to(client, output, duration), 'interval')} in {output}")
+    say(f"recorded {counted(record_to(client, output, duration), 'interval')} in {output}")
     return 0
 
 
@@ -93,7 +102,7 @@ def replay(
     except InvalidValueError as error:
         raise as_option(error) from error
     if as_json:
-        print(json.dumps(result, allow_nan=False))
+        say(json.dumps(result, allow_nan=False))
     else:
         from apps.cli.support.output import print_replay
 
@@ -124,11 +133,11 @@ def reload(change: Change, output: AnyForm = Form.table) -> int:
 
     The file is checked as a whole; on any error the old configuration stays. What did not change is not touched.
     """
-    answer = change.make("POST", "/v1/reload")
+    answer = change.make("POST", "/v1/reload", shape={"revision": int, "changes": [{"path": str}]})
     if output is not Form.table:
         show(answer, output, ())
         return 0
     if answer["changes"]:
         show(answer["changes"], output, COLUMNS)
-    print(f"{counted(len(answer['changes']), 'value')} changed ({change.outcome(answer['revision'])})")
+    say(f"{counted(len(answer['changes']), 'value')} changed ({change.outcome(answer['revision'])})")
     return 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -12,15 +11,17 @@ from typing import Annotated, Any
 import typer
 
 from apps.cli.commands.limits import HELD_BACK
-from apps.cli.support.common import FAILED, complain, counted
+from apps.cli.support.answers import Shape, check
+from apps.cli.support.common import FAILED, complain, counted, say
 from apps.cli.support.connection import DEFAULT_WAIT_S, asking, check_timeout
 from apps.cli.support.names import PORT_HELP, OfVlan, OnlyVlan, explanations
-from apps.cli.support.output import AnyForm, Column, Form, console, fitted, number, rate, show, text_of
-from apps.cli.support.rest_client import Client, RequestError
+from apps.cli.support.output import AnyForm, Column, Form, console, fitted, json_text, number, rate, show, text_of
+from apps.cli.support.rest_client import AnswerError, Client, RequestError
 from controller.errors import InvalidValueError
 
 app = typer.Typer()
 
+_TEXT = (str, type(None))
 LOOK_EVERY_S, LOOK_SOON_S = 1.0, 0.2
 LIVE = (
     rate("wanted", "demand_receive_bps"),
@@ -54,6 +55,13 @@ VN_COLUMNS = (
     number("messages", "notifications"),
     Column("congested", "congested"),
 )
+HEALTH: Shape = {
+    "status": str,
+    "switches": {...: str},
+    "troubles?": {...: [str]},
+    "cluster?": {"node": str, "role": str, "active": _TEXT, "active_url": _TEXT, "owners?": {...: _TEXT}},
+}
+EVENTS: Shape = {"last": int, "events": [{"at": str, "kind": str, "text": str}]}
 EVENT_COLUMNS = (number("number", "number"), Column("at", "at"), Column("kind", "kind"), Column("what", "text"))
 
 
@@ -73,7 +81,7 @@ def explain(
     found = explanations(client, vlan, sender, receiver)
     if output is Form.table:
         for one in found:
-            print(one["sentence"])
+            say(one["sentence"])
     else:
         show(found if receiver is None else found[0], output, ())
     return 0
@@ -101,18 +109,16 @@ def status(
             for name, state in health["switches"].items()
         ]
         columns = ["switch", "state", "troubles"]
-        print(health["status"])
+        say(health["status"])
         if cluster := health.get("cluster"):
-            print(
-                f"node {cluster['node']}: {cluster['role']}; active is {cluster['active']} at {cluster['active_url']}"
-            )
+            say(f"node {cluster['node']}: {cluster['role']}; active is {cluster['active']} at {cluster['active_url']}")
             if cluster.get("owners"):
                 columns.insert(1, "node")
                 seen = client.pages("/v1/switches", "switches")  # by their nodes
-                rows = [{**row, "node": cluster["owners"][row["switch"]]} for row in seen]
+                rows = [{**row, "node": _owner(cluster["owners"], row)} for row in seen]
         show(rows, output, [Column(name, name) for name in columns])
         if full := health.get("full_vns"):
-            print(f"{counted(full, 'VN')} with as many hosts as they may learn: dets vn list -o json has hosts_full")
+            say(f"{counted(full, 'VN')} with as many hosts as they may learn: dets vn list -o json has hosts_full")
     return 0 if health["status"] == "ready" else FAILED
 
 
@@ -122,11 +128,11 @@ def _health(client: Client, wait_s: float) -> dict[str, Any]:
     while True:
         late = time.monotonic() >= end_s
         try:
-            health: dict[str, Any] = client.call("/v1/health")
+            health: dict[str, Any] = client.call("/v1/health", shape=HEALTH)
             if late or health["status"] == "ready":
                 return health
         except RequestError as error:
-            if late or error.status is not None:
+            if late or error.status is not None or isinstance(error, AnswerError):
                 raise
         time.sleep(LOOK_SOON_S)
 
@@ -148,9 +154,11 @@ def top(
     picked = {"vlan": vlan, "switch": switch}
     states = _states(client, "vlans" if of_vlans else "vns", picked, interval, count)
     with _screen(output, VLAN_COLUMNS if of_vlans else VN_COLUMNS) as show_rows:
+        shown = 0
         for rows in states:
             show_rows(rows)
-    if count is None:
+            shown += 1
+    if shown != count:
         raise RequestError("the controller has ended the stream")
     return 0
 
@@ -164,20 +172,18 @@ def events(
     output: AnyForm = Form.table,
 ) -> int:
     """Show what happened: limits changed, congestion begun and ended, switches come and gone."""
-    found = client.call("/v1/events", query={"after": after})
+    found = client.call("/v1/events", query={"after": after}, shape=EVENTS)
     if not follow:
         show(found["events"], output, EVENT_COLUMNS)
         return 0
     for batch in _following(client, found):
         for event in batch:
             if output is Form.json:
-                print(json.dumps(event, ensure_ascii=False))
+                say(json_text(event))
+            elif output is Form.yaml:
+                print(text_of([event], output))
             else:
-                print(
-                    text_of([event], output)
-                    if output is Form.yaml
-                    else f"{event['at']}  {event['kind']}: {event['text']}"
-                )
+                say(f"{event['at']}  {event['kind']}: {event['text']}")
         sys.stdout.flush()
     return 0
 
@@ -192,11 +198,26 @@ def _states(
     for one in client.stream("/v1/stream", query, timeout_s=interval_s + 30.0):
         if one.name != name:
             continue
+        check(one.data, {"revision": int, name: [dict]}, "the stream")
         if one.data["revision"] != revision:
             revision = one.data["revision"]
-            set_of = {tuple(row.get(key) for key in keys): row for row in client.pages(path, name, picked)}
-        rows = [{**set_of.get(tuple(row.get(key) for key in keys), {}), **row} for row in one.data[name]]
-        yield sorted(rows, key=lambda row: row["measured_receive_bps"] or 0, reverse=True)
+            set_of = {_key(row, keys): row for row in client.pages(path, name, picked)}
+        rows = [{**set_of.get(_key(row, keys), {}), **row} for row in one.data[name]]
+        yield sorted(rows, key=_received_bps, reverse=True)
+
+
+def _key(row: dict[str, Any], keys: Sequence[str]) -> tuple[str, ...]:
+    return tuple(str(row.get(key)) for key in keys)
+
+
+def _received_bps(row: dict[str, Any]) -> float:
+    check(row, {"measured_receive_bps?": (int, float)}, f"a row of {row.get('vlan_vid')}")
+    return float(row.get("measured_receive_bps") or 0)
+
+
+def _owner(owners: dict[str, Any], row: dict[str, Any]) -> Any:
+    check(row, {"switch": str}, "a switch")
+    return owners.get(row["switch"])
 
 
 @contextlib.contextmanager
@@ -220,12 +241,12 @@ def _following(client: Client, found: Any) -> Iterator[list[dict[str, Any]]]:
         last = found["last"]
         time.sleep(LOOK_EVERY_S)
         try:
-            found = client.call("/v1/events", query={"after": last})
+            found = client.call("/v1/events", query={"after": last}, shape=EVENTS)
             if found["last"] < last:  # the controller has restarted, and counts from one
-                found = client.call("/v1/events")
+                found = client.call("/v1/events", shape=EVENTS)
             gone = False
         except RequestError as error:
-            if error.status is not None:
+            if error.status is not None or isinstance(error, AnswerError):
                 raise
             if not gone:
                 complain(f"{error}; waiting for it")

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from controller.errors import InvalidValueError
+from controller.printable import printable
 
 FAILED, REFUSED, INTERRUPTED = 1, 2, 130
 LIMITS = ("send", "receive", "send_ceiling", "receive_ceiling")  # of a VN, as options and files name them
@@ -58,9 +59,14 @@ def refusing_bad_files() -> Iterator[None]:
         raise typer.Exit(REFUSED) from error
 
 
-def complain(message: str) -> None:
-    """Print on stderr, in the command's name, why it refuses."""
-    print(f"dets: {message}", file=sys.stderr)
+def complain(message: str, keep: str = "") -> None:
+    """Print on stderr, in the command's name, why it refuses: a line, unless ``keep`` has the end of one."""
+    print(f"dets: {printable(message, keep)}", file=sys.stderr)
+
+
+def say(text: object = "", *, flush: bool = False) -> None:
+    """Print a line: what it has of others, such as names, ends no line and moves nothing."""
+    print(printable(str(text)), flush=flush)
 
 
 def counted(count: int, noun: str) -> str:

@@ -16,6 +16,7 @@ from typing import Annotated, Any
 
 import typer
 
+from apps.cli.support.answers import Shape
 from apps.cli.support.rest_client import DEFAULT_URL, Client, Query, RequestError, tls_context
 from controller.errors import InvalidValueError
 from controller.units import format_rate
@@ -24,6 +25,8 @@ CONTROLLER_PANEL, CHANGE_PANEL = "Controller", "Change"
 DEFAULT_WAIT_S = 60.0
 MOST_WAIT_S = 86400.0
 PRECONDITION_REQUIRED = 428
+CHANGED: Shape = {"revision": int}
+CHANGED_MANY: Shape = {"revision": int, "changed": int}
 
 _OPTION_OF = {
     "send_limit_bps": "--send",
@@ -69,7 +72,9 @@ class Change:
     timeout_s: float
     if_revision: int | None
 
-    def make(self, method: str, path: str, body: object = None, if_match: str | None = None) -> Any:
+    def make(
+        self, method: str, path: str, body: object = None, if_match: str | None = None, shape: Shape = CHANGED
+    ) -> Any:
         """Make the change, or ask what it would do, and return the answer; with ``--wait``, when it is in force.
 
         ``if_match`` holds where no ``--if-revision`` is given.
@@ -78,7 +83,7 @@ class Change:
             if_match = f'"{self.if_revision}"'
         query: Query = {"dry_run": "true"} if self.dry_run else {}
         try:
-            answer = self.client.call(path, method=method, body=body, query=query, if_match=if_match)
+            answer = self.client.call(path, method=method, body=body, query=query, if_match=if_match, shape=shape)
         except RequestError as error:
             raise _in_options(error) from error
         if self.wait and not self.dry_run:

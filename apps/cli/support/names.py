@@ -7,11 +7,13 @@ from urllib.parse import quote
 
 import typer
 
+from apps.cli.support.answers import Shape, check
 from apps.cli.support.rest_client import Client
 from controller.errors import InvalidValueError
 from controller.fabric.values import NAME_RULE, is_name
 
 PORT_HELP = "The edge port: SWITCH:NUMBER or its name"
+_PLACE: Shape = {"switch": str, "port_no": int}
 _MOST_DIGITS = 20  # of a number that is read: Python refuses those of thousands
 
 
@@ -62,7 +64,7 @@ class Names:
         if text.isdecimal():
             return int(text)
         if text not in self._vids:
-            self._vids[text] = int(self._client.call(f"/v1/vlans/{text}")["vlan_vid"])
+            self._vids[text] = self._client.call(f"/v1/vlans/{text}", shape={"vlan_vid": int})["vlan_vid"]
         return self._vids[text]
 
     def port(self, key: str, text: str) -> tuple[str, int]:
@@ -73,7 +75,8 @@ class Names:
         if text not in self._places:
             switch, _, name = text.rpartition(":")
             rows = self._client.pages("/v1/ports", "ports", {"name": name, **({"switch": switch} if switch else {})})
-            found = [(row["switch"], int(row["port_no"])) for row in rows]
+            check(rows, [_PLACE], "ports")
+            found = [(row["switch"], row["port_no"]) for row in rows]
             if not found:
                 raise InvalidValueError(key, text, "is not the name of an edge port: dets port list shows those")
             if len(found) > 1:
@@ -94,7 +97,7 @@ class Names:
     def port_words(self, key: str, text: str) -> tuple[str, str]:
         """Return the two parts of a path that name an edge port."""
         switch, port_no = self.port(key, text)
-        return quote(switch, safe=""), str(port_no)
+        return quote(switch, safe="", errors="replace"), str(port_no)
 
 
 def explanations(client: Client, vlan: str, sender: str, receiver: str | None) -> list[dict[str, Any]]:
@@ -102,7 +105,9 @@ def explanations(client: Client, vlan: str, sender: str, receiver: str | None) -
     names = Names(client)
     if receiver is not None:
         ends = (*names.port_words("from", sender), *names.port_words("to", receiver))
-        return [client.call(f"/v1/entries/{vlan_text('vlan', vlan)}/{'/'.join(ends)}/explanation")]
+        path = f"/v1/entries/{vlan_text('vlan', vlan)}/{'/'.join(ends)}/explanation"
+        return [client.call(path, shape={"sentence": str})]
     here = names.port("from", sender)
-    all_of_it = client.call(f"{names.vn_path(vlan, sender, 'from')}/explanations")["explanations"]
+    shape = {"explanations": [{"sentence": str, "sender": _PLACE}]}
+    all_of_it = client.call(f"{names.vn_path(vlan, sender, 'from')}/explanations", shape=shape)["explanations"]
     return [one for one in all_of_it if (one["sender"]["switch"], one["sender"]["port_no"]) == here]

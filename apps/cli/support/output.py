@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from apps.cli.support.answers import AnswerError
+from apps.cli.support.common import say
+from controller.printable import printable, printable_json
 from controller.units import format_rate
 
 if TYPE_CHECKING:
@@ -33,6 +36,11 @@ UNKNOWN = "-"
 _UNFOLDED = 4096
 
 
+# What a cell's function raises where a row lacks what it needs, or has something else there.
+_NOT_OF_THE_INTERFACE = (KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError)
+_MOST_CELL = 1000
+
+
 class Column:
     """A column of a table: its title, and what a row has there. Numbers and rates stand to the right.
 
@@ -48,13 +56,25 @@ class Column:
         self._cell = (lambda row: row.get(cell)) if isinstance(cell, str) else cell
 
     def text(self, row: Row) -> str:
-        """Return the cell of a row; what is unknown is a dash."""
-        value = self._cell(row)
+        """Return the cell of a row, on one line; what is unknown is a dash. Raises AnswerError for what is no cell."""
+        try:
+            value = self._cell(row)
+        except _NOT_OF_THE_INTERFACE as error:
+            said = f"no {error}" if isinstance(error, KeyError) else error
+            raise AnswerError(f"there is no telling {self.title!r}: {said}") from error
         if isinstance(value, bool):
             return "yes" if value else "no"
+        values = value if isinstance(value, list) else [value]
+        if not all(isinstance(one, str | int | float | None) for one in values):
+            raise AnswerError(f"there is no telling {self.title!r}: it is neither text nor a number")
         if isinstance(value, list):
-            return ", ".join(map(str, value)) or UNKNOWN
-        return UNKNOWN if value is None or value == "" else str(value)
+            return ", ".join(map(_cell_text, value)) or UNKNOWN
+        return UNKNOWN if value is None or value == "" else _cell_text(value)
+
+
+def _cell_text(value: object) -> str:
+    text = str(value)
+    return printable(text if len(text) <= _MOST_CELL else f"{text[:_MOST_CELL]}...")
 
 
 def rate(title: str, name: str) -> Column:
@@ -79,8 +99,9 @@ def show(answer: Any, form: Form, columns: Sequence[Column]) -> None:
     elif isinstance(answer, Mapping):
         columns = _needed(columns, [answer])
         width = max(len(column.title) for column in columns)
-        for column in columns:
-            print(f"{column.title:{width}}  {column.text(answer)}")
+        lines = [f"{column.title:{width}}  {column.text(answer)}" for column in columns]
+        for line in lines:
+            say(line)
     else:
         where = console()
         where.print(fitted(answer, columns, where))
@@ -88,11 +109,22 @@ def show(answer: Any, form: Form, columns: Sequence[Column]) -> None:
 
 def text_of(answer: Any, form: Form) -> str:
     """Return an answer as JSON or YAML text."""
-    if form is Form.json:
-        return json.dumps(answer, indent=2, ensure_ascii=False, allow_nan=False)
-    import yaml
+    try:
+        if form is Form.json:
+            return json_text(answer, 2)
+        import yaml
 
-    return str(yaml.safe_dump(answer, sort_keys=False, allow_unicode=True)).rstrip("\n")
+        text = str(yaml.safe_dump(answer, sort_keys=False, allow_unicode=True)).rstrip("\n")
+        if not text.replace("\n", "").isprintable():
+            text = str(yaml.safe_dump(answer, sort_keys=False)).rstrip("\n")  # has escapes for all but ASCII
+    except RecursionError as error:
+        raise AnswerError("it is nested too deeply") from error
+    return text
+
+
+def json_text(value: Any, indent: int | None = None) -> str:
+    """Return a value as JSON, with escapes for what cannot be printed as it is."""
+    return printable_json(json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False))
 
 
 def table(rows: Sequence[Row], columns: Sequence[Column]) -> Table:
@@ -162,6 +194,7 @@ def print_replay(result: Mapping[str, Any]) -> None:
     """Print whether a replay decided the same, and the differences to another algorithm."""
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     console = Console()
     said = f"{result['intervals']} intervals, {result['seconds']:g} s: "
@@ -177,7 +210,8 @@ def print_replay(result: Mapping[str, Any]) -> None:
         table.add_column(column, justify="left" if column in ("from", "to") else "right")
     for row in result["differences"]:
         rates = (f"{row[name] / 1e6:.3f}" for name in ("mean_bps", "other_mean_bps", "largest_bps"))
-        table.add_row(str(row["vlan"]), row["from"], row["to"], str(row["intervals"]), *rates)
+        names = (Text(printable(row[end])) for end in ("from", "to"))  # a recording may have any
+        table.add_row(str(row["vlan"]), *names, str(row["intervals"]), *rates)
     console.print(table)
 
 

@@ -14,13 +14,18 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from apps.cli.support.answers import AnswerError, Shape
 from apps.cli.support.rest_client import Client
 from controller.errors import DetsError, InvalidValueError, ProtocolError
 from controller.policy.groups import PolicyChoice
-from controller.whatif.recording import FORMAT, READABLE, Interval, Start, decode
+from controller.whatif.recording import FORMAT, MOST_BYTES, READABLE, Interval, Start, decode
 from controller.whatif.replay import Replayed, differences, replay
 
 TAKE_EVERY_S = 0.5
+_TAKEN: Shape = {"records": str, "overrun": bool}
+_MOST_TAKEN_BYTES = 2 * MOST_BYTES
+"""of what was recorded since the last time, and of a member of a file: a controller keeps half of it at most"""
+_MOST_FORMAT_BYTES = 4096
 
 
 def record(client: Client, output: Path, duration_s: float | None) -> int:
@@ -56,7 +61,10 @@ def record(client: Client, output: Path, duration_s: float | None) -> int:
 
 
 def _ask(client: Client, action: str) -> dict[str, Any]:
-    answer: dict[str, Any] = client.call("/v1/recording", method="POST", body={"action": action})
+    body, shape = {"action": action}, dict if action == "start" else _TAKEN
+    answer: dict[str, Any] = client.call(
+        "/v1/recording", method="POST", body=body, shape=shape, most_bytes=_MOST_TAKEN_BYTES
+    )
     return answer
 
 
@@ -73,13 +81,20 @@ def _taken(client: Client, output: Path, duration_s: float | None) -> Generator[
             except KeyboardInterrupt:
                 stop = True
             taken = _ask(client, "stop" if stop else "take")
-            yield base64.b64decode(taken["records"])
+            yield _decoded(taken["records"])
             if taken["overrun"]:
                 raise ProtocolError(f"recording: records were lost; {output} holds what came before them")
     finally:
         if not stop:
             with contextlib.suppress(DetsError):  # it may have ended by itself, or not answer
                 _ask(client, "stop")
+
+
+def _decoded(records: str) -> bytes:
+    try:
+        return base64.b64decode(records, validate=True)
+    except ValueError as error:
+        raise AnswerError(f"records are not in base64: {error}") from error
 
 
 def write(file: BinaryIO, taken: Iterable[bytes]) -> None:
@@ -94,14 +109,21 @@ def read(path: Path) -> Iterator[Start | Interval]:
     """Yield the records of a file; raise InvalidValueError when it is not a recording that can be read."""
     try:
         with zipfile.ZipFile(path) as archive:
-            said = json.loads(archive.read("format.json"))
+            with archive.open("format.json") as about:
+                said = json.loads(about.read(_MOST_FORMAT_BYTES))
             if said not in READABLE:
                 versions = " or ".join(str(one["version"]) for one in READABLE)
                 raise InvalidValueError(
                     "FILE", str(path), f"is of format {said}; dets-recording of version {versions} can be read"
                 )
-            for name in sorted(name for name in archive.namelist() if name.startswith("records/")):
-                yield from decode(archive.read(name))
+            members = [one for one in archive.infolist() if one.filename.startswith("records/")]
+            for member in sorted(members, key=lambda one: one.filename):
+                if member.file_size > _MOST_TAKEN_BYTES:
+                    reason = (
+                        f"is not a recording: {member.filename} has {member.file_size} bytes of {_MOST_TAKEN_BYTES}"
+                    )
+                    raise InvalidValueError("FILE", str(path), reason)
+                yield from decode(archive.read(member))
     except InvalidValueError:
         raise
     except OSError as error:

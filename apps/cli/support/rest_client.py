@@ -5,32 +5,39 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from controller.errors import DetsError, InvalidValueError
+from apps.cli.support.answers import (
+    MOST_ANSWER_BYTES,
+    MOST_PAGES,
+    MOST_PAGES_BYTES,
+    AnswerError,
+    RequestError,
+    Shape,
+    check,
+    decoded,
+    read_all,
+    refusal_of,
+)
+from controller.errors import InvalidValueError
 
 if TYPE_CHECKING:
     import http.client
     import ssl
-    import urllib.error
+    import urllib.request
+
+__all__ = ["AnswerError", "Client", "RequestError", "StreamEvent", "tls_context"]
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 TIMEOUT_S = 30.0
 LOOK_EVERY_S = 0.1
 
 Query = Mapping[str, "str | int | None"]
-
-
-class RequestError(DetsError):
-    """The controller could not be asked (``status`` is None), or refused: ``status`` is that of HTTP."""
-
-    def __init__(self, text: str, status: int | None = None, problem: Mapping[str, Any] | None = None) -> None:
-        super().__init__(text)
-        self.status = status
-        self.problem = problem or {}
+_REVISION: Shape = {"installed_revision": (int, type(None)), "waiting?": [str], "missing?": [str], "partial?": [str]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +78,32 @@ class Client:
         body: object = None,
         query: Query | None = None,
         if_match: str | None = None,
+        shape: Shape = dict,
+        most_bytes: int = MOST_ANSWER_BYTES,
     ) -> Any:
-        """Return the JSON of what the controller answers."""
+        """Return the JSON of what the controller answers; raise AnswerError unless it is of that shape and length."""
         headers = {"If-Match": if_match} if if_match else {}
+        with self._judging():
+            value = decoded(self._body(path, method, body, query, headers, most_bytes))
+            check(value, shape)
+            return value
+
+    @contextmanager
+    def _judging(self) -> Iterator[None]:
+        try:
+            yield
+        except AnswerError as error:
+            raise AnswerError(error.reason, self.url) from error
+
+    def _body(
+        self, path: str, method: str, body: object, query: Query | None, headers: Mapping[str, str], most_bytes: int
+    ) -> bytes:
+        import http.client
+
         with self._open(path, method, body, query, headers, TIMEOUT_S) as answer:
             try:
-                return json.load(answer)
-            except (OSError, ValueError) as error:
+                return read_all(answer, most_bytes)
+            except (OSError, ValueError, http.client.HTTPException) as error:
                 raise self._unreachable(error) from error
 
     def pages(self, path: str, key: str, query: Query | None = None) -> list[dict[str, Any]]:
@@ -85,13 +111,22 @@ class Client:
         rows: list[dict[str, Any]] = []
         missing: set[str] = set()
         cursor: str | None = None
-        while True:
-            answer = self.call(path, query={**(query or {}), "cursor": cursor})
-            rows += answer[key]
-            missing.update(answer.get("partial") or ())
-            cursor = answer.get("next")
-            if cursor is None:
-                break
+        size_bytes = 0
+        with self._judging():
+            for _ in range(MOST_PAGES):
+                data = self._body(path, "GET", None, {**(query or {}), "cursor": cursor}, {}, MOST_ANSWER_BYTES)
+                size_bytes += len(data)
+                if size_bytes > MOST_PAGES_BYTES:
+                    raise AnswerError(f"its pages are longer than {MOST_PAGES_BYTES} bytes")
+                answer = decoded(data)
+                check(answer, {key: [dict], "partial?": [str], "next?": str})
+                rows += answer[key]
+                missing.update(answer.get("partial") or ())
+                cursor = answer.get("next")
+                if cursor is None:
+                    break
+            else:
+                raise AnswerError(f"it has more than {MOST_PAGES} pages")
         if missing:
             from apps.cli.support.common import complain
 
@@ -102,7 +137,7 @@ class Client:
         """Return when a change is in force on the switches; RequestError, naming those that lag, when it is not."""
         end_s = time.monotonic() + timeout_s
         while True:
-            now = self.call("/v1/revision")
+            now = self.call("/v1/revision", shape=_REVISION)
             if now["installed_revision"] is not None and now["installed_revision"] >= revision:
                 self._complain_of_missing(now.get("missing") or (), now.get("partial") or ())
                 return
@@ -123,7 +158,7 @@ class Client:
         if nodes:
             unknown = "whether the change is in force on the switches there is not known"
             complain(f"{', '.join(nodes)}: no answer; {unknown}")
-        cluster = self.call("/v1/health").get("cluster") or {} if switches else {}
+        cluster = self.call("/v1/health", shape={"cluster?": dict}).get("cluster") or {} if switches else {}
         if switches and cluster.get("role") != "standby":  # the active node has them
             complain(f"{', '.join(switches)}: not connected; the change is in force there once it is")
 
@@ -132,10 +167,13 @@ class Client:
     ) -> Iterator[StreamEvent]:
         """Yield Server-Sent Events until the controller ends the stream or is silent for ``timeout_s``."""
         headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": last} if last else {})
+        import http.client
+
         with self._open(path, "GET", None, query, headers, timeout_s) as answer:
             try:
-                yield from _events(answer, last)
-            except OSError as error:
+                with self._judging():
+                    yield from _events(answer, last)
+            except (OSError, http.client.HTTPException) as error:
                 raise self._unreachable(error) from error
 
     def _open(
@@ -146,7 +184,8 @@ class Client:
         import urllib.parse
         import urllib.request
 
-        words = urllib.parse.urlencode({key: value for key, value in (query or {}).items() if value is not None})
+        given = {key: value for key, value in (query or {}).items() if value is not None}
+        words = urllib.parse.urlencode(given, errors="replace")  # halves of surrogate pairs have no bytes
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(
             self.url.rstrip("/") + path + (f"?{words}" if words else ""), data, dict(headers), method=method
@@ -156,13 +195,24 @@ class Client:
         if self.token is not None:
             request.add_header("Authorization", f"Bearer {self.token}")
         try:
-            answer: http.client.HTTPResponse = urllib.request.urlopen(request, timeout=timeout_s, context=self.tls)
+            answer: http.client.HTTPResponse = self._opener().open(request, timeout=timeout_s)
         except urllib.error.HTTPError as error:
             with error:
-                raise _refusal(error) from error
+                raise refusal_of(error) from error
         except (OSError, ValueError, http.client.HTTPException) as error:
             raise self._unreachable(error) from error
         return answer
+
+    def _opener(self) -> urllib.request.OpenerDirector:
+        """Return what opens URLs as ``urlopen`` does, but for redirects: no controller sends any."""
+        import urllib.request
+
+        class Nowhere(urllib.request.HTTPRedirectHandler):
+            def redirect_request(self, *_: Any) -> None:
+                """Do not follow: the token is for this controller alone."""
+
+        https = () if self.tls is None else (urllib.request.HTTPSHandler(context=self.tls),)
+        return urllib.request.build_opener(Nowhere, *https)
 
     def _unreachable(self, error: Exception) -> RequestError:
         reason = str(getattr(error, "reason", error)) or type(error).__name__
@@ -195,26 +245,21 @@ def tls_context(cacert: Path | None, cert: Path | None, key: Path | None) -> ssl
     return context
 
 
-def _refusal(error: urllib.error.HTTPError) -> RequestError:
-    try:
-        problem = json.load(error)
-        text = str(problem["detail"])
-    except (OSError, ValueError, KeyError, TypeError):
-        problem, text = {}, f"{error.url} answers {error.code} {error.reason}"
-    return RequestError(text, error.code, problem)
-
-
-def _events(lines: Iterator[bytes], number: str) -> Iterator[StreamEvent]:
-    name, data = "message", []
-    for raw in lines:
-        field, _, value = raw.decode().rstrip("\r\n").partition(":")
-        value = value.removeprefix(" ")
-        if field == "event":
-            name = value
-        elif field == "id":
-            number = value
-        elif field == "data":
+def _events(answer: http.client.HTTPResponse, number: str) -> Iterator[StreamEvent]:
+    name, data, size_bytes = "message", [], 0
+    while raw := answer.readline(MOST_ANSWER_BYTES + 1):
+        size_bytes += len(raw)
+        if size_bytes > MOST_ANSWER_BYTES:
+            raise AnswerError(f"an event is longer than {MOST_ANSWER_BYTES} bytes")
+        field, _, value = raw.rstrip(b"\r\n").partition(b":")
+        value = value.removeprefix(b" ")
+        if field == b"event":
+            name = value.decode(errors="replace")
+        elif field == b"id":
+            number = value.decode(errors="replace")
+        elif field == b"data":
             data.append(value)
-        elif not field and not value and data:
-            yield StreamEvent(name, number, json.loads("\n".join(data)))
-            name, data = "message", []
+        elif not field and not value:
+            if data:
+                yield StreamEvent(name, number, decoded(b"\n".join(data)))
+            name, data, size_bytes = "message", [], 0

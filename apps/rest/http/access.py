@@ -45,17 +45,19 @@ def refuse_pages_of_others(tokens: TokenKeeper | None) -> None:
     Such a page may send requests without a body; the browser says which site sends them. Where no token is needed, the
     page's own name may be made to lead here (DNS rebinding), so only names that always mean this machine are served.
     """
-    host = request.headers.get("Host", "")
-    if tokens is None and CERTIFICATE_NAME not in request.environ and host and not _is_this_machine(host):
-        detail = f"without tokens only requests to localhost are served, not to {host[:100]}: see rest.authentication"
+    host = request.headers.get("Host")  # HTTP/1.0 has requests without: no browser sends them
+    guarded = tokens is not None or CERTIFICATE_NAME in request.environ
+    if not guarded and host is not None and not _is_this_machine(host):
+        named = host[:100] or "a host without a name"
+        detail = f"without tokens only requests to localhost are served, not to {named}: see rest.authentication"
         raise HttpRefusedError(HTTPStatus.MISDIRECTED_REQUEST, "another-host", detail)
     site, origin = request.headers.get("Sec-Fetch-Site", ""), request.headers.get("Origin", "")
-    if request.method in _READING and (tokens is not None or not site or _NAVIGATES in request.headers.items()):
+    if request.method in _READING and (tokens is not None or _NAVIGATES in request.headers.items()):
         return
     if site:
         foreign = site not in ("same-origin", "none")
     else:
-        foreign = bool(origin) and origin.partition("://")[2].lower() != host.lower()
+        foreign = bool(origin) and (not host or origin.partition("://")[2].lower() != host.lower())
     if foreign:
         detail = f"pages of {(origin or 'another site')[:100]} may ask for nothing here"
         raise HttpRefusedError(HTTPStatus.FORBIDDEN, "another-origin", detail)
@@ -110,24 +112,33 @@ class Pace:
 
 
 class Places:
-    """The connections that may be open at once, ``most``; of one address (IPv6: one /64) half of them."""
+    """What may be held at once, such as connections: ``most`` in all; of one address (IPv6: one /64) half of them."""
 
     def __init__(self, most: int) -> None:
         self._most, self._most_of_one = most, (most + 1) // 2
         self._held: Counter[str] = Counter()
 
-    def take(self, address: str) -> bool:
-        """Take a place for a connection from an address; return False if there is none."""
+    @property
+    def held(self) -> int:
+        """How many are taken."""
+        return self._held.total()
+
+    def held_of(self, address: str) -> int:
+        """Return how many of them an address has."""
+        return self._held.get(_subnet(address), 0)
+
+    def take(self, address: str, count: int = 1) -> bool:
+        """Take places for an address; return False, and take none, if there are not so many."""
         key = _subnet(address)
-        if self._held.total() >= self._most or self._held[key] >= self._most_of_one:
+        if self.held + count > self._most or self._held[key] + count > self._most_of_one:
             return False
-        self._held[key] += 1
+        self._held[key] += count
         return True
 
-    def give_back(self, address: str) -> None:
-        """Give a place back that was taken."""
+    def give_back(self, address: str, count: int = 1) -> None:
+        """Give places back that were taken."""
         key = _subnet(address)
-        self._held[key] -= 1
+        self._held[key] -= count
         if not self._held[key]:
             del self._held[key]
 

@@ -6,7 +6,7 @@ import logging
 import socket
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import Any
+from typing import Any, NamedTuple
 
 import eventlet
 import h11
@@ -23,6 +23,7 @@ from apps.rest.http.exchange import (
 )
 from apps.rest.http.framing import LONE_LINE_FEED, MOST_TRAILERS_BYTES, fault, fault_of_request_line, shown
 from apps.rest.http.problems import raw_answer
+from apps.rest.http.room import Room, Share
 
 MAX_LINE_BYTES = 8 * 1024
 MAX_HEAD_BYTES = 64 * 1024
@@ -50,6 +51,13 @@ class _NoRequestError(Exception):
         super().__init__(answer)
 
 
+class Rooms(NamedTuple):
+    """Where long bodies and long answers are held."""
+
+    bodies: Room
+    answers: Room
+
+
 class Connection:
     """Serves the requests on ``sock``, one after the other, until either side ends it.
 
@@ -57,9 +65,16 @@ class Connection:
     """
 
     def __init__(
-        self, sock: Any, address: tuple[Any, ...], app: WsgiApp, patience: Patience, wait: Callable[[], None]
+        self,
+        sock: Any,
+        address: tuple[Any, ...],
+        app: WsgiApp,
+        patience: Patience,
+        wait: Callable[[], None],
+        rooms: Rooms,
     ) -> None:
         self._sock, self._address, self._app, self._patience, self._wait = sock, address, app, patience, wait
+        self._body_share, self._answer_share = (Share(room, address[0]) for room in rooms)
         self._received = b""  # and not yet given to h11
         sock.settimeout(patience.socket_s)
         self._environ = environ_of_connection(sock, address)
@@ -94,9 +109,15 @@ class Connection:
         if self._received:
             http.receive_data(self._received)
             self._received = b""
-        body = Body(self._sock, http, request, self._patience)
-        exchange = Exchange(self._sock, http, request.method == b"HEAD", body)
-        exchange.run(self._app, {**self._environ, **environ_of_request(request), "wsgi.input": body})
+        body = Body(self._sock, http, request, self._patience, self._body_share)
+        # What has been changed cannot be refused any more.
+        share = self._answer_share if request.method == b"GET" else None
+        try:
+            exchange = Exchange(self._sock, http, request.method == b"HEAD", body, share)
+            exchange.run(self._app, {**self._environ, **environ_of_request(request), "wsgi.input": body})
+        finally:
+            self._body_share.end()
+            self._answer_share.end()
         if not body.discard():
             self._linger()
             return False

@@ -22,6 +22,7 @@ import h11
 from apps.rest.http.access import CERTIFICATE_NAME, WsgiApp
 from apps.rest.http.framing import check_trailers, chunk_size
 from apps.rest.http.problems import HttpRefusedError, raw_answer
+from apps.rest.http.room import Share
 
 # The rest of a refused body up to this size is read, so that its sender can read the answer; else the connection ends.
 MAX_DISCARDED_BYTES = 2**20
@@ -53,10 +54,13 @@ class Patience:
 
 
 class Body(io.RawIOBase):
-    """The body of a request as a file. Raises OSError where it is not what RFC 9112, section 7.1, says."""
+    """The body of a request as a file. Raises OSError where it is not what RFC 9112, section 7.1, says.
 
-    def __init__(self, sock: Any, http: h11.Connection, request: h11.Request, patience: Patience) -> None:
-        self._sock, self._http, self._patience = sock, http, patience
+    What is read of it is held in ``share``.
+    """
+
+    def __init__(self, sock: Any, http: h11.Connection, request: h11.Request, patience: Patience, share: Share) -> None:
+        self._sock, self._http, self._patience, self._share = sock, http, patience, share
         fields = dict(request.headers)
         self._chunked = b"transfer-encoding" in fields
         self._left_bytes = int(fields.get(b"content-length", 0))
@@ -77,6 +81,7 @@ class Body(io.RawIOBase):
         if not self._piece and not self._ended:
             self._piece = memoryview(self._next_piece())
         count = min(len(buffer), len(self._piece))
+        self._share.add(count)
         buffer[:count] = self._piece[:count]
         self._piece = self._piece[count:]
         return count
@@ -145,10 +150,10 @@ class Body(io.RawIOBase):
 
 
 class Exchange:
-    """Answers one request with what the application says."""
+    """Answers one request with what the application says; pieces of the answer are held in ``share``, if given."""
 
-    def __init__(self, sock: Any, http: h11.Connection, is_head: bool, body: Body) -> None:
-        self._sock, self._http, self._body = sock, http, body
+    def __init__(self, sock: Any, http: h11.Connection, is_head: bool, body: Body, share: Share | None) -> None:
+        self._sock, self._http, self._body, self._share = sock, http, body, share
         self._without_body = is_head
         self._unsent = b""
         self._has_begun = False
@@ -164,14 +169,21 @@ class Exchange:
             self._flush(self._http.send(h11.EndOfMessage()) or b"")
         except OSError:
             raise
+        except HttpRefusedError as refusal:
+            fields = (f"{name}: {value}" for name, value in refusal.headers.items())
+            self._fail(raw_answer(refusal.status, refusal.kind, refusal.detail, *fields))
         except Exception:
             log.exception("REST: a request failed")
-            if not self._has_begun:
-                self._sock.sendall(_FAILED)
-            self._http.send_failed()
+            self._fail(_FAILED)
         finally:
             if hasattr(pieces, "close"):
                 pieces.close()
+
+    def _fail(self, answer: bytes) -> None:
+        """Send another answer, if none has begun, and end the connection."""
+        if not self._has_begun:
+            self._sock.sendall(answer)
+        self._http.send_failed()
 
     def _start(self, status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Callable[[bytes], None]:
         """Take status and headers; they are sent with the first bytes of the answer."""
@@ -186,7 +198,12 @@ class Exchange:
         return self._write
 
     def _write(self, piece: bytes) -> None:
-        self._flush(b"" if self._without_body else self._http.send(h11.Data(data=piece)))
+        if self._without_body or self._share is None:
+            self._flush(b"" if self._without_body else self._http.send(h11.Data(data=piece)))
+            return
+        self._share.add(len(piece))
+        self._flush(self._http.send(h11.Data(data=piece)))
+        self._share.end()
 
     def _flush(self, data: bytes) -> None:
         data, self._unsent = self._unsent + data, b""

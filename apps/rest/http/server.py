@@ -17,9 +17,10 @@ from typing import Any
 import eventlet
 
 from apps.rest.http.access import Places, WsgiApp
-from apps.rest.http.connection import Connection
+from apps.rest.http.connection import Connection, Rooms
 from apps.rest.http.exchange import Patience
 from apps.rest.http.problems import raw_answer
+from apps.rest.http.room import MOST_ANSWERS_BYTES, MOST_BODIES_BYTES, Room
 from apps.runtime.connection.peer_limits import Sparing
 from apps.runtime.handshake import shake_hands
 from apps.runtime.lasting_listener import LastingListener
@@ -85,6 +86,9 @@ class _Doorman:
     patience: Patience
     wait: Callable[[], None]
     turning_away: int = 0
+    rooms: Rooms = field(
+        default_factory=lambda: Rooms(Room("bodies", MOST_BODIES_BYTES), Room("answers", MOST_ANSWERS_BYTES))
+    )
     sparing: Sparing = field(default_factory=lambda: Sparing(time.monotonic))
 
     def accept_from(self, listener: LastingListener) -> None:
@@ -103,7 +107,7 @@ class _Doorman:
     def _serve(self, sock: Any, address: tuple[Any, ...]) -> None:
         try:
             secured = sock if self.tls is None else self._secure(sock, self.tls)
-            Connection(secured, address, self.app, self.patience, self.wait).serve()
+            Connection(secured, address, self.app, self.patience, self.wait, self.rooms).serve()
         except (OSError, ValueError) as error:  # ssl.SSLError among them: no certificate, or not TLS at all
             if self.sparing.due(address[0]):
                 log.info("REST: no connection with %s: %s", address, error)

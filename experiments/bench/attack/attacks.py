@@ -1,7 +1,7 @@
 """The attacks, by name. ``python -m experiments.bench.attack.attacks NAME HOST PORT SECONDS`` does one of them.
 
-An attack is a function of the controller's OpenFlow address and the time at which it ends. To add one, write it and
-give it a row in ATTACKS. The controller knows the switch HOSTILE_DPID, which is the attacker's, and those of
+An attack is a function of the controller's OpenFlow or REST address and the time at which it ends. To add one, write it
+and give it a row in ATTACKS. The controller knows the switch HOSTILE_DPID, which is the attacker's, and those of
 GOOD_DPIDS, which are not.
 """
 
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from controller.forwarding.pipeline import Mark, Table
 from controller.openflow.buffers import HEADER
 from controller.openflow.constants import PORT_STATE_LINK_DOWN, MessageType, MultipartType, PortReason
-from experiments.bench.attack import tenants
+from experiments.bench.attack import clients, tenants
 from experiments.bench.attack.hostile_peer import (
     HOSTILE_DPID,
     Address,
@@ -45,10 +45,11 @@ _PAUSE_S = 0.02
 
 @dataclass(frozen=True)
 class Attack:
-    """What is done, in words, and what does it."""
+    """What is done, in words, and what does it; ``on_rest`` is of the REST interface, others of the OpenFlow port."""
 
     about: str
     run: Callable[[Address, float], None]
+    on_rest: bool = False
 
 
 def idle(address: Address, until_s: float) -> None:
@@ -88,6 +89,29 @@ def many_ports(address: Address, until_s: float) -> None:
 def port(number: int, *, up: bool = True) -> bytes:
     """Return the ofp_port of a port."""
     return answers.port(number, f"p{number}", number, 0, 0 if up else PORT_STATE_LINK_DOWN, 1_000_000)
+
+
+def hostile_names(address: Address, until_s: float) -> None:
+    """A switch under control names its ports again and again, so that a log or a terminal would do as it says."""
+
+    def renamed(number: int, name: bytes) -> bytes:
+        whole = port(number)
+        return whole[:_NAME_AT] + name.ljust(_NAME_BYTES, b"\0")[:_NAME_BYTES] + whole[_NAME_AT + _NAME_BYTES :]
+
+    said = b"".join(
+        message(MessageType.PORT_STATUS, bytes([PortReason.MODIFY]) + bytes(7) + renamed(number, name))
+        for name in _HOSTILE_NAMES
+        for number in (1, 2)
+    )
+    refused = b"".join(message(MessageType.ERROR, b"\0\1\0\1" + name) for name in _HOSTILE_NAMES)
+
+    def work(peer: HostilePeer) -> None:
+        switch = peer.become_ready(HOSTILE_DPID)
+        while switch is not None and not peer.gone and time.monotonic() < until_s:
+            peer.send(said + refused)
+            peer.behave(switch, lambda: True)
+
+    again(address, until_s, work)
 
 
 def claim_dpid(address: Address, until_s: float) -> None:
@@ -310,6 +334,17 @@ def _packet_in() -> bytes:
     return b"".join(answers.packet_in(1, Table.REPORT, 0, 1, frame, 0xFFFF, mark) for frame in frames)
 
 
+_NAME_AT, _NAME_BYTES = 16, 16  # of an ofp_port
+_HOSTILE_NAMES = (
+    b"\x1b[2J\x1b]0;x\x07",  # escapes of C0
+    b"\r\n2026 [error] x",  # ends of lines
+    b"\xc2\x9b31m\xc2\x85",  # escapes of C1
+    "\u202ebil\u2066\u2028".encode(),  # bidi
+    b"\xff\xfe\xed\xa0\x80",  # no UTF-8, half a surrogate pair
+    b'"},{"a":"\\"%s{}',
+    b"'; DROP TABLE x",
+    b"x" * _NAME_BYTES,  # without an end
+)
 _METER = struct.pack("!IH50x", 1, 56)
 _ECHO = message(MessageType.ECHO_REQUEST)
 _LONG_ECHO = message(MessageType.ECHO_REQUEST, bytes(60_000))
@@ -321,6 +356,7 @@ ATTACKS: dict[str, Attack] = {
     "none": Attack("nothing", idle),
     "stops reading": Attack("asks for echoes of 60 kB, reads none", stop_reading),
     "20,000 ports": Attack("reports 20,000 ports, reads no hellos", many_ports),
+    "hostile names": Attack("names ports by escapes, ends of lines and bidi overrides", hostile_names),
     "claims a dpid": Attack("says that it is another switch, and leaves", claim_dpid),
     "claims a dpid, stays": Attack("says that it is another switch, and acts like it", claim_dpid_and_stay),
     "unknown types": Attack("types of message that there are not", _flood(message(_UNKNOWN_TYPE) * _PARTS_AT_ONCE)),
@@ -351,6 +387,9 @@ ATTACKS: dict[str, Attack] = {
     "strangers": Attack("switches not configured, each with another dpid", strangers),
     "unknown versions": Attack("a version that there is not", unknown_versions),
     "comes and goes": Attack("is brought up and leaves, again and again", come_and_go),
+    "bodies held open": Attack(
+        "120 bodies of 4 MB of REST, but for their ends", clients.bodies_held_open, on_rest=True
+    ),
 }
 
 

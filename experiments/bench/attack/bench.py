@@ -23,7 +23,7 @@ from controller.errors import InvalidValueError
 from experiments.bench.attack.attacks import ATTACKS, GOOD_DPIDS
 from experiments.bench.attack.hostile_peer import HOSTILE_DPID
 from experiments.machine.controller_process import ROOT, ControllerProcess, free_ports
-from experiments.machine.processors import machine
+from experiments.machine.processors import machine, withheld_s
 from experiments.wire.fabric import WireFabric
 
 SECONDS = 5.0
@@ -46,7 +46,10 @@ _CHANGE_S = 0.9  # after a change of what is offered: a receiver's congestion ha
 
 @dataclass
 class Outcome:
-    """What an attack did; ``switches_lost`` is how often a well-behaved switch had to connect again."""
+    """What an attack did; ``switches_lost`` is how often a well-behaved switch had to connect again.
+
+    ``withheld_intervals`` are those for which this machine has let the controller wait for a processor.
+    """
 
     about: str
     missed_intervals: int
@@ -54,6 +57,7 @@ class Outcome:
     growth_mb: float
     recovered_s: float
     switches_lost: int
+    withheld_intervals: float
 
     @property
     def met(self) -> dict[str, bool]:
@@ -120,8 +124,8 @@ class AttackedFabric:
     """The controller and its well-behaved switches in a chain, with traffic; ready inside its ``with``."""
 
     def __init__(self, folder: Path) -> None:
-        self._openflow_port, rest_port = free_ports(2)
-        self.controller = ControllerProcess(configuration(self._openflow_port, rest_port), folder)
+        self._openflow_port, self._rest_port = free_ports(2)
+        self.controller = ControllerProcess(configuration(self._openflow_port, self._rest_port), folder)
         self._flows: dict[int, list[int]] = {}  # by VLAN, to the receiver
         self._fabric = WireFabric(("127.0.0.1", self._openflow_port), retry_s=0.1)
         for dpid in GOOD_DPIDS:
@@ -177,12 +181,14 @@ class AttackedFabric:
     def attacked(self, name: str, seconds: float) -> Outcome:
         """Do one attack and tell what it did."""
         before, memory_mb = self._loop(), self._memory_mb()
+        withheld = withheld_s(self.controller.pid)
         missed = 0
         connections = self._connections()
+        port = self._rest_port if ATTACKS[name].on_rest else self._openflow_port
         attacker = subprocess.Popen(
             [
                 *(sys.executable, "-m", "experiments.bench.attack.attacks", name),
-                *("127.0.0.1", str(self._openflow_port), str(seconds)),
+                *("127.0.0.1", str(port), str(seconds)),
             ],
             cwd=ROOT,
         )
@@ -213,6 +219,7 @@ class AttackedFabric:
             round(most_mb - memory_mb, 1),
             recovered_s,
             self._connections() - connections,
+            round((withheld_s(self.controller.pid) - withheld) * 1e3 / INTERVAL_MS, 1),
         )
 
     def _loop(self) -> dict[str, Any]:

@@ -243,6 +243,8 @@ MENDED = (
     "a switch takes bursts or rates within bounds only",
     "a VN sends to endless new addresses",
     "a host moves to another edge port, or comes up there after its old one went down",
+    "names by switches or clients hold escapes or ends of lines",
+    "clients of REST hold long bodies open, or do not read long answers",
     "a second controller is started on the store of one that runs",
 )
 

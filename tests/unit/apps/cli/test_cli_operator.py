@@ -462,7 +462,7 @@ def test_an_answer_that_is_no_json_is_told(desk: RestDesk, dets: Any) -> None:
     desk.on("GET", "/v1/health", Answer(raw=b"<html>"))
     status, _, err = dets("status")
     assert status == 1
-    assert err.startswith(f"dets: no controller answers at {desk.url}: ")
+    assert err.startswith(f"dets: what {desk.url} answers is not what a controller does: it is not JSON: ")
 
 
 # -- who asks
@@ -710,7 +710,7 @@ def test_events_are_followed_over_a_restart_of_the_controller(
     )
     seen = []
 
-    def call(self: Client, path: str, *, query: Any = None) -> Any:
+    def call(self: Client, path: str, *, query: Any = None, shape: Any) -> Any:
         seen.append((query or {}).get("after"))
         answer = next(answers)
         if isinstance(answer, RequestError):

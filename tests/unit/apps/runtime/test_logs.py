@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
+import json
 import logging
 from threading import Event
 
 import pytest
 
-from apps.runtime.logs import MOST_LINES, EventLines
+from apps.runtime.logs import FORMATS, MOST_LINES, EventLines, LogFormat, set_format
 from controller.events import EventKind
 
 
@@ -54,3 +56,34 @@ def test_what_is_noted_while_lines_are_written_is_written_too(caplog: pytest.Log
         lines.note(EventKind.SWITCH_UP, "first")
         lines.write()
     assert [record.getMessage() for record in caplog.records] == ["switch-up: first", "switch-up: late 1"]
+
+
+NASTY = "x\x1b[2J\r\n2026-01-01T00:00:00Z [info] dets ok\x9b1m\x85\u202e\u2028\ud800"
+
+
+@pytest.mark.parametrize("log_format", FORMATS)
+def test_names_of_others_forge_no_line_and_move_nothing(log_format: LogFormat) -> None:
+    """Names by hosts, switches and clients: in what is said, in its fields, in what an error says."""
+    stream, root = io.StringIO(), logging.getLogger()
+    handler = logging.StreamHandler(stream)
+    before, formatters = root.handlers[:], [one.formatter for one in root.handlers]
+    root.handlers = [handler]
+    try:
+        set_format(log_format)
+        log = logging.getLogger("dets.test")
+        log.warning("%s", NASTY, extra={"who": NASTY})
+        try:
+            raise ValueError(NASTY)
+        except ValueError:
+            log.exception("it failed: %s", NASTY)
+    finally:
+        root.handlers = before
+        for one, formatter in zip(before, formatters, strict=True):
+            one.setFormatter(formatter)
+    lines = stream.getvalue().splitlines() if log_format == "json" else stream.getvalue().split("\n")
+    assert all(line.isprintable() for line in lines), lines
+    if log_format == "json":
+        assert [json.loads(line)["level"] for line in lines] == ["warning", "error"]
+    else:
+        starts = [line for line in lines if line[:4] == "2026" or "[warning" in line or "[error" in line]
+        assert len(starts) == 2, lines

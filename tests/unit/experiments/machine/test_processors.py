@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import struct
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -18,6 +21,7 @@ from experiments.machine.processors import (
     kept_awake,
     machine,
     read_cpu_ticks,
+    withheld_s,
 )
 
 
@@ -92,3 +96,21 @@ def test_a_machine_is_told_by_its_model_its_processors_and_their_load(monkeypatc
     for text, model in (("processor\t: 0\nmodel name\t: A 3 GHz\n", "A 3 GHz"), ("processor\t: 0\n", "unknown")):
         processors.CPU_INFO.write_text(text)
         assert machine()["cpu"] == model
+
+
+def test_what_others_take_is_withheld_and_what_a_process_waits_for_is_not() -> None:
+    """Two that compute on one processor get half of it each; one that sleeps lacks nothing."""
+    pin = f"import os; os.sched_setaffinity(0, {{{min(os.sched_getaffinity(0))}}})\n"
+    words = (pin + "while True: pass", pin + "while True: pass", "import time; time.sleep(60)")
+    children = [subprocess.Popen([sys.executable, "-S", "-c", text]) for text in words]
+    try:
+        time.sleep(0.5)
+        before = [withheld_s(child.pid) for child in children]
+        time.sleep(1.0)
+        busy, other, asleep = (withheld_s(child.pid) - one for child, one in zip(children, before, strict=True))
+    finally:
+        for child in children:
+            child.kill()
+            child.wait()
+    assert busy + other > 0.8
+    assert asleep < busy + other - 0.5

@@ -42,7 +42,7 @@ class Desk:
         assert answer.status_code == status, answer.text
         return json.loads(answer.text)
 
-    def call(self, path, *, method, body):
+    def call(self, path, *, method, body, **_):
         self.actions.append(body["action"])
         if body["action"] != "start":
             self.loop.run(7)
@@ -157,7 +157,7 @@ def test_a_file_that_is_none_is_told(tmp_path, capsys):
 
 
 def test_records_that_were_lost_are_told(desk, tmp_path, monkeypatch):
-    def call(path, *, method, body):
+    def call(path, *, method, body, **_):
         answer = Desk.call(desk, path, method=method, body=body)
         return {**answer, "overrun": body["action"] != "start"}
 
@@ -172,6 +172,16 @@ def test_a_file_that_cannot_be_written_records_nothing(desk, tmp_path):
     with pytest.raises(InvalidValueError, match="cannot be written: No such file or directory"):
         recordings.record(desk, tmp_path / "nowhere" / "run", 5.0)
     assert desk.actions == []
+
+
+def test_a_member_that_grows_when_it_is_unpacked_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(recordings, "_MOST_TAKEN_BYTES", 1_000_000)
+    with zipfile.ZipFile(tmp_path / "bomb", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("format.json", json.dumps(recordings.FORMAT))
+        archive.writestr("records/000000", bytes(1_000_001))
+    assert (tmp_path / "bomb").stat().st_size < 10_000
+    with pytest.raises(InvalidValueError, match="records/000000 has 1000001 bytes of 1000000"):
+        list(recordings.read(tmp_path / "bomb"))
 
 
 def test_a_full_disk_ends_the_recording(desk, tmp_path, monkeypatch):

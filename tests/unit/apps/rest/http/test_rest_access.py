@@ -14,7 +14,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from support.rest_server import CONFIG, LIMIT, PROBLEM, VN, RestProcess, ask
+from support.rest_server import CONFIG, LIMIT, PROBLEM, VN, RestProcess, ask, read_answer
 
 from apps.cli.support.certificates import create_authority, issue
 from apps.settings.tokens import Tokens
@@ -198,10 +198,41 @@ def test_pages_of_others_change_nothing(one: RestProcess) -> None:
             status, answered, problem = one.request(method, path, body, headers)
             assert (status, answered["Content-Type"]) == (403, PROBLEM)
             assert problem["type"] == "urn:dets:problem:another-origin"
-        reads = one.request("GET", VN, headers=headers)[0]
-        assert reads == (403 if "Sec-Fetch-Site" in headers else 200)  # a browser that says nothing shows it nothing
+        for method in ("GET", "OPTIONS"):  # and read nothing where no token is needed
+            assert one.request(method, VN, headers=headers)[0] == 403
         followed = headers | {"Sec-Fetch-Mode": "navigate"}
         assert one.request("GET", "/docs", headers=followed)[0] == 200
     own = ({}, {"Origin": f"http://{here}"}, {"Sec-Fetch-Site": "same-origin"}, {"Sec-Fetch-Site": "none"})
     for headers in own:
         assert one.request("PATCH", VN, LIMIT, headers)[0] == 200
+        assert one.request("GET", VN, headers=headers)[0] == 200
+
+
+def test_with_tokens_pages_of_others_may_read_with_one(guarded: tuple[RestProcess, Tokens]) -> None:
+    server, tokens = guarded
+    headers = bearer(tokens.create("foreign-pages", "write")) | {"Origin": "https://portal.example"}
+    assert server.request("GET", VN, headers=headers)[0] == 200
+    assert server.request("PATCH", VN, LIMIT, headers)[0] == 403
+    nameless = headers | {"Host": "", "Origin": "null"}  # two that name nothing are not the same place
+    assert server.request("PATCH", VN, LIMIT, nameless)[0] == 403
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (b"GET /v1/health HTTP/1.1\r\nHost:\r\n", 421),
+        (b"GET /v1/health HTTP/1.1\r\nHost: :80\r\n", 421),
+        (b"GET /v1/health HTTP/1.0\r\nHost: \r\n", 421),
+        (b"GET http:///v1/health HTTP/1.1\r\nHost: localhost\r\n", 421),
+        (b"GET /v1/health HTTP/1.1\r\n", 400),
+        (b"GET /v1/health HTTP/1.0\r\n", 200),  # as health checks ask, and no browser
+    ],
+)
+def test_a_host_without_a_name_is_not_this_machine(one: RestProcess, head: bytes, status: int) -> None:
+    with one.connect() as sock:
+        sock.sendall(head + b"Connection: close\r\n\r\n")
+        found, mime_type, problem = read_answer(sock)
+    assert found == status
+    if status == 421:
+        assert mime_type == PROBLEM
+        assert "not to a host without a name: see rest.authentication" in problem["detail"] or ":80" in str(head)

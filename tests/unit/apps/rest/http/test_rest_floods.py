@@ -7,6 +7,7 @@ import http.client
 import json
 import os
 import resource
+import select
 import socket
 import struct
 import threading
@@ -14,11 +15,14 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import h11
 import pytest
 from support.rest_server import CONFIG, LIMIT, PROBLEM, VN, RestProcess, read_answer
 
 from apps.rest.http.access import BURST_S, Pace, Places
-from apps.rest.http.body import MAX_BODY_BYTES
+from apps.rest.http.body import MAX_BODY_BYTES, MAX_LONG_BODY_BYTES
+from apps.rest.http.exchange import Body, Exchange, Patience
+from apps.rest.http.room import FREE_BYTES, MOST_BODIES_BYTES, TIDY_S, Room, Share
 
 
 @pytest.fixture(scope="module")
@@ -323,3 +327,141 @@ def _read_until(sock: socket.socket, words: bytes) -> bytes:
         assert piece, read
         read += piece
     return read
+
+
+def test_places_may_be_taken_many_at_a_time() -> None:
+    places = Places(10)
+    assert [places.take("192.0.2.1", count) for count in (4, 2, 1)] == [True, False, True]
+    assert (places.held, places.held_of("192.0.2.1"), places.held_of("192.0.2.2")) == (5, 5, 0)
+    assert [places.take("192.0.2.2", count) for count in (6, 5)] == [False, True]
+    places.give_back("192.0.2.1", 5)
+    assert (places.held, places.held_of("192.0.2.1")) == (5, 0)
+
+
+# -- bodies held open
+
+LONG_HEAD = f"POST /v1/limits HTTP/1.1\r\nHost: localhost\r\nContent-Length: {MAX_LONG_BODY_BYTES}\r\n".encode()
+LONG_HEAD += b"Content-Type: application/json\r\n\r\n"
+ALMOST = b'{"limits": [' + b" " * (MAX_LONG_BODY_BYTES - 100)
+
+
+def _held(server: RestProcess, source: str, bodies: int) -> list[socket.socket]:
+    """Send so many bodies but for their ends."""
+    socks = [server.connect(source) for _ in range(bodies)]
+    for sock in socks:
+        with contextlib.suppress(OSError):  # refused meanwhile
+            sock.sendall(LONG_HEAD + ALMOST)
+    return socks
+
+
+def _refusals(socks: list[socket.socket], count: int) -> list[Any]:
+    """Return what those were told that were told something, once they are so many."""
+    deadline_s = time.monotonic() + 30.0
+    readable: list[socket.socket] = []
+    while len(readable) < count and time.monotonic() < deadline_s:
+        readable = select.select(socks, [], [], 0.1)[0]
+        time.sleep(0.01)
+    return [read_answer(sock) for sock in readable]
+
+
+def test_bodies_held_open_have_a_total_and_one_address_half_of_it() -> None:
+    with RestProcess(CONFIG) as server:
+        held = _held(server, "127.0.0.2", 6)
+        told = _refusals(held, 4)
+        assert len(told) == 4  # two are waited for
+        for status, mime_type, problem in told:
+            assert (status, mime_type) == (503, PROBLEM)
+            assert problem["type"] == "urn:dets:problem:too-many-bodies"
+            assert problem["errors"][0]["field"] == "bodies"
+            assert problem["errors"][0]["value"] > MOST_BODIES_BYTES // 2
+            assert f"{MOST_BODIES_BYTES} bytes are held at a time, {MOST_BODIES_BYTES // 2} of one address" in str(
+                problem
+            )
+        rest = b" " * 86 + b"]}"
+        with server.connect("127.0.0.3") as sock:  # others are not refused meanwhile: a long body, and a short one
+            sock.sendall(LONG_HEAD + ALMOST + rest)
+            assert read_answer(sock)[0] == 422  # which sets nothing
+        assert server.request("PATCH", VN, LIMIT)[0] == 200
+        with server.connect("127.0.0.2") as sock:  # nor is a short one of the same address
+            sock.sendall(f"PATCH {VN} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n".encode())
+            sock.sendall(b"Content-Type: application/json\r\n\r\n{}")
+            assert read_answer(sock)[0] in (200, 422)
+        for sock in held:
+            sock.close()
+        for _ in range(5):  # each gives its room back
+            with server.connect("127.0.0.2") as sock:
+                sock.sendall(LONG_HEAD + ALMOST + rest)
+                assert read_answer(sock)[0] == 422
+
+
+def test_a_refused_body_says_when_to_come_again() -> None:
+    with RestProcess(CONFIG) as server:
+        held = _held(server, "127.0.0.1", 3)
+        assert len(_refusals(held, 1)) == 1
+        status, headers, _ = server.request("POST", "/v1/limits", {"limits": ["x" * (MAX_LONG_BODY_BYTES // 2)]})
+        assert (status, headers["Retry-After"]) == (503, "1")
+        for sock in held:
+            sock.close()
+
+
+def test_an_answer_that_nobody_reads_holds_room_and_the_next_is_refused() -> None:
+    room = Room("answers", 8 * MAX_BODY_BYTES, tidy=lambda: None, later=lambda *_: None)
+    piece = bytes(4 * MAX_BODY_BYTES)
+    answers = [_answer_of(piece, Share(room, "192.0.2.1"), room, again) for again in (True, False)]
+    assert b"200 OK" in answers[1][:20]
+    assert b"503 Service Unavailable" in answers[0][:40]
+    assert b"too-many-answers" in answers[0]
+    assert b"Retry-After: 1" in answers[0]
+    assert answers[1].endswith(piece)
+
+
+def _answer_of(piece: bytes, share: Share, room: Room, others_hold: bool) -> bytes:
+    """Return what a client gets that asks for a piece while others of its address hold as much, or nothing."""
+
+    class Sock:
+        sent = b""
+
+        def sendall(self, data: bytes) -> None:
+            self.sent += data
+
+    sock, http_ = Sock(), h11.Connection(h11.SERVER)
+    http_.receive_data(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    request = http_.next_event()
+    assert isinstance(request, h11.Request)
+    other = Share(room, "192.0.2.1")
+    if others_hold:
+        other.add(len(piece))
+    body = Body(sock, http_, request, Patience(), Share(room, "192.0.2.1"))
+
+    def app(environ: Any, start: Any) -> list[bytes]:
+        start("200 OK", [("Content-Length", str(len(piece)))])
+        return [piece]
+
+    Exchange(sock, http_, False, body, share).run(app, {})
+    share.end()
+    other.end()
+    return sock.sent
+
+
+def test_memory_goes_back_once_nothing_is_held_and_not_for_each() -> None:
+    asked, tidied = [], []
+    room = Room(
+        "bodies", 100 * FREE_BYTES, lambda: tidied.append(True), lambda after_s, do: asked.append((after_s, do))
+    )
+    short, shares = Share(room, "192.0.2.9"), [Share(room, f"192.0.2.{n}") for n in range(3)]
+    short.add(FREE_BYTES)
+    short.end()
+    assert asked == []  # nothing was held
+    for share in shares:
+        share.add(3 * FREE_BYTES)
+    for share in shares:
+        assert asked == []
+        share.end()
+    shares[0].add(3 * FREE_BYTES)
+    shares[0].end()
+    assert [after_s for after_s, _ in asked] == [TIDY_S]
+    asked[0][1]()
+    assert tidied == [True]
+    shares[0].add(3 * FREE_BYTES)
+    shares[0].end()
+    assert len(asked) == 2

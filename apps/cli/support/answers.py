@@ -1,0 +1,148 @@
+"""What a controller answers, as somebody who may mean harm: bounded in size and time, and checked before its use."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from controller.errors import DetsError
+
+if TYPE_CHECKING:
+    import http.client
+    import urllib.error
+
+MOST_ANSWER_BYTES = 16 * 2**20
+"""of one answer, or one event of a stream; a controller sends no more"""
+MOST_PAGES_BYTES = 8 * MOST_ANSWER_BYTES
+"""of all pages of a collection"""
+MOST_PAGES = 10_000
+MOST_NODES = 1_000_000
+"""lists and objects in an answer: each takes 60 bytes or more, and two in the text"""
+MOST_ANSWER_S = 120.0
+_MOST_PROBLEM_BYTES = 64 * 1024
+_MOST_DETAIL, _MOST_REASON = 2000, 300
+_SHOWN = 60
+_CHUNK_BYTES = 64 * 1024
+_WORDS = {
+    str: "text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    dict: "an object",
+    list: "a list",
+}
+
+Shape = Any
+"""What a value must be: a type, or a tuple of types; ``[shape]`` is a list of such, ``{...: shape}`` an object whose
+values are such, ``{name: shape}`` one with at least these members, of which those with a ``?`` behind may be missing or
+null."""
+
+
+class RequestError(DetsError):
+    """The controller could not be asked (``status`` is None), or refused: ``status`` is that of HTTP."""
+
+    def __init__(self, text: str, status: int | None = None, problem: Mapping[str, Any] | None = None) -> None:
+        super().__init__(text)
+        self.status = status
+        self.problem = problem or {}
+
+
+class AnswerError(RequestError):
+    """What came is not what the interface says; ``whom`` is who has sent it."""
+
+    def __init__(self, reason: str, whom: str = "the controller") -> None:
+        super().__init__(f"what {whom} answers is not what a controller does: {reason[:_MOST_REASON]}")
+        self.reason = reason
+
+
+def read_all(answer: http.client.HTTPResponse, most_bytes: int) -> bytes:
+    """Return the body of an answer; raise AnswerError when it is too long, or takes too long."""
+    data = bytearray()
+    end_s = time.monotonic() + MOST_ANSWER_S
+    while piece := answer.read1(_CHUNK_BYTES):
+        data += piece
+        if len(data) > most_bytes:
+            raise AnswerError(f"it is longer than {most_bytes} bytes")
+        if time.monotonic() > end_s:
+            raise AnswerError(f"it takes longer than {MOST_ANSWER_S:g} s")
+    return bytes(data)
+
+
+def decoded(data: bytes | bytearray) -> Any:
+    """Return the value of a JSON text of finite numbers; raise AnswerError for any other."""
+    if data.count(b"[") + data.count(b"{") > MOST_NODES:
+        raise AnswerError(f"it has more than {MOST_NODES} lists and objects")
+    try:
+        return json.loads(data.decode("utf-8"), parse_constant=_no_number, parse_float=_finite)
+    except RecursionError as error:
+        raise AnswerError("it is nested too deeply") from error
+    except ValueError as error:
+        raise AnswerError(f"it is not JSON: {error}" if data.strip() else "it is empty") from error
+
+
+def check(value: Any, shape: Shape, what: str = "the answer") -> None:
+    """Raise AnswerError, naming ``what``, unless a value is of a shape."""
+    if isinstance(shape, list):
+        _check_is(value, list, what)
+        for number, one in enumerate(value):
+            check(one, shape[0], f"{what}[{number}]")
+    elif isinstance(shape, dict):
+        _check_is(value, dict, what)
+        for name, of_member in shape.items():
+            if name is ...:
+                for key, one in value.items():
+                    check(one, of_member, f"{what}.{key[:_SHOWN]}")
+            elif name.endswith("?"):
+                if value.get(name[:-1]) is not None:
+                    check(value[name[:-1]], of_member, name[:-1])
+            elif name not in value:
+                raise AnswerError(f"{what} has no {name}")
+            else:
+                check(value[name], of_member, name)
+    else:
+        _check_is(value, shape, what)
+
+
+def refusal_of(error: urllib.error.HTTPError) -> RequestError:
+    """Return a refusal with the controller's own words, as far as they are such."""
+    try:
+        found = decoded(error.read(_MOST_PROBLEM_BYTES))
+        check(found, {"detail": str})
+        errors = [one for one in found.get("errors") or () if _is_error(one)]
+        problem, text = {**found, "errors": errors}, found["detail"]
+    except Exception as other:  # whatever it is: the status says that it is a refusal
+        if isinstance(other, MemoryError):
+            raise
+        problem, text = {}, f"{error.url} answers {error.code} {error.reason}"
+    return RequestError(text if len(text) <= _MOST_DETAIL else f"{text[:_MOST_DETAIL]}...", error.code, problem)
+
+
+def _is_error(one: Any) -> bool:
+    return (
+        isinstance(one, dict)
+        and isinstance(one.get("field"), str)
+        and isinstance(one.get("reason"), str)
+        and isinstance(one.get("value"), str | int | float | None)
+    )
+
+
+def _check_is(value: Any, kinds: Any, what: str) -> None:
+    kinds = kinds if isinstance(kinds, tuple) else (kinds,)
+    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+        shown = json.dumps(value, default=str) if not isinstance(value, dict | list) else _WORDS[type(value)]
+        words = " or ".join("null" if kind is type(None) else _WORDS[kind] for kind in kinds)
+        raise AnswerError(f"{what} is {shown[:_SHOWN]}, and should be {words}")
+
+
+def _no_number(text: str) -> NoReturn:
+    raise ValueError(f"{text} is no number")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text[:_SHOWN]} is too large a number")
+    return number

@@ -1,0 +1,82 @@
+"""How much of long bodies and long answers is held at a time: in all, and of one address."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any
+
+import eventlet
+
+from apps.rest.http.access import Places
+from apps.rest.http.body import MAX_BODY_BYTES, MAX_LONG_BODY_BYTES
+from apps.rest.http.problems import HttpRefusedError
+from apps.runtime.garbage import give_back
+from controller.errors import InvalidValueError
+
+FREE_BYTES = MAX_BODY_BYTES
+"""of each body and answer: the number of connections bounds these"""
+MOST_BODIES_BYTES = 4 * MAX_LONG_BODY_BYTES
+MOST_ANSWERS_BYTES = 32 * 2**20
+TIDY_S = 5.0
+"""so long after the last one has gone, and no more often"""
+
+
+class Room:
+    """``most_bytes`` of what is called ``name``, and half of them for one address (IPv6: one /64).
+
+    The heap keeps what is freed (``apps.runtime.garbage``): it goes back to the kernel once nothing is held any more.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        most_bytes: int,
+        tidy: Callable[[], None] = give_back,
+        later: Callable[[float, Callable[[], None]], Any] = eventlet.spawn_after,
+    ) -> None:
+        self._name, self._most_bytes, self._tidy, self._later = name, most_bytes, tidy, later
+        self._places = Places(most_bytes)
+        self._is_due = False
+
+    def take(self, address: str, count: int) -> None:
+        """Take room for so many bytes of an address; raise HttpRefusedError (503) if there is none."""
+        if not self._places.take(address, count):
+            half = (self._most_bytes + 1) // 2
+            reason = f"more do not fit: {self._most_bytes} bytes are held at a time, {half} of one address; try again"
+            error = InvalidValueError(self._name, self._places.held_of(address) + count, reason)
+            status, headers = HTTPStatus.SERVICE_UNAVAILABLE, {"Retry-After": "1"}
+            raise HttpRefusedError(status, f"too-many-{self._name}", errors=[error], headers=headers)
+
+    def give_back(self, address: str, count: int) -> None:
+        """Give back what was taken."""
+        self._places.give_back(address, count)
+        if not self._places.held and not self._is_due:
+            self._is_due = True
+            self._later(TIDY_S, self._tidy_up)
+
+    def _tidy_up(self) -> None:
+        self._is_due = False
+        self._tidy()
+
+
+class Share:
+    """What one body, or one answer, of an address holds of a room; the first ``FREE_BYTES`` are free."""
+
+    def __init__(self, room: Room, address: str) -> None:
+        self._room, self._address = room, address
+        self._seen = self._held = 0
+
+    def add(self, count: int) -> None:
+        """Hold so many bytes more; raise HttpRefusedError (503) if there is no room for them."""
+        self._seen += count
+        wanted = max(self._seen - FREE_BYTES, 0) - self._held
+        if wanted:
+            self._room.take(self._address, wanted)
+            self._held += wanted
+
+    def end(self) -> None:
+        """Hold nothing any more."""
+        if self._held:
+            self._room.give_back(self._address, self._held)
+        self._seen = self._held = 0

@@ -1,0 +1,28 @@
+"""Text from outside as it is printed: nothing in it moves a cursor, ends a line, hides or reorders other text."""
+
+from __future__ import annotations
+
+
+def printable(text: str, keep: str = "") -> str:
+    r"""Return text with escapes (``\x1b``, ``\u202e``) for all that has no glyph, but for what is in ``keep``.
+
+    These are control characters (C0, C1), the ends of lines and paragraphs, formats (bidi overrides among them),
+    spaces but the plain one, halves of surrogate pairs and what is not assigned.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        one if one.isprintable() or one in keep else one.encode("unicode_escape").decode("ascii") for one in text
+    )
+
+
+def printable_json(text: str) -> str:
+    r"""Return a JSON text that says the same, in which such characters of its strings are ``\uXXXX``; lines stay."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() or one == "\n" else _json_escape(one) for one in text)
+
+
+def _json_escape(character: str) -> str:
+    units = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))

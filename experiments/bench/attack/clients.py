@@ -1,0 +1,55 @@
+"""What hostile clients of the REST interface do."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+from collections import Counter
+
+from experiments.bench.attack.hostile_peer import Address
+
+MOST_BODY_BYTES = 4 * 2**20
+_BODIES = 120  # of one address there may be 128 connections
+_TIMEOUT_S = 3.0
+_STATUS_BYTES = len("HTTP/1.1 503")
+_HEAD = f"""\
+POST /v1/limits HTTP/1.1\r
+Host: localhost\r
+Content-Type: application/json\r
+Content-Length: {MOST_BODY_BYTES}\r
+\r
+""".encode()
+_ALMOST = b'{"limits": [' + b" " * (MOST_BODY_BYTES - 100)
+
+
+def hold_bodies(held: contextlib.ExitStack, address: Address, until_s: float | None = None) -> Counter[bytes]:
+    """Open connections in ``held``, with bodies of the most bytes but for their ends.
+
+    Return how many were answered what, b"" for nothing yet.
+    """
+    socks = []
+    for _ in range(_BODIES):
+        if until_s is not None and time.monotonic() > until_s:
+            break
+        sock = held.enter_context(socket.create_connection(address, _TIMEOUT_S))
+        with contextlib.suppress(OSError):  # refused meanwhile
+            sock.sendall(_HEAD + _ALMOST)
+        socks.append(sock)
+    return Counter(map(_status, socks))
+
+
+def bodies_held_open(address: Address, until_s: float) -> None:
+    """Do so until the time is over, and again where the connections have ended."""
+    while time.monotonic() < until_s:
+        with contextlib.suppress(OSError), contextlib.ExitStack() as held:
+            hold_bodies(held, address, until_s)
+            time.sleep(min(1.0, max(until_s - time.monotonic(), 0.0)))
+
+
+def _status(sock: socket.socket) -> bytes:
+    sock.settimeout(0.01)
+    try:
+        return sock.recv(_STATUS_BYTES)
+    except OSError:
+        return b""
