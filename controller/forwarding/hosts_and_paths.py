@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -68,12 +69,12 @@ class Network:
         self._heeded: dict[int, Heed] = {}  # by row, which unknown hosts of a full VN are reported, if not all
         self._queueless: set[int] = set()  # dpids of switches whose entries name no queue
         self._phantom_of_vn: dict[int, int] = {}
-        self.marked = MarkedPairs(self.desired, vns, self.hosts_of_vn, settings.marking)
-        self.pairs = MeteredPairs(self.desired, vns, self.hosts_of_vn, self.marked, settings.mac_ageing_s)
+        # Nothing here refers to the network itself: it is not to wait for the collector of cycles once it is replaced.
+        self.marked = MarkedPairs(self.desired, vns, self.known.of_vn, settings.marking)
+        self.pairs = MeteredPairs(self.desired, vns, self.known.of_vn, self.marked, settings.mac_ageing_s)
         self._transit = Transit(self.desired)
-        self.paths = Paths(
-            self.desired, self._edges, self.marked, lambda port: self.edge_port(port) is not None, self._queueless
-        )
+        is_edge = partial(_is_edge_port, self._switches)
+        self.paths = Paths(self.desired, self._edges, self.marked, is_edge, self._queueless)
 
     @property
     def topology(self) -> Topology:
@@ -404,3 +405,9 @@ class Network:
             return None
         self.pairs.drop_entry(pair, host)
         return None if self.pairs.in_use(pair) else pair
+
+
+def _is_edge_port(switches: Mapping[int, Switch], port: PortId) -> bool:
+    """Return whether this is an edge port of the configuration."""
+    switch = switches.get(port.dpid)
+    return switch is not None and port.port_no in switch.ports

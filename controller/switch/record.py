@@ -208,6 +208,8 @@ class SwitchRecord:
         """Give every VN the meters that it lacks; return how many there were no ids for."""
         completed: dict[int, VnMeters] = {}
         for row, mine in self.vn_meters.items():
+            if None not in (mine if row in self.agent_rows else mine[:-1]):
+                continue
             needed = {name for name in VnMeters._fields if name != "agent" or row in self.agent_rows}
             missing = [name for name in VnMeters._fields if name in needed and getattr(mine, name) is None]
             completed[row] = mine._replace(**{name: self.meter_ids.take() for name in missing})

@@ -241,6 +241,7 @@ MENDED = (
     "a VN sends to endless new addresses",
     "a host moves to another edge port, or comes up there after its old one went down",
     "a second controller is started on the store of one that runs",
+    "many reloads are asked for at once",
 )
 
 
