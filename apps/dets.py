@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, ClassVar
 
-from apps import rest
+from apps import config_reader, rest
 from apps.cluster.etcd_tokens import EtcdTokens
 from apps.cluster.exchange import Exchange
 from apps.cluster.last_will import LastWill
@@ -28,7 +28,8 @@ from apps.metrics import Metrics
 from apps.ovsdb.queue_keeper import QueueKeeper
 from apps.reload import Reloader, Reloads
 from apps.rest.http.one_hop import Nodes, OneHop
-from apps.runtime.garbage import keep_all
+from apps.runtime import first_config
+from apps.runtime.garbage import keep_all, keep_made, making_much
 from apps.runtime.ryu_seam import (
     OFP_VERSION,
     AppBase,
@@ -57,7 +58,6 @@ from apps.southbound.peers import AUDIT_INTERVAL_S, SwitchState
 from apps.southbound.shell import Shell
 from controller.cluster.write_gate import WriteGate
 from controller.config.changes import ConfigChange
-from controller.config.load import load_config
 from controller.errors import DetsError, InvalidValueError
 from controller.fabric.description import Config
 from controller.fabric.topology import HELLO_INTERVAL_S
@@ -79,8 +79,13 @@ class Dets(AppBase):
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
+        with making_much():
+            self._make()
+            keep_made(len(self.shell.central.vns))
+
+    def _make(self) -> None:
         try:
-            self.config = load_config(configured_file() or os.environ.get("DETS_CONFIG", "dets.yaml"))
+            self.config = first_config.take(configured_file() or os.environ.get("DETS_CONFIG", "dets.yaml"))
             set_log(self.config.log_format, self.config.log_level)
             interval_s = self.config.interval_s
             self.spare = SpareTime(interval_s, time.monotonic, hub.sleep, Flag(), hub.Semaphore(), hub.spawn)
@@ -311,10 +316,19 @@ class Dets(AppBase):
         # Etcd is waited for without blocking others; in a thread of its own its sockets would have no hub.
         run = run_in_thread if self.node is None else _call
         try:
-            return Settings(self.shell.central, store, time.monotonic, run=run, breathe=self.spare.breathe)
+            breathe, compute = self.spare.breathe, run_in_thread
+            return Settings(self.shell.central, store, time.monotonic, run=run, breathe=breathe, compute=compute)
         except StoreError as error:
             print(error, file=sys.stderr)
             raise SystemExit(2) from None
+
+    def read(self, path: str) -> Config:
+        """Return the configuration in a file, read while the loop goes on."""
+        return config_reader.read(path, run_in_thread)
+
+    def breathe(self) -> None:
+        """Let others run until there is time to spare."""
+        self.spare.breathe()
 
     def adopt(self, config: Config) -> None:
         """Let ``config`` be the one in force."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
+import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -12,14 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from apps.runtime.garbage import keep_made, making_much
 from apps.runtime.sd_notify import ServiceManager
 from apps.settings.settings import FilePlan, Settings
-from controller.central.controller import CentralController
-from controller.central.reconfiguration import reconfigure
+from controller.central.reconfiguration import Beforehand, reconfigure
 from controller.config.changes import ConfigChange, check_changeable, config_changes
-from controller.config.load import load_config
 from controller.errors import DetsError
-from controller.events import EventKind
+from controller.events import EventKind, EventLog
 from controller.fabric.description import Config, Switch
 
 if TYPE_CHECKING:  # these need the framework, which a reload does not
@@ -39,11 +39,17 @@ class Application(Protocol):
     settings: Settings
     manager: ServiceManager
 
+    def read(self, path: str) -> Config:
+        """Return the configuration in a file, while others in the process run. Raises ConfigError."""
+
     def adopt(self, config: Config) -> None:
         """Let ``config`` be the one in force. Called again with the one before, if that is in force again."""
 
     def run_in_thread(self, function: Callable[..., Any], *arguments: object) -> Any:
         """Call a function that blocks, and return what it returns; others in the process run meanwhile."""
+
+    def breathe(self) -> None:
+        """Let others in the process run, between two pieces of work."""
 
     def spawn(self, function: Callable[..., None], *arguments: object) -> object:
         """Call a function soon, next to the others in the process."""
@@ -68,14 +74,51 @@ class Reloads:
         self.read_s = time.time()
 
 
+class _Answer:
+    """What a reload comes to, for all who asked for it before it began."""
+
+    def __init__(self) -> None:
+        self.known = threading.Event()
+        self.changes: list[ConfigChange] = []
+        self.error: BaseException | None = None
+
+
 class Reloader:
-    """Puts the configuration file of an application in force again."""
+    """Puts the configuration file of an application in force again: one reload at a time.
+
+    Whoever asks while another one is at work waits for the next, which is for all who came before it began.
+    """
 
     def __init__(self, application: Application, reloads: Reloads) -> None:
         self._application, self._reloads = application, reloads
+        self._turn = threading.Lock()
+        self._waiting: dict[bool, _Answer] = {}  # for the next reload, and the next dry run
 
     def reload(self, *, dry_run: bool = False) -> list[ConfigChange]:
-        """Do as ``_reload`` does, and count it unless it was a dry run."""
+        """Do as ``_reload`` does, and count it unless it was a dry run; or return what another one does that waits."""
+        answer = self._waiting.get(dry_run)
+        if answer is None:
+            answer = self._waiting[dry_run] = _Answer()
+            self._make(answer, dry_run)
+        else:
+            answer.known.wait()
+        if answer.error is not None:
+            raise answer.error
+        return answer.changes
+
+    def _make(self, answer: _Answer, dry_run: bool) -> None:
+        try:
+            with self._turn, making_much():
+                del self._waiting[dry_run]  # whoever comes from now on may mean a later file
+                answer.changes = self._counted(dry_run)
+        except BaseException as error:
+            answer.error = error
+        finally:
+            if self._waiting.get(dry_run) is answer:
+                del self._waiting[dry_run]
+            answer.known.set()
+
+    def _counted(self, dry_run: bool) -> list[ConfigChange]:
         try:
             changes = self._reload(dry_run)
         except Exception:
@@ -94,17 +137,17 @@ class Reloader:
         state, the store and the switches.
         """
         application = self._application
-        before = application.settings.file.config
-        config: Config = application.run_in_thread(load_config, before.source_name)
-        check_changeable(before, config)
-        changes = config_changes(before, config)
-        CentralController(config)  # raises what would stand in the way, before anything is touched
+        before, events = application.settings.file.config, application.shell.central.events
+        config = application.read(before.source_name)
+        changes: list[ConfigChange]
+        changes, made = application.run_in_thread(_compared, before, config, events)
         if dry_run or not changes:
             return changes
         application.manager.reloading()
         try:
             with application.shell.standing_still:
-                self._put_in_force(config)
+                self._put_in_force(config, made)
+            keep_made(len(made.fabric.vns))
         except Exception as error:
             text = f"{config.source_name} was not put in force, all is as before: {error}"
             application.shell.central.note(EventKind.RELOAD_FAILED, text, application.shell.now_s())
@@ -115,20 +158,24 @@ class Reloader:
         return changes
 
     def on_signal(self) -> None:
-        """Reload; errors of the file are logged."""
+        """Reload, unless one waits that has not begun; errors of the file are logged."""
+        if False in self._waiting:
+            return
         try:
             self.reload()
         except DetsError as error:
             LOG.error("not reloaded, the configuration is as before: %s", error)
 
-    def _put_in_force(self, config: Config) -> None:
+    def _put_in_force(self, config: Config, made: Beforehand) -> None:
         """Keep, switch over and commit; on an error undo, in the opposite order, what was done."""
         application = self._application
         with ExitStack() as undo:
             plan = application.settings.prepare(config)
             undo.callback(plan.undo)
+            for _ in made.make_own(application.shell.central):
+                application.breathe()
             # Others in the process run up to here, and again once all is done.
-            switch_over = _SwitchOver(application, config, plan)
+            switch_over = _SwitchOver(application, config, made, plan)
             undo.callback(switch_over.undo)
             switch_over.make()
             plan.commit()
@@ -136,11 +183,20 @@ class Reloader:
         switch_over.tell_switches()
 
 
+def _compared(before: Config, config: Config, events: EventLog) -> tuple[list[ConfigChange], Beforehand]:
+    """Return what differs, and what can be done for the new configuration beforehand; for a thread.
+
+    Raises what would stand in the way, before anything is touched.
+    """
+    check_changeable(before, config)
+    return config_changes(before, config), Beforehand(config, events)
+
+
 class _SwitchOver:
     """One change of the configuration in memory: waits for nothing, and can be undone until switches are told."""
 
-    def __init__(self, application: Application, config: Config, plan: FilePlan) -> None:
-        self._application, self._config, self._plan = application, config, plan
+    def __init__(self, application: Application, config: Config, made: Beforehand, plan: FilePlan) -> None:
+        self._application, self._config, self._made, self._plan = application, config, made, plan
         shell = application.shell
         shell.push()
         self._leaving = {dpid: sorted(shell.central.reconciler.tables(dpid).meters) for dpid in shell.peers}
@@ -154,7 +210,7 @@ class _SwitchOver:
         """Let the controller and the application have the configuration, and the overrides over it."""
         shell, adopt = self._application.shell, self._application.adopt
         central, now_s = shell.central, shell.now_s()
-        change = reconfigure(central, self._config, now_s)
+        change = reconfigure(central, self._config, now_s, self._made)
         self._undo.callback(change.undo, central)
         central.put_in_force(self._plan.values, now_s)
         change.finish(central)
@@ -178,6 +234,7 @@ class _SwitchOver:
     def tell_switches(self) -> None:
         """Send what changed to the switches; let those go that are not configured any more, or in another way."""
         shell, central = self._application.shell, self._application.shell.central
+        self._undo.pop_all()  # it is not undone any more, and the state before need not be kept
         shell.push()
         self._application.queues.wake()
         for dpid, peer in self._gone.items():

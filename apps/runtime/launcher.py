@@ -11,7 +11,7 @@ import signal
 import sys
 import warnings
 
-from apps.runtime.garbage import keep_memory
+from apps.runtime.garbage import keep_made, keep_memory, making_much
 
 
 def _prepare() -> None:
@@ -58,9 +58,9 @@ def manager(arguments: list[str]) -> int:
     from ryu import log
     from ryu.cmd.manager import main as ryu_main
 
+    from apps.runtime import first_config
     from apps.runtime.logs import FORMATS, set_format
     from controller.config.document import ConfigError
-    from controller.config.load import load_config
 
     init_log = log.init_log
 
@@ -69,7 +69,10 @@ def manager(arguments: list[str]) -> int:
         log_format = FORMATS[0]
         if cfg.CONF.dets_config is not None:
             try:
-                log_format = load_config(cfg.CONF.dets_config).log_format
+                with making_much():
+                    config = first_config.know(cfg.CONF.dets_config)
+                    keep_made(sum(1 for _ in config.vns()))
+                log_format = config.log_format
             except ConfigError as error:
                 print(error, file=sys.stderr)
                 sys.exit(2)

@@ -70,7 +70,8 @@ class _Proposal:
 class Settings:
     """The overrides of one controller, and its store.
 
-    ``run`` calls a function that blocks and returns what it returns; ``breathe`` lets others in the process run.
+    ``run`` calls a function that blocks and returns what it returns, ``compute`` one that takes long; ``breathe`` lets
+    others in the process run.
     Raises StoreError when the store cannot be written. What the store held is in force when this returns.
     """
 
@@ -81,9 +82,10 @@ class Settings:
         clock: Callable[[], float],
         run: Run = lambda function, *arguments: function(*arguments),
         breathe: Callable[[], None] = lambda: None,
+        compute: Run = lambda function, *arguments: function(*arguments),
     ) -> None:
         self.central, self.store = central, store
-        self._clock, self._run, self._breathe = clock, run, breathe
+        self._clock, self._run, self._breathe, self._compute = clock, run, breathe, compute
         self._lock = threading.Lock()
         self._refusal = ""
         self.file = FileValues(central.config)
@@ -108,7 +110,8 @@ class Settings:
         self.revision = standing.revision
         self._facts: Mapping[str, str] = standing.facts
         self.overrides = Overrides.of(self.file, standing.vlans, standing.vns)
-        plan = self._plan(self.overrides, lay(self.overrides, self.central.fabric.admitted.core_overload))
+        values = lay(self.overrides, self.central.fabric.admitted.core_overload)
+        plan = self._plan(self.overrides, values, _digest(self.file))
         self.central.put_in_force(plan.values, self._clock())
         plan.commit()
 
@@ -252,12 +255,16 @@ class Settings:
         """
         self._lock.acquire()
         try:
-            overrides = Overrides.of(FileValues(config), self.overrides.vlans, dict(self.overrides.standing_vns()))
-            values = lay(overrides, AdmittedLimits(config).core_overload)
-            return self._plan(overrides, values, self._lock.release)
+            overrides, values, digest = self._compute(self._laid_over, config)
+            return self._plan(overrides, values, digest, self._lock.release)
         except BaseException:
             self._lock.release()
             raise
+
+    def _laid_over(self, config: Config) -> tuple[Overrides, LimitsInForce, str]:
+        """Return the overrides over another file, what is in force then, and what tells the file from others."""
+        overrides = Overrides.of(FileValues(config), self.overrides.vlans, dict(self.overrides.standing_vns()))
+        return overrides, lay(overrides, AdmittedLimits(config).core_overload), _digest(overrides.file)
 
     # -- how a change is made
 
@@ -344,7 +351,7 @@ class Settings:
             self._breathe()
 
     def _plan(
-        self, overrides: Overrides, values: LimitsInForce, release: Callable[[], None] = lambda: None
+        self, overrides: Overrides, values: LimitsInForce, digest: str, release: Callable[[], None] = lambda: None
     ) -> FilePlan:
         """Keep a revision for the file under ``overrides`` if its values are not those that are known.
 
@@ -352,7 +359,6 @@ class Settings:
         """
         if not self.store.writable:
             return FilePlan(self, overrides, values, None, self._facts, release)
-        digest = _digest(overrides.file)
         if self._facts.get(_FILE) == digest and self._facts.get(_FILE_REVISION, "").isdecimal():
             return FilePlan(self, overrides, values, None, self._facts, release)
         revision = self.revision + 1

@@ -9,7 +9,7 @@ hold, so that only differences are sent.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +20,7 @@ from controller.central.state import FabricState
 from controller.columns import NEW_ROW, IntArray, carry
 from controller.dets.rate_allocator import RateAllocators
 from controller.errors import InvalidValueError
+from controller.events import EventLog
 from controller.fabric.description import Config
 from controller.fabric.entries import EntryTable, rows_of_pairs
 from controller.forwarding.desired_flows import plan_flows
@@ -35,7 +36,7 @@ class Reconfiguration:
     """A change that is half made: ``finish`` makes the rest, ``undo`` takes it back.
 
     ``gone`` are the switches that the new configuration does not have, or not with the same profile and
-    classes of queues. ``_standing`` is what the meters of the others were set to.
+    classes of queues. ``_standing`` is what the meters of the others were set to, of those that are connected.
     """
 
     gone: frozenset[int]
@@ -56,9 +57,44 @@ class Reconfiguration:
         central.pairs.flush()
         _carry_marks(self._before.fabric, fabric, self._rows)
         for dpid, standing in self._standing.items():
-            record = fabric.switches[dpid]
+            _plan(fabric, fabric.switches[dpid], standing)
+
+
+class Beforehand:
+    """What is done for another configuration before a controller has it: the longest part, while the loop goes on.
+
+    Made from the configuration alone (``fabric``, with the controller's events), and raises InvalidValueError as
+    ``FabricState`` does. ``own`` has what the entries are made of, of the switches whose own entries are made: the
+    meters of VNs, whether entries name queues, and the numbers of ports by name.
+    """
+
+    def __init__(self, config: Config, events: EventLog) -> None:
+        self.fabric = FabricState(config, events)
+        self.own: dict[int, tuple[Mapping[int, VnMeters], bool, Mapping[int, int]]] = {}
+
+    def make_own(self, central: CentralController) -> Iterator[None]:
+        """Make the entries of connected switches that are there whoever talks; yield after each piece.
+
+        No switch may be brought up or taken over meanwhile. What changes of one all the same is seen to in the end.
+        """
+        before, after = central.fabric, self.fabric
+        old_row = after.vns.rows_in(before.vns)
+        _carry_ports(before, after)
+        for dpid in sorted(_kept(before, after)):
+            record = before.switches[dpid]
             if record.connected:
-                _plan(fabric, record, standing)
+                mine, in_use = after.switches[dpid].vn_meters, record.meters_in_use()
+                meters = {row: in_use[old] for row in mine if (old := int(old_row[row])) != NEW_ROW}
+                yield
+                set_queue, numbers = record.can.uses_queues, after.network.numbers.bound(dpid)
+                yield from after.network.put_own(dpid, meters, set_queue=set_queue)
+                self.own[dpid] = meters, set_queue, numbers
+
+
+def _kept(before: FabricState, after: FabricState) -> set[int]:
+    """Return the switches (dpid) that go on as they are."""
+    records = before.switches
+    return {dpid for dpid, record in after.switches.items() if dpid in records and _alike(records[dpid], record)}
 
 
 def _alike(before: SwitchRecord, after: SwitchRecord) -> bool:
@@ -67,26 +103,26 @@ def _alike(before: SwitchRecord, after: SwitchRecord) -> bool:
     return can.profile == now.profile and can.classes == now.classes and can.told == now.told
 
 
-def reconfigure(central: CentralController, config: Config, now_s: float) -> Reconfiguration:
+def reconfigure(
+    central: CentralController, config: Config, now_s: float, made: Beforehand | None = None
+) -> Reconfiguration:
     """Let a controller have another configuration; whoever refers to it need not know.
 
-    All updates must have been taken. Raises InvalidValueError, with nothing changed, when a switch has fewer meter ids
-    than it needs.
+    All updates must have been taken. ``made`` is what was done beforehand. Raises InvalidValueError, with nothing
+    changed, when a switch has fewer meter ids than it needs.
     """
-    before, after = central.fabric, FabricState(config, central.events)
+    made = Beforehand(config, central.events) if made is None else made
+    before, after = central.fabric, made.fabric
     after.arrivals = before.arrivals
     row_of = _rows_of(before, after)
-    kept = {
-        dpid
-        for dpid, record in after.switches.items()
-        if dpid in before.switches and _alike(before.switches[dpid], record)
-    }
-    standing = {dpid: before.wanted_meters(before.switches[dpid]) for dpid in sorted(kept)}
+    kept = _kept(before, after)
+    there = sorted(dpid for dpid in kept if before.switches[dpid].connected)
+    standing = {dpid: before.wanted_meters(before.switches[dpid]) for dpid in there}
     for dpid in kept:
         for_marks = before.phantoms.ids_of(dpid, before.vns) + before.measuring.ids_of(dpid, before.vns)
         _carry_record(before.switches[dpid], after.switches[dpid], row_of, config, for_marks)
     after.follow_bounds()
-    _carry_network(before, after, row_of, kept)
+    _carry_network(before, made, row_of, kept)
     allocators = _carry_state(before, after, row_of, kept, now_s)
     _carry_views(before, after, row_of, kept)
     reconciler = Reconciler(after)
@@ -111,8 +147,7 @@ class _Rows:
 
 
 def _rows_of(before: FabricState, after: FabricState) -> _Rows:
-    old = {before.vns.key(row): row for row in range(len(before.vns))}
-    old_of_new = np.array([old.get(after.vns.key(row), NEW_ROW) for row in range(len(after.vns))], dtype=np.int64)
+    old_of_new = after.vns.rows_in(before.vns)
     new_of_old = np.full(len(before.vns), NEW_ROW, dtype=np.int64)
     both = np.flatnonzero(old_of_new != NEW_ROW)
     new_of_old[old_of_new[both]] = both
@@ -129,7 +164,9 @@ def _carry_record(
     after.meter_ids = copy.deepcopy(before.meter_ids)
     for mark_id in for_marks:
         after.meter_ids.release(mark_id)
-    meters = {row: before.vn_meters[old] for row in after.vn_meters if (old := int(row_of.old[row])) != NEW_ROW}
+    rows = list(after.vn_meters)
+    olds = row_of.old[rows].tolist() if rows else []
+    meters = {row: before.vn_meters[old] for row, old in zip(rows, olds, strict=True) if old != NEW_ROW}
     for row in after.vn_meters.keys() - meters.keys():
         meter_id = after.meter_ids.take()
         if meter_id is None:
@@ -145,20 +182,27 @@ def _carry_record(
     after.installed, after.touched, after.foreign = before.installed.copy(), set(before.touched), before.foreign
 
 
-def _carry_network(before: FabricState, after: FabricState, row_of: _Rows, kept: set[int]) -> None:
+def _carry_network(before: FabricState, made: Beforehand, row_of: _Rows, kept: set[int]) -> None:
     """Let the network know the links and the hosts that are still there."""
-    after.network.numbers.carry(before.network.numbers)
-    for port in before.network.fenced:
-        after.network.fence(port, True)
+    after = made.fabric
+    _carry_ports(before, after)
     after.network.carry_links(before.network, kept)
     for dpid in kept:
         record = after.switches[dpid]
         if record.connected:
-            for _ in after.network.put_own(dpid, record.meters_in_use(), set_queue=record.can.uses_queues):
+            own = record.meters_in_use(), record.can.uses_queues, after.network.numbers.bound(dpid)
+            for _ in after.network.put_own(dpid, own[0], set_queue=own[1]) if made.own.get(dpid) != own else ():
                 pass
             after.network.paths.switch_up(dpid)
     after.network.find_paths()
     after.network.carry_hosts(before.network, row_of.new)
+
+
+def _carry_ports(before: FabricState, after: FabricState) -> None:
+    """Let ports by name have the numbers that they have, and those that are fenced carry nothing."""
+    after.network.numbers.carry(before.network.numbers)
+    for port in before.network.fenced ^ after.network.fenced:
+        after.network.fence(port, port in before.network.fenced)
 
 
 def _carry_state(
@@ -222,7 +266,9 @@ def _plan(fabric: FabricState, record: SwitchRecord, standing: MeterColumns) -> 
     wanted = fabric.network.desired.of_switch(record.switch.dpid)
     record.set_flows(plan_flows(wanted, record.installed))
     settings = fabric.wanted_meters(record)
-    differing = settings.differing(standing) & settings.keys()
+    differing = settings.differing(standing)
+    gone = np.setdiff1d(standing.meter_id, settings.meter_id).tolist()
+    differing.difference_update(gone)
     fabric.forget_counters(record, np.array(sorted(differing), dtype=np.int64))
     record.update.put_meters({meter_id: settings[meter_id] for meter_id in sorted(differing)}, standing.keys())
-    record.update.meter_deletes += sorted(standing.keys() - settings.keys())
+    record.update.meter_deletes += gone

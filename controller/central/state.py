@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
+from weakref import proxy
 
 import numpy as np
 
@@ -183,7 +184,8 @@ class FabricState:
         self._shared: tuple[VnTable, FloatArray, VnTable] | None = None
         self.brought: tuple[Measurement, tuple[FloatArray, ...]] | None = None  # what the last interval measured
         self.reports = TokenBuckets(len(self.vns), REPORTS_PER_S, REPORTS_AT_ONCE)
-        self.learning = Learning(self, config.max_macs_per_vn)
+        # A reload replaces this state, which is freed only if it is in no cycle.
+        self.learning = Learning(proxy(self), config.max_macs_per_vn)
         self.arrivals = Arrivals()
         self.part: Part | None = None  # where other nodes have some of the switches
         self.agent_ports: frozenset[PortId] = frozenset()  # behind which agents shape, as far as is known

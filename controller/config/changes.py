@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
+from itertools import chain
 from typing import Any, NamedTuple
 
 from controller.errors import InvalidValueError
@@ -32,10 +33,7 @@ class ConfigChange(NamedTuple):
 
 def config_changes(before: Config, after: Config) -> list[ConfigChange]:
     """Return every value that differs, in the order of ``after``; those that only ``before`` has come last."""
-    old, new = dict(_values("", before)), dict(_values("", after))
-    paths = [*new, *(path for path in old if path not in new)]
-    found = (ConfigChange(path, old.get(path), new.get(path)) for path in paths)
-    return [change for change in found if change.before != change.after]
+    return [*_changed("", before, after), *_gone("", before, after)]
 
 
 def check_changeable(before: Config, after: Config) -> None:
@@ -44,7 +42,7 @@ def check_changeable(before: Config, after: Config) -> None:
         old, new = getattr(before, name), getattr(after, name)
         if old == new:
             continue
-        change = next(iter(_differing(key, old, new)))
+        change = next(chain(_changed(key, old, new), _gone(key, old, new)))
         reason = f"can only be changed by a restart (dets runs with {_shown(change.before)})"
         raise InvalidValueError(change.path, _shown(change.after), reason)
     if after.cluster is not None and after.cluster.share == "switches":
@@ -53,25 +51,44 @@ def check_changeable(before: Config, after: Config) -> None:
             raise InvalidValueError(change.path, _shown(change.after), reason)
 
 
-def _differing(key: str, old: Any, new: Any) -> Iterator[ConfigChange]:
-    olds, news = dict(_values(key, old)), dict(_values(key, new))
-    for path in [*news, *olds]:
-        if olds.get(path) != news.get(path):
-            yield ConfigChange(path, olds.get(path), news.get(path))
+def _changed(path: str, old: Any, new: Any) -> Iterator[ConfigChange]:
+    """Yield every plain value of ``new`` that differs, in its order; what is equal is not looked into."""
+    if old == new:
+        return
+    olds, news = _inner(old), _inner(new)
+    if news is not None:
+        for key, inner in news.items():
+            yield from _changed(_joined(path, key), (olds or {}).get(key), inner)
+    elif olds is None or new is not None:
+        yield ConfigChange(path, old if olds is None else None, new)
 
 
-def _values(path: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield every plain value within a configuration, with the names of the values around it."""
+def _gone(path: str, old: Any, new: Any) -> Iterator[ConfigChange]:
+    """Yield every plain value of ``old`` of which ``new`` has nothing, in its order."""
+    if old == new:
+        return
+    olds, news = _inner(old), _inner(new)
+    if olds is None and news is not None and old is not None:
+        yield ConfigChange(path, old, None)
+    for key, inner in (olds or {}).items():
+        if news is not None and key in news:
+            yield from _gone(_joined(path, key), inner, news[key])
+        else:
+            yield from (ConfigChange(one.path, one.after, None) for one in _changed(_joined(path, key), None, inner))
+
+
+def _joined(path: str, key: object) -> str:
+    return f"{path}.{key}" if path else str(key)
+
+
+def _inner(value: Any) -> Mapping[Any, Any] | None:
+    """Return the values within a value by their names; None if it is a plain one."""
     if isinstance(value, tuple) and value and isinstance(value[0], Vn | CoreLink):
-        value = {_name(one): one for one in value}
+        return {_name(one): one for one in value}
     if is_dataclass(value) and not isinstance(value, Endpoint):
         left_out = {"source_name"} if isinstance(value, Config) else set()
-        value = {one.name: getattr(value, one.name) for one in fields(value) if one.name not in left_out}
-    if isinstance(value, Mapping):
-        for key, inner in value.items():
-            yield from _values(f"{path}.{key}" if path else str(key), inner)
-    else:
-        yield path, value
+        return {one.name: getattr(value, one.name) for one in fields(value) if one.name not in left_out}
+    return value if isinstance(value, Mapping) else None
 
 
 def _name(value: Vn | CoreLink) -> str:

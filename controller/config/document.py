@@ -6,14 +6,19 @@ adds the positions, once, at the end.
 PyYAML reads YAML 1.1: ``010`` is 8, ``no`` is False, ``1:30`` is 90, and of a key written twice the last one counts.
 Here a scalar becomes a number only if every reader would take it for that decimal number. All else stays the text that
 its author wrote; the field that it belongs to accepts or refuses it. Duplicate keys, aliases and tags are refused.
+
+A file is read twice at most. The first time is quick and keeps no positions: nobody asks for those of a file that is
+as it should be. Whatever the first does not take, the second one looks at, and finds the positions.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -34,6 +39,21 @@ _DECIMAL = re.compile(r"[-+]?([0-9]+\.[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
 # Python refuses to turn longer texts into an int (sys.int_info.default_max_str_digits); no field needs as many.
 _MAX_DIGITS = 40
 _MAX_DEPTH = 32
+_UNKNOWN = object()
+
+
+class Bounds(NamedTuple):
+    """How many entries a section or a list can have at most, by its key; ``otherwise`` is for all others."""
+
+    most: Mapping[str, int]
+    otherwise: int
+
+    def of(self, key: str) -> int:
+        """Return the most entries of what stands at a key."""
+        return self.most.get(key, self.otherwise)
+
+
+NO_BOUNDS = Bounds({}, sys.maxsize)
 
 
 class Problem(NamedTuple):
@@ -88,26 +108,38 @@ def show_value(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-@dataclass(frozen=True, slots=True)
+class Places(NamedTuple):
+    """Where the keys and the values of a file are, by path."""
+
+    keys: Mapping[Path, Position] = {}
+    values: Mapping[Path, Position] = {}
+
+
+@dataclass(frozen=True)
 class Document:
-    """A file's content as plain Python values, the position of each, and what is wrong with it as YAML.
+    """A file's content as plain Python values, and what is wrong with it as YAML; ``find`` finds positions.
 
     Mapping keys are always text (``vlans: {10: ...}`` has the key ``"10"``); the path of a list's element has ``[0]``.
     """
 
     data: object = None
     problems: tuple[ConfigProblem, ...] = ()
-    keys: Mapping[Path, Position] = field(default_factory=dict)
-    values: Mapping[Path, Position] = field(default_factory=dict)
+    find: Callable[[], Places] = field(default=Places, repr=False, compare=False)
+
+    @cached_property
+    def places(self) -> Places:
+        """Where everything is; found when it is asked for first."""
+        return self.find()
 
     def locate(self, path: Path, at_key: bool = False) -> Position:
         """Return the position of ``path``, or of the innermost section around it that exists."""
-        places = self.keys if at_key else self.values
+        keys, values = self.places
+        places = keys if at_key else values
         if path in places:
             return places[path]
-        while path and path not in self.keys:
+        while path and path not in keys:
             path = path[:-1]
-        return self.keys.get(path, (1, 1))
+        return keys.get(path, (1, 1))
 
     def place(self, problems: Iterable[Problem]) -> list[ConfigProblem]:
         """Return problems with their positions in this file."""
@@ -120,11 +152,22 @@ class Document:
         return ConfigProblem(*self.locate(problem.path, problem.at_key), show_path(problem.path), message)
 
 
-def read_document(text: str) -> Document:
-    """Return the content of a YAML text; ``problems`` names syntax errors and all else that is refused."""
+def read_document(text: str, bounds: Bounds = NO_BOUNDS) -> Document:
+    """Return the content of a YAML text; ``problems`` names syntax errors and all else that is refused.
+
+    More than the ``bounds`` is not read on: that is the one problem then.
+    """
     try:
-        if _is_deep(text):
-            return _unreadable(f"sections are nested more than {_MAX_DEPTH} deep")
+        return Document(_PlainReader(text, bounds).data, (), lambda: _read_with_care(text, bounds).places)
+    except (_NotPlainError, yaml.YAMLError):
+        return _read_with_care(text, bounds)
+
+
+def _read_with_care(text: str, bounds: Bounds) -> Document:
+    try:
+        excess = _excess(text, bounds)
+        if excess is not None:
+            return Document(problems=(excess,))
         root = yaml.compose(text, Loader=_LOADER)
     except yaml.MarkedYAMLError as error:
         return Document(problems=(_syntax_problem(error),))
@@ -137,17 +180,115 @@ def _unreadable(message: str) -> Document:
     return Document(problems=(ConfigProblem(0, 0, "", message),))
 
 
-def _is_deep(text: str) -> bool:
-    # The parser's events come without recursion; composing them recurses in C and would overrun its stack.
-    depth = 0
+def _excess(text: str, bounds: Bounds) -> ConfigProblem | None:
+    """Return where a text is nested too deep, or holds more entries than there can be; None if it does not.
+
+    The parser's events come without recursion; composing them recurses in C and would overrun its stack.
+    """
+    keys: list[str] = []  # where the collections that are open stand
+    most: list[int] = []
+    nodes: list[int] = []  # in them by now; a section has two for each entry
+    in_section: list[bool] = []
+    key = ""
     for event in yaml.parse(text, Loader=_LOADER):
+        if isinstance(event, yaml.CollectionEndEvent):
+            key = keys.pop()
+            most.pop(), nodes.pop(), in_section.pop()
+        if not isinstance(event, yaml.NodeEvent):
+            continue
+        if keys:
+            nodes[-1] += 1
+            if not in_section[-1]:
+                key = f"[{nodes[-1] - 1}]"
+            elif nodes[-1] % 2:
+                key = event.value if isinstance(event, yaml.ScalarEvent) else ""
+            if nodes[-1] > most[-1] * (1 + in_section[-1]):
+                return ConfigProblem(*_position(event), show_path(tuple(keys[1:])), _more_than(most[-1]))
         if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-            if depth > _MAX_DEPTH:
-                return True
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
-    return False
+            if len(keys) == _MAX_DEPTH:
+                return ConfigProblem(0, 0, "", f"sections are nested more than {_MAX_DEPTH} deep")
+            keys.append(key)
+            most.append(bounds.of(key))
+            nodes.append(0)
+            in_section.append(isinstance(event, yaml.MappingStartEvent))
+    return None
+
+
+def _more_than(most: int) -> str:
+    return f"has more than {most} entries, the most that there can be"
+
+
+class _NotPlainError(Exception):
+    """A file has something that only the careful reader looks at."""
+
+
+class _PlainReader:
+    """Turns PyYAML's events into values, in one pass, for files in which nothing is wrong as YAML.
+
+    ``data`` is the content. Raises _NotPlainError or YAMLError for all others, and for those with anchors, tags or an
+    empty document, which may be right.
+    """
+
+    def __init__(self, text: str, bounds: Bounds) -> None:
+        loader: Any = _LOADER(text)
+        self._next, self._resolve, self._bounds = loader.get_event, loader.resolve, bounds
+        self._known: dict[str, object] = {}  # values by their text: most stand in a file many times
+        try:
+            self._expect(yaml.StreamStartEvent)
+            self._expect(yaml.DocumentStartEvent)
+            self.data = self._value(self._next(), "", 0)
+            self._expect(yaml.DocumentEndEvent)
+            self._expect(yaml.StreamEndEvent)
+        finally:
+            loader.dispose()
+
+    def _expect(self, kind: type) -> None:
+        if type(self._next()) is not kind:
+            raise _NotPlainError
+
+    def _value(self, event: Any, key: str, depth: int) -> object:
+        kind = type(event)
+        if kind is yaml.AliasEvent or event.anchor is not None or event.tag is not None:
+            raise _NotPlainError
+        if kind is yaml.ScalarEvent:
+            return self._scalar(event)
+        if depth == _MAX_DEPTH:
+            raise _NotPlainError
+        read = self._section if kind is yaml.MappingStartEvent else self._list
+        return read(self._bounds.of(key), depth + 1)
+
+    def _section(self, most: int, depth: int) -> dict[str, object]:
+        values: dict[str, object] = {}
+        take, scalar = self._next, yaml.ScalarEvent
+        while type(event := take()) is scalar:
+            key = event.value
+            if key in values or len(values) == most or event.anchor is not None:
+                raise _NotPlainError
+            event = take()
+            if type(event) is scalar and event.tag is None and event.anchor is None:
+                values[key] = self._scalar(event)
+            else:
+                values[key] = self._value(event, key, depth)
+        if type(event) is not yaml.MappingEndEvent:
+            raise _NotPlainError
+        return values
+
+    def _list(self, most: int, depth: int) -> list[object]:
+        values: list[object] = []
+        while type(event := self._next()) is not yaml.SequenceEndEvent:
+            if len(values) == most:
+                raise _NotPlainError
+            values.append(self._value(event, f"[{len(values)}]", depth))
+        return values
+
+    def _scalar(self, event: Any) -> object:
+        text = event.value
+        if not event.implicit[0]:  # in quotes
+            return text
+        value = self._known.get(text, _UNKNOWN)
+        if value is _UNKNOWN:
+            value = self._known[text] = _scalar(self._resolve(yaml.ScalarNode, text, event.implicit), text)
+        return value
 
 
 def _syntax_problem(error: yaml.MarkedYAMLError) -> ConfigProblem:
@@ -169,8 +310,9 @@ class _Reader:
 
     def document(self, root: yaml.Node) -> Document:
         data = self._value(root, ())
-        document = Document(data, (), self._keys, self._values)
-        return replace(document, problems=(*self._bad_keys, *document.place(self._problems)))
+        places = Places(self._keys, self._values)
+        problems = Document(data, (), lambda: places).place(self._problems)
+        return Document(data, (*self._bad_keys, *problems), lambda: places)
 
     def _value(self, node: yaml.Node, path: Path) -> object:
         if id(node) in self._seen:
@@ -186,7 +328,7 @@ class _Reader:
             self._check_tag(node, path, frozenset({f"{_TAG}seq"}))
             return [self._value(item, (*path, f"[{index}]")) for index, item in enumerate(node.value)]
         self._check_tag(node, path, _PLAIN_TAGS)
-        return _scalar(node)
+        return _scalar(node.tag, str(node.value))
 
     def _mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, object]:
         self._check_tag(node, path, frozenset({f"{_TAG}map"}))
@@ -197,6 +339,11 @@ class _Reader:
                 message = "a key must be a word or a number, not a section"
                 self._bad_keys.append(ConfigProblem(line, column, show_path(path), message))
                 continue
+            if id(key_node) in self._seen:  # its own position is that of the anchor: the value is nearer
+                message = "has a key that is an alias (*name), which is not supported: write the key out"
+                self._bad_keys.append(ConfigProblem(*_position(value_node), show_path(path), message))
+                continue
+            self._seen.add(id(key_node))
             key_path = (*path, str(key_node.value))
             if key_path[-1] in values:
                 message = f"is written twice: first in line {self._keys[key_path][0]}, again in line {line}"
@@ -212,13 +359,13 @@ class _Reader:
             self._problems.append(Problem(path, message))
 
 
-def _position(node: yaml.Node) -> Position:
-    return node.start_mark.line + 1, node.start_mark.column + 1
+def _position(node: yaml.Node | yaml.Event) -> Position:
+    mark: Any = node.start_mark
+    return mark.line + 1, mark.column + 1
 
 
-def _scalar(node: yaml.Node) -> object:
-    text = str(node.value)
-    kind = node.tag.removeprefix(_TAG)
+def _scalar(tag: str, text: str) -> object:
+    kind = tag.removeprefix(_TAG)
     if kind == "null":
         return None
     if kind == "bool" and text.lower() in ("true", "false"):

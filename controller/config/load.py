@@ -19,7 +19,7 @@ import stat
 from collections.abc import Iterator, Mapping
 
 from controller.config.cluster import read_cluster
-from controller.config.document import ConfigError, ConfigProblem, Problem, read_document
+from controller.config.document import Bounds, ConfigError, ConfigProblem, Problem, read_document
 from controller.config.links import read_links
 from controller.config.listeners import read_rest, read_tls
 from controller.config.meters import read_meters
@@ -53,6 +53,7 @@ from controller.fabric.values import NAME_RULE, check_name
 from controller.units import MIN_INTERVAL_MS
 
 _MAX_FILE_BYTES = 64 * 2**20
+_MOST_ENTRIES = Bounds({"vlans": MAX_VLAN_VID, "vns": MAX_VLAN_VID, "trunk": MAX_VLAN_VID}, 2**16)
 
 
 def load_config(path: str | pathlib.Path) -> Config:
@@ -82,7 +83,7 @@ def _without_waiting(path: str, flags: int) -> int:
 
 def parse_config(text: str, source_name: str = "<text>") -> Config:
     """Return the configuration that a YAML text holds; raise ConfigError with everything that is wrong with it."""
-    document = read_document(text)
+    document = read_document(text, _MOST_ENTRIES)
     if document.data is None and document.problems:
         raise ConfigError(source_name, document.problems)
     config, problems = _read_config(document.data, source_name)

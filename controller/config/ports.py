@@ -21,6 +21,7 @@ from controller.fabric.vns import check_ceiling
 from controller.units import format_rate
 
 _MOST_NAMED = 20
+_NOTHING_OWN = VnSection()
 
 
 def read_port(
@@ -72,7 +73,7 @@ def _read_vids(path: Path, section: PortSection, vlans: Mapping[int, object]) ->
     named = [((*path, "trunk", f"[{index}]"), vid) for index, vid in enumerate(section.trunk or ())]
     if section.access is not None:
         named.append(((*path, "access"), section.access))
-    vids: list[int] = []
+    vids: dict[int, None] = {}
     for place, vid in named:
         if vid not in vlans:
             known = ", ".join(map(str, sorted(vlans)[:_MOST_NAMED])) or "none"
@@ -80,8 +81,8 @@ def _read_vids(path: Path, section: PortSection, vlans: Mapping[int, object]) ->
         elif vid in vids and place[-2] == "trunk":
             problems.append(Problem(place, f"{vid} is on this port already"))
         elif vid not in vids:
-            vids.append(vid)
-    return vids, problems
+            vids[vid] = None
+    return list(vids), problems
 
 
 class _Given(NamedTuple):
@@ -99,16 +100,15 @@ def _read_vn(
 ) -> tuple[Vn, list[Problem]]:
     """Return the VN of a VLAN at a port; ``place`` is its switch, dpid and port number."""
     own_path = (*path, "vns", str(vid))
-    own, problems = VnSection(), list[Problem]()
-    if str(vid) in port.vns:
-        own, problems = read_section(VnSection, own_path, port.vns[str(vid)])
+    own, problems = _NOTHING_OWN, list[Problem]()
+    if own_path[-1] in port.vns:
+        own, problems = read_section(VnSection, own_path, port.vns[own_path[-1]])
     given = _Given(own_path, vid, own, vlan, port)
-    limit_bps, ceiling_bps = {}, {}
+    limit_bps, ceiling_bps = dict[str, int](), dict[str, int | None]()
     for way in WAYS:
-        limit_bps[way], bad_limit = _limit_bps(given, way)
-        ceiling_bps[way], bad_ceiling = _ceiling_bps(given, way, limit_bps[way])
+        limit_bps[way], bad_limit = _limit_bps(given, f"{way}_limit")
+        ceiling_bps[way], bad_ceiling = _ceiling_bps(given, f"{way}_ceiling", limit_bps[way])
         problems += bad_limit + bad_ceiling
-    own_limits = tuple(way for way in WAYS if getattr(own, f"{way}_limit") is not None)
     vn = Vn(
         vid,
         *place,
@@ -116,25 +116,26 @@ def _read_vn(
         receive_limit_bps=limit_bps["receive"],
         send_ceiling_bps=ceiling_bps["send"],
         receive_ceiling_bps=ceiling_bps["receive"],
-        own_limits=own_limits,
+        own_limits=tuple([way for way in WAYS if getattr(own, f"{way}_limit") is not None]),
         weight=own.weight,
     )
     return vn, problems
 
 
-def _limit_bps(given: _Given, way: str) -> tuple[int, list[Problem]]:
+def _limit_bps(given: _Given, key: str) -> tuple[int, list[Problem]]:
     """Return a VN's limit in bit/s, 0 if it is unknown."""
-    key, capacity_bps = f"{way}_limit", given.port.capacity
+    capacity_bps = given.port.capacity
     own_bps: int | None = getattr(given.own, key)
     limit_bps: int | None = own_bps if own_bps is not None else getattr(given.vlan, key)
-    own_path, vlan_path = (*given.path, key), ("vlans", str(given.vid), key)
     if given.own.has_bad(key) or (own_bps is None and given.vlan.has_bad(key)):
         return 0, []
+    if limit_bps is not None and (capacity_bps is None or limit_bps <= capacity_bps):
+        return limit_bps, []
+    own_path, vlan_path = (*given.path, key), ("vlans", str(given.vid), key)
     if limit_bps is None:
         message = f"is missing: VLAN {given.vid} has no {key} of its own ({show_path(vlan_path)}) to fall back on"
         return 0, [Problem(own_path, message)]
-    if capacity_bps is None or limit_bps <= capacity_bps:
-        return limit_bps, []
+    assert capacity_bps is not None
     above = f"above the port's capacity, {format_rate(capacity_bps)}"
     if own_bps is not None:
         return 0, [Problem(own_path, f"{format_rate(limit_bps)} is {above}")]
@@ -143,9 +144,9 @@ def _limit_bps(given: _Given, way: str) -> tuple[int, list[Problem]]:
     return 0, [Problem((*given.path[:-2], "capacity"), message, see=vlan_path, rest=rest)]
 
 
-def _ceiling_bps(given: _Given, way: str, limit_bps: int) -> tuple[int | None, list[Problem]]:
+def _ceiling_bps(given: _Given, key: str, limit_bps: int) -> tuple[int | None, list[Problem]]:
     """Return a VN's ceiling in bit/s, None if it has none or a bad one."""
-    key, capacity_bps = f"{way}_ceiling", given.port.capacity
+    capacity_bps = given.port.capacity
     own_bps: int | None = getattr(given.own, key)
     ceiling_bps: int | None = own_bps if own_bps is not None else getattr(given.vlan, key)
     if ceiling_bps is None or not limit_bps or capacity_bps is None:
@@ -160,12 +161,12 @@ def _ceiling_bps(given: _Given, way: str, limit_bps: int) -> tuple[int | None, l
 def _stray_vns(path: Path, section: PortSection) -> Iterator[Problem]:
     """Yield a problem for every VN of a VLAN that is not on the port."""
     vids = [*(section.trunk or ()), *([] if section.access is None else [section.access])]
+    here = set(vids)
     for key in section.vns:
         vid, bad_number = read_number((*path, "vns", key), "VLAN id", MIN_VLAN_VID, MAX_VLAN_VID)
         yield from bad_number
-        if vid is not None and vid not in vids and not _has_bad_vids(section):
-            here = ", ".join(map(str, vids)) or "none"
-            message = f"VLAN {vid} is not on this port; its VLANs are {here}"
+        if vid is not None and vid not in here and not _has_bad_vids(section):
+            message = f"VLAN {vid} is not on this port; its VLANs are {', '.join(map(str, vids)) or 'none'}"
             yield Problem((*path, "vns", key), message, at_key=True)
 
 

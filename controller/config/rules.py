@@ -60,18 +60,21 @@ def port_problems(path: Path, port: EdgePort, vlans: Mapping[int, VlanSection]) 
     Capacities and limits that are unknown are 0.
     """
     for vn, way in product(port.vns, WAYS):
+        ceiling_bps = getattr(vn, f"{way}_ceiling_bps")
+        if ceiling_bps is None:
+            continue
         vlan, key = vlans[vn.vlan_vid], f"{way}_ceiling"
-        ceiling_bps = getattr(vn, f"{key}_bps")
         try:
-            if ceiling_bps not in (None, getattr(vlan, key)):  # the VLAN's own is checked with the VLAN
+            if ceiling_bps != getattr(vlan, key):  # the VLAN's own is checked with the VLAN
                 check_borrows(key, ceiling_bps, vlan.algorithm, vlan.shadow)
         except InvalidValueError as error:
             message = f"the {key} of VLAN {vn.vlan_vid}, {format_rate(ceiling_bps)}, {error.reason}"
             yield Problem((*path, "vns", str(vn.vlan_vid), key), message)
     for vn in port.vns:
+        if vn.weight is None:
+            continue
         try:
-            if vn.weight is not None:
-                check_weighs("weight", vn.weight, vlans[vn.vlan_vid].algorithm, vlans[vn.vlan_vid].shadow)
+            check_weighs("weight", vn.weight, vlans[vn.vlan_vid].algorithm, vlans[vn.vlan_vid].shadow)
         except InvalidValueError as error:
             message = f"the weight of VLAN {vn.vlan_vid}, {vn.weight:g}, {error.reason}"
             yield Problem((*path, "vns", str(vn.vlan_vid), "weight"), message)
@@ -89,10 +92,12 @@ def link_problems(config: Config) -> Iterator[Problem]:
 
     ``config`` must have no other problem.
     """
+    if not config.links:
+        return
     core = core_topology(config)
     vns = list(config.vns())
     asked = [VnLimits(vn.vlan_vid, f"{vn.switch}:{vn.port_no}", vn.send_limit_bps, vn.receive_limit_bps) for vn in vns]
-    if not config.links or not core_overloaded(core, asked):
+    if not core_overloaded(core, asked):
         return
     # More VNs never mean less load: find the first that is one too many.
     fit, too_many = 0, len(asked)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping
+from functools import lru_cache
+from itertools import chain
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -14,6 +16,8 @@ from controller.config.sections import Section
 from controller.errors import InvalidValueError
 
 _KEY_NUMBER = re.compile(r"0|[1-9][0-9]{0,9}")
+# Sections with the same values, of which a large file has thousands, are made once.
+_SECTIONS_KEPT = 4096
 
 AnySection = TypeVar("AnySection", bound=Section)
 
@@ -21,7 +25,23 @@ AnySection = TypeVar("AnySection", bound=Section)
 def read_section(model: type[AnySection], path: Path, data: object) -> tuple[AnySection, list[Problem]]:
     """Return the section that ``data`` makes, and what is wrong with it; a bad value is left at its default."""
     if not isinstance(data, Mapping):
-        return _with_bad(model(), frozenset(model.model_fields)), [Problem(path, _not_a_section(model, data))]
+        return model().with_bad(frozenset(model.model_fields)), [Problem(path, _not_a_section(model, data))]
+    try:
+        return _good_section(model, *chain.from_iterable(data.items())), []
+    except (TypeError, ValueError):  # it holds others, or something is wrong
+        return _read_section(model, path, data)
+
+
+@lru_cache(_SECTIONS_KEPT, typed=True)
+def _good_section(model: type[AnySection], *items: object) -> AnySection:
+    """Return the section of these keys and values, by turns, which many have alike. Raises ValueError."""
+    values = dict(zip(items[::2], items[1::2], strict=True))
+    if None in items or not values.keys() >= set(model.required):
+        raise ValueError
+    return model.model_validate(values)
+
+
+def _read_section(model: type[AnySection], path: Path, data: Mapping[str, Any]) -> tuple[AnySection, list[Problem]]:
     empty = {key for key, value in data.items() if value is None} & model.model_fields.keys()
     missing = [key for key in model.required if key not in data]
     problems = [Problem((*path, key), "is empty: give it a value or leave the key out") for key in empty]
@@ -37,7 +57,7 @@ def read_section(model: type[AnySection], path: Path, data: object) -> tuple[Any
             problems.append(Problem((*path, *location), _message(model, error), at_key=unknown))
             bad.add(str(error["loc"][0]))
         section = model.model_validate({key: value for key, value in values.items() if key not in bad})
-    return _with_bad(section, frozenset(bad)), problems
+    return section.with_bad(frozenset(bad)) if bad else section, problems
 
 
 def read_number(path: Path, what: str, least: int, most: int) -> tuple[int | None, list[Problem]]:
@@ -47,11 +67,6 @@ def read_number(path: Path, what: str, least: int, most: int) -> tuple[int | Non
         return int(key), []
     message = f"{key!r} is not a {what}: it must be a decimal number, {least} to {most}"
     return None, [Problem(path, message, at_key=True)]
-
-
-def _with_bad(section: AnySection, bad: frozenset[str]) -> AnySection:
-    section._bad = bad
-    return section
 
 
 def _not_a_section(model: type[Section], data: object) -> str:

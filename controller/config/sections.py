@@ -10,9 +10,9 @@ the text below a field.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+from pydantic import BaseModel, ConfigDict, Field
 
 from controller.config.values import (
     MAX_IDLE_TIMEOUT_S,
@@ -44,7 +44,12 @@ class Section(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True)
     path: ClassVar[str] = ""
     required: ClassVar[tuple[str, ...]] = ()
-    _bad: frozenset[str] = PrivateAttr(frozenset())
+    _bad: ClassVar[frozenset[str]] = frozenset()  # of sections with bad values; a private attribute is slow to make
+
+    def with_bad(self, names: frozenset[str]) -> Self:
+        """Return the section, which has not been handed out yet, with the names of its bad values."""
+        object.__setattr__(self, "_bad", names)
+        return self
 
     def has_bad(self, name: str) -> bool:
         """Return whether the value of ``name`` was refused, or is required and missing."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import repeat
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.columns import BoolArray, FloatArray, IntArray
+from controller.columns import NEW_ROW, BoolArray, FloatArray, IntArray, same
 from controller.errors import InvalidValueError
 from controller.fabric.description import Config
 from controller.fabric.meter_bounds import MeterBounds
@@ -91,6 +92,16 @@ class VnTable:
     def key(self, row: int) -> VnKey:
         """Return what names the VN of ``row`` outside the core."""
         return self._keys[row]
+
+    def has_rows_of(self, other: VnTable) -> bool:
+        """Return whether another table has the same VNs in the same rows."""
+        return same(self.vlan_vid, other.vlan_vid) and same(self.dpid, other.dpid) and same(self.port_no, other.port_no)
+
+    def rows_in(self, other: VnTable) -> IntArray:
+        """Return which row of another table each of these VNs has, shape (vns,); NEW_ROW for none."""
+        if self.has_rows_of(other):
+            return np.arange(len(self), dtype=np.int64)
+        return np.array(list(map(other._row.get, self._keys, repeat(NEW_ROW))), dtype=np.int64)
 
     @property
     def dpids(self) -> list[int]:

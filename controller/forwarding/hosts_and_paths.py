@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -73,19 +74,13 @@ class Network:
         self._own: dict[int, dict[int, pipeline.VnMeters]] = {}  # meters of VNs, of switches that have got their own
         self._silenced: set[PortId] = set()
         self._phantom_of_vn: dict[int, int] = {}
-        self.marked = MarkedPairs(self.desired, vns, self.hosts_of_vn, settings.marking, self.numbers)
-        ageing_s = settings.mac_ageing_s
-        self.pairs = MeteredPairs(self.desired, vns, self.hosts_of_vn, self.marked, self.numbers, ageing_s)
+        # Nothing here refers to the network itself: it is not to wait for the collector of cycles once it is replaced.
+        of_vn, ageing_s = self.known.of_vn, settings.mac_ageing_s
+        self.marked = MarkedPairs(self.desired, vns, of_vn, settings.marking, self.numbers)
+        self.pairs = MeteredPairs(self.desired, vns, of_vn, self.marked, self.numbers, ageing_s)
         self._transit = Transit(self.desired)
-        self.paths = Paths(
-            self.desired,
-            self._edges,
-            self.marked,
-            self.is_edge,
-            self._queueless,
-            self.fenced,
-            self.numbers,
-        )
+        is_edge = partial(_is_edge_port, self._switches, self.numbers)
+        self.paths = Paths(self.desired, self._edges, self.marked, is_edge, self._queueless, self.fenced, self.numbers)
 
     @property
     def topology(self) -> Topology:
@@ -254,7 +249,7 @@ class Network:
 
     def is_edge(self, port: PortId) -> bool:
         """Whether a port, by the number that its switch has for it, is an edge port of the configuration."""
-        return self.edge_port(self.numbers.port(*port)) is not None
+        return _is_edge_port(self._switches, self.numbers, port)
 
     def find_paths(self) -> None:
         """Let ``desired`` follow the links that are up, before anybody looks at it."""
@@ -480,3 +475,10 @@ class Network:
             return None
         self.pairs.drop_entry(pair, host)
         return None if self.pairs.in_use(pair) else pair
+
+
+def _is_edge_port(switches: Mapping[int, Switch], numbers: PortNumbers, port: PortId) -> bool:
+    """Return whether a port, by the number that its switch has for it, is an edge port of the configuration."""
+    dpid, port_no = numbers.port(*port)
+    switch = switches.get(dpid)
+    return switch is not None and port_no in switch.ports

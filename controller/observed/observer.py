@@ -5,11 +5,7 @@ It follows the controller through changes of its configuration by itself, and de
 
 from __future__ import annotations
 
-import numpy as np
-
 from controller.central.controller import CentralController
-from controller.columns import NEW_ROW, IntArray
-from controller.fabric.vns import VnTable
 from controller.observed.links import LinkPromises, LinkTimes
 from controller.observed.ports import PortTraffic
 from controller.observed.series import Series
@@ -47,12 +43,8 @@ class Observer:
         central = self.central
         if self._fabric is central.fabric:
             return
-        self.traffic = self.traffic.carried(_old_rows(self._vns, central.vns))
-        self.series = Series(central.vns).carried(self.series, central.vns)
+        if not central.vns.has_rows_of(self._vns):
+            self.traffic = self.traffic.carried(central.vns.rows_in(self._vns))
+            self.series = Series(central.vns).carried(self.series, central.vns)
         self.promises = LinkPromises(central.config)
         self._fabric, self._vns = central.fabric, central.vns
-
-
-def _old_rows(before: VnTable, after: VnTable) -> IntArray:
-    found = (before.row_of(*after.key(row)) for row in range(len(after)))
-    return np.array([NEW_ROW if row is None else row for row in found], dtype=np.int64)

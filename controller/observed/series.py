@@ -89,10 +89,10 @@ class Series:
             row = vns.row_of(*key)
             if row is not None:
                 self._watched[key] = replace(one, row=row)
-        for vid in self._vlan_at.keys() & before._vlan_at.keys():
-            mine, other = self._vlan_at[vid], before._vlan_at[vid]
-            self._vlans.rows[..., mine] = before._vlans.rows[..., other]
-            self._vlans.limit_bps[:, mine] = before._vlans.limit_bps[:, other]
+        both = sorted(self._vlan_at.keys() & before._vlan_at.keys())
+        mine, other = ([one._vlan_at[vid] for vid in both] for one in (self, before))
+        self._vlans.rows[..., mine] = before._vlans.rows[..., other]
+        self._vlans.limit_bps[:, mine] = before._vlans.limit_bps[:, other]
         self._vlans.at_s[:], self._vlans.next = before._vlans.at_s, before._vlans.next
         return self
 

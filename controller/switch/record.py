@@ -230,14 +230,17 @@ class SwitchRecord:
 
         Where there are too few for all, those that can be spared are left out.
         """
+        lack = {
+            row: mine for row, mine in self.vn_meters.items() if None in (mine if row in self.agent_rows else mine[:-1])
+        }
         missing = [
             (row, name)
             for name in VnMeters._fields
-            for row, mine in self.vn_meters.items()
+            for row, mine in lack.items()
             if getattr(mine, name) is None and (name != "agent" or row in self.agent_rows)
         ]
         self.thrifty |= len(missing) > self.meter_ids.left
-        completed = {row: mine._asdict() for row, mine in self.vn_meters.items()}
+        completed = {row: mine._asdict() for row, mine in lack.items()}
         lacking = 0
         for row, name in missing:
             if not (self.thrifty and name in SPARED):

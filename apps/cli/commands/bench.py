@@ -106,6 +106,19 @@ def cluster(
 
 
 @app.command()
+def config(
+    vlans: Annotated[int | None, typer.Option(help="VLANs, each at every port.")] = None,
+    ports: Annotated[int | None, typer.Option(help="Edge ports.")] = None,
+    seconds: Annotated[float | None, typer.Option(help="How long nothing is done, and signals are sent.")] = None,
+    reloads: Annotated[int | None, typer.Option(help="How often the file is changed and reloaded.")] = None,
+    as_json: AsJson = False,
+) -> int:
+    """What checking, starting with and reloading a large configuration takes, and the loop misses."""
+    options: dict[str, Any] = {"vlans": vlans, "ports": ports, "seconds": seconds, "reloads": reloads}
+    return measured("config", "experiments.bench.config.bench:run", as_json, **options)
+
+
+@app.command()
 def enforcement(
     datapath: Annotated[str | None, typer.Option(help="userspace (the default) or kernel.")] = None,
     full: Annotated[bool | None, typer.Option("--full", help="All cases; else a subset.")] = None,

@@ -35,12 +35,14 @@ def check(config: Annotated[str, typer.Argument(metavar="CONFIG", help="The YAML
     Overrides in its store take precedence over it. The command shows how many there are and which do not fit; those are
     no errors.
     """
+    from apps.runtime.garbage import keep_made, making_much
     from apps.settings.overridden import overridden
     from controller.config.load import load_config
 
-    with refusing_bad_files():
+    with refusing_bad_files(), making_much():
         loaded = load_config(config)
-    ports, vns = sum(1 for _ in loaded.ports()), sum(1 for _ in loaded.vns())
+        ports, vns = sum(1 for _ in loaded.ports()), sum(1 for _ in loaded.vns())
+        keep_made(vns)
     counts = [(len(loaded.switches), "switch"), (ports, "edge port"), (len(loaded.vlans), "VLAN"), (vns, "VN")]
     words = ", ".join(counted(count, noun) for count, noun in counts)
     say(f"ok: {words}; control every {loaded.interval_ms} ms")

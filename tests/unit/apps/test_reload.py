@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import sqlite3
 import threading
+import time
+import weakref
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -119,12 +123,18 @@ class App:
         given = {NAME: {"send_limit_bps": send_limit_bps}}
         return self.settings.change_vns(given, ME, expect=lambda: None, dry_run=False).revision
 
+    def read(self, path: str) -> Config:
+        return load_config(path)
+
     def adopt(self, config: Config) -> None:
         self.config = config
         self.adopted.append(config.log_level)
 
     def run_in_thread(self, function: Callable[..., Any], *arguments: object) -> Any:
         return function(*arguments)
+
+    def breathe(self) -> None:
+        pass
 
     def spawn(self, function: Callable[..., None], *arguments: object) -> None:
         function(*arguments)
@@ -174,9 +184,9 @@ def failing(real: Callable[..., Any], error: Exception) -> Callable[..., Any]:
 
 # (the stage, what does its work, and its name there), in the order of a reload
 STAGES: list[tuple[str, Callable[[App], Any], str]] = [
-    ("reading the file", lambda app: apps.reload, "load_config"),
+    ("reading the file", lambda app: app, "read"),
     ("comparing", lambda app: apps.reload, "config_changes"),
-    ("rehearsing", lambda app: apps.reload, "CentralController"),
+    ("rehearsing", lambda app: apps.reload, "Beforehand"),
     ("laying overrides over it", lambda app: apps.settings.settings, "lay"),
     ("keeping", lambda app: app.settings, "_keep"),
     ("sending what was due", lambda app: app.shell, "push"),
@@ -282,3 +292,77 @@ def test_a_failure_of_the_switch_over_is_an_event(app: App, monkeypatch: pytest.
         reloader(app).reload()
     (event,) = [one for one in app.shell.central.events.after(0) if one.kind == EventKind.RELOAD_FAILED]
     assert event.text == f"{app.path} was not put in force, all is as before: no"
+
+
+class Gate:
+    """Reads the file when it is let: whoever reloads waits in between."""
+
+    def __init__(self, app: App) -> None:
+        self.reads, self.began, self.go = 0, threading.Semaphore(0), threading.Semaphore(0)
+        self._app = app
+
+    def read(self, path: str) -> Config:
+        self.reads += 1
+        self.began.release()
+        assert self.go.acquire(timeout=30)
+        return load_config(path)
+
+
+def test_one_reload_is_for_all_who_asked_before_it_began(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate, mine = Gate(app), reloader(app)
+    monkeypatch.setattr(app, "read", gate.read)
+    with ThreadPoolExecutor(9) as clients:
+        first = clients.submit(mine.reload)
+        assert gate.began.acquire(timeout=30)
+        app.path.write_text(AFTER)  # later than the first asked
+        others = [clients.submit(mine.reload) for _ in range(7)]
+        rehearsal = clients.submit(mine.reload, dry_run=True)
+        while threading.active_count() < 10 or len(mine._waiting) < 2:
+            time.sleep(0.001)
+        for _ in range(100):
+            mine.on_signal()  # returns at once: a reload waits that has not begun
+        for _ in range(3):
+            gate.go.release()
+        assert first.result(30)  # it read the file after it had been written
+        found = [other.result(30) for other in others]
+        rehearsal.result(30)
+    assert gate.reads == 3
+    assert all(one == found[0] for one in found)
+    assert not mine._waiting
+
+
+def test_an_error_is_everybodys_who_waited_for_it(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate, mine = Gate(app), reloader(app)
+    monkeypatch.setattr(app, "read", gate.read)
+    before = app.standing()
+    with ThreadPoolExecutor(4) as clients:
+        first = clients.submit(mine.reload)
+        assert gate.began.acquire(timeout=30)
+        others = [clients.submit(mine.reload) for _ in range(3)]
+        while threading.active_count() < 5 or not mine._waiting:
+            time.sleep(0.001)
+        gate.go.release()
+        assert first.result(30) == []
+        app.path.write_text(AFTER.replace("dpid: 1", "dpid: x"))
+        gate.go.release()
+        assert [type(other.exception(30)) for other in others] == [ConfigError] * 3
+    assert gate.reads == 2
+    assert app.standing() == before
+    app.path.write_text(AFTER)
+    gate.go.release()
+    assert mine.reload()
+
+
+def test_what_a_reload_replaces_is_freed_without_the_collector(app: App) -> None:
+    app.path.write_text(AFTER)
+    central = app.shell.central
+    replaced = [central.fabric, central.network, central.reconciler, central.vns, central.switches[1]]
+    left = [weakref.ref(one) for one in replaced]
+    del replaced
+    gc.collect()
+    gc.disable()
+    try:
+        assert reloader(app).reload()
+        assert [one() for one in left] == [None] * 5
+    finally:
+        gc.enable()

@@ -246,6 +246,7 @@ MENDED = (
     "names by switches or clients hold escapes or ends of lines",
     "clients of REST hold long bodies open, or do not read long answers",
     "a second controller is started on the store of one that runs",
+    "many reloads are asked for at once",
 )
 
 

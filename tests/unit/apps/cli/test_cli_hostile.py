@@ -59,18 +59,9 @@ MEMBERS: dict[str, Any] = {
         "missed_by_s": dict.fromkeys(("switch", "machine", "floods", "grants"), 1.0),
     },
 }
-LISTS = ("vlans", "ports", "entries", "unmetered", "links", "overrides", "changes", "events", "explanations", "items", "inactive")
-    "vlans",
-    "ports",
-    "entries",
-    "links",
-    "overrides",
-    "changes",
-    "events",
-    "explanations",
-    "items",
-    "inactive",
-    "unmetered",
+LISTS = (
+    *("vlans", "ports", "entries", "unmetered", "links", "overrides", "changes", "events", "explanations"),
+    *("items", "inactive"),
 )
 
 

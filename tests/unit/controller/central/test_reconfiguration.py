@@ -13,11 +13,12 @@ from support.configs import fabric, star
 from support.fabrics import ControlLoop, Fabric, mac_of
 from support.switches import Frame
 
-from controller.central.reconfiguration import reconfigure
+from controller.central.reconfiguration import Beforehand, reconfigure
 from controller.config.changes import check_changeable, config_changes
 from controller.errors import InvalidValueError
 from controller.fabric.description import Endpoint, Tls
 from controller.fabric.topology import PortId
+from controller.forwarding.hosts_and_paths import Network
 from controller.units import MAX_WEIGHT, MIN_WEIGHT
 
 LEFT, RIGHT = PortId(1, 9), PortId(2, 9)
@@ -27,11 +28,20 @@ TWO = {1: {1: [10, 20], 2: [10]}, 2: {1: [10, 20], 2: 20}}
 
 def reload(net, config):
     """Give the fabric's controller another configuration; return how many messages that took."""
+    made = beforehand(net, config)
     net.push()
-    change = reconfigure(net.central, config, net.now_s)
+    change = reconfigure(net.central, config, net.now_s, made)
     change.finish(net.central)
     net.config = config
     return net.push()
+
+
+def beforehand(net, config):
+    """Do what can be done before the fabric has another configuration."""
+    made = Beforehand(config, net.central.events)
+    for _ in made.make_own(net.central):
+        pass
+    return made
 
 
 def running(config, senders, links=(), intervals=40):
@@ -70,6 +80,41 @@ def test_the_same_configuration_changes_nothing(algorithm):
     assert loop.mods == twin.mods
     assert settings_of(loop.fabric) == settings_of(twin.fabric)
     consistent(loop.fabric)
+
+
+def test_what_was_made_beforehand_is_not_made_again(monkeypatch):
+    config = star(4, limits=VLANS)
+    loop = running(config, BLAST)
+    made = beforehand(loop.fabric, star(4, limits={**VLANS, 10: "30M"}))
+    monkeypatch.setattr(Network, "put_own", None)
+    reconfigure(loop.fabric.central, made.fabric.config, loop.fabric.now_s, made)
+
+
+@pytest.mark.parametrize("event", ["a host", "a meter", "a queue", "gone"])
+def test_what_happens_after_the_beginning_is_known_in_the_end(event):
+    config = star(4, limits=VLANS)
+    loop = running(config, BLAST[:2])
+    net = loop.fabric
+    other = star(5, limits=VLANS)
+    (record,) = net.central.switches.values()
+    row, mine = next(iter(record.vn_meters.items()))
+    if event == "a meter":  # that it has in the beginning, and another one in the end
+        record.set_vn_meters({row: mine._replace(report=1_000)})
+    made = beforehand(net, other)
+    record.set_vn_meters({row: mine})
+    if event == "a host":
+        loop.add((1, 3), (1, 4), 10, 30e6)
+        loop.run(20)
+    elif event == "a queue":
+        made.own = {dpid: (meters, not queues) for dpid, (meters, queues) in made.own.items()}
+    elif event == "gone":
+        net.central.switch_disconnected(1, net.now_s)
+    net.push()
+    reconfigure(net.central, other, net.now_s, made).finish(net.central)
+    net.config = other
+    net.push()
+    if event != "gone":
+        consistent(net)
 
 
 def test_new_ports_and_vlans_disturb_nobody():

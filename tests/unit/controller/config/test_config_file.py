@@ -5,7 +5,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.config.document import ConfigError, ConfigProblem, Document, read_document, show_value
+from controller.config.document import Bounds, ConfigError, ConfigProblem, Document, read_document, show_value
 
 
 def problems(text: str) -> list[tuple[int, int, str]]:
@@ -145,6 +145,55 @@ def test_plain_data_survives_being_written_and_read(data: object) -> None:
     document = read_document(yaml.safe_dump({"key": data}, sort_keys=False))
     aliased = any("alias" in problem.message for problem in document.problems)
     assert aliased or (document.problems == () and document.data == {"key": data})
+
+
+@given(plain)
+@settings(derandomize=True, max_examples=150, deadline=None)
+def test_what_is_read_at_once_and_with_care_is_the_same(data: object) -> None:
+    text = yaml.safe_dump({"key": data}, sort_keys=False)
+    at_once, with_care = read_document(text), read_document(f"--- &all\n{text}")  # an anchor takes care
+    assert repr(at_once) == repr(with_care)
+
+
+def test_a_file_that_is_as_it_should_be_is_not_composed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(yaml, "compose")  # which takes ten times as long as reading it
+    assert read_document("a: [1, x, {b: '2'}]\nc:\n").data == {"a": [1, "x", {"b": "2"}], "c": None}
+
+
+BOUNDS = Bounds({"few": 2}, 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("few: {a: 1, b: 2}\nothers: [1, 2, 3]\n", None),
+        ("few: {a: 1, b: 2, c: 3, d: 4}\n", (1, 19, "few", 2)),
+        ("top:\n  few: [1, 2, 3]\n", (2, 15, "top.few", 2)),
+        ("top: [[1, 2, 3, 4]]\n", (1, 17, "top[0]", 3)),
+        ("a: 1\nb: 1\nc: 1\nd: 1\n", (4, 1, "", 3)),
+        ("a: &x {few: [1, 2, 3]}\n", (1, 20, "a.few", 2)),
+        ("few: {[1]: 2, b: 1, c: 1}\n", (1, 21, "few", 2)),
+    ],
+)
+def test_more_than_there_can_be_is_the_one_problem(text: str, problem: tuple[int, int, str, int] | None) -> None:
+    found = read_document(text, BOUNDS).problems
+    if problem is None:
+        assert not found
+        return
+    line, column, path, most = problem
+    assert found == (ConfigProblem(line, column, path, f"has more than {most} entries, the most that there can be"),)
+
+
+def test_what_comes_after_too_much_is_not_read() -> None:
+    text = "few:\n" + "".join(f"  k{number}:\n" for number in range(10_000)) + "\tno YAML"
+    assert [one.message for one in read_document(text, BOUNDS).problems] == [
+        "has more than 2 entries, the most that there can be"
+    ]
+
+
+def test_an_alias_as_a_key_is_refused() -> None:
+    (line, _, message), *others = problems("a: &x b\n*x : 1\n")
+    assert (line, "a key that is an alias" in message, others) == (2, True, [])
 
 
 @given(st.text(max_size=60))

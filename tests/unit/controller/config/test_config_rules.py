@@ -717,3 +717,31 @@ def test_what_is_known_of_a_switchs_meters_is_read() -> None:
 )
 def test_what_no_switchs_meters_can_be_is_refused_by_name(given: str, problem: str) -> None:
     assert problem in "\n".join(refused(METERS.replace("GIVEN", given)))
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "path", "most"),
+    [
+        ("vlans:\n" + "".join(f"  {vid}:\n" for vid in range(1, 200_001)), 4096, "vlans", 4094),
+        (SMALL.replace("[10, 20]", str([10] * 4095)), 8, "switches.s1.ports.1.trunk", 4094),
+        (SMALL + "".join(f"      {number}: {{}}\n" for number in range(2, 70_000)), 65544, "switches.s1.ports", 65536),
+        (SMALL + "".join(f"  n{number}: {{}}\n" for number in range(70_000)), 65544, "switches", 65536),
+    ],
+)
+def test_a_file_of_more_than_there_can_be_is_refused_at_once(text: str, line: int, path: str, most: int) -> None:
+    (problem,) = refused(text)
+    assert problem.startswith(f"f:{line}:")
+    assert problem.endswith(f"{path}: has more than {most} entries, the most that there can be")
+
+
+@pytest.mark.parametrize("key", ["send_limit", "receive_limit"])
+def test_sections_that_are_alike_are_not_taken_for_one_another(key: str) -> None:
+    """Sections with the same values are made once: 1 and True are equal, and not the same."""
+    texts = [
+        f"{SMALL[:-1]}\n".replace("[10, 20]}", f"[10, 20], vns: {{10: {{{key}: {value}}}}}}}")
+        for value in ("1000000", "1M", "true")
+    ]
+    one, other = (parse_config(text).switches["s1"].ports[1].vns[0] for text in texts[:2])
+    assert one == other
+    (problem,) = refused(texts[2])
+    assert "is not a rate" in problem

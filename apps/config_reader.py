@@ -1,0 +1,97 @@
+"""Reads a configuration file in a process of its own, so that a control loop keeps its intervals meanwhile.
+
+A thread would do it in less time, and the loop would wait for it after each of its system calls (docs/adr/0270).
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import pickle
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any
+
+from controller.config.document import ConfigError, ConfigProblem
+from controller.config.load import load_config
+from controller.fabric.description import Config, Vn
+
+_LOOK_S = 0.01
+_NICENESS = 5  # the loop comes first
+SMALL_BYTES = 64 * 1024  # read within some 20 ms, before a process has started
+_VN_FIELDS = tuple(one.name for one in fields(Vn))
+
+
+def read(path: str, run_in_thread: Callable[..., Any]) -> Config:
+    """Return the configuration in a file. Raises ConfigError, also when the process ends without an answer.
+
+    ``run_in_thread`` calls a function, and lets others in the process run meanwhile, as ``time.sleep`` does. It reads a
+    small file.
+    """
+    if _is_small(path):
+        small: Config = run_in_thread(load_config, path)
+        return small
+    answer = os.memfd_create("config")
+    try:
+        command = [sys.executable, "-m", "apps.config_reader", str(answer), path]
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[answer], start_new_session=True)
+        try:
+            while process.poll() is None:
+                time.sleep(_LOOK_S)
+        finally:
+            if process.poll() is None:  # nobody waits for it any more
+                process.kill()
+                process.wait()
+        config: Config = run_in_thread(_answer, answer, path, process.returncode)
+        return config
+    finally:
+        os.close(answer)
+
+
+def _is_small(path: str) -> bool:
+    try:
+        return os.stat(path).st_size <= SMALL_BYTES
+    except OSError:
+        return True  # whoever reads it says what is wrong with it
+
+
+def _answer(file: int, path: str, status: int) -> Config:
+    if status:
+        problem = f"cannot be read: the process that reads it ended with status {status}"
+        raise ConfigError(path, [ConfigProblem(0, 0, "", problem)])
+    with open(file, "rb", closefd=False) as stream:
+        stream.seek(0)
+        found: Config | tuple[ConfigProblem, ...] = pickle.load(stream)
+    if isinstance(found, Config):
+        return found
+    raise ConfigError(path, found)
+
+
+class _Pickler(pickle.Pickler):
+    """Writes VNs, of which there are many, so that they are made by one call each."""
+
+    def reducer_override(self, value: object) -> Any:
+        if isinstance(value, Vn):
+            return Vn, tuple(getattr(value, name) for name in _VN_FIELDS)
+        return NotImplemented
+
+
+def main(file: int, path: str) -> None:
+    """Write to an open file what is read: the configuration, or all that is wrong with it."""
+    os.nice(_NICENESS)
+    gc.disable()  # all that is made stays until the end
+    try:
+        found: Config | tuple[ConfigProblem, ...] = load_config(path)
+    except ConfigError as error:
+        found = error.problems
+    with open(file, "wb", closefd=False) as stream:
+        _Pickler(stream, pickle.HIGHEST_PROTOCOL).dump(found)
+        stream.flush()
+        os._exit(0)  # freeing it all takes as long as writing it
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2])

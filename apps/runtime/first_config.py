@@ -1,0 +1,20 @@
+"""The configuration that a process starts with: what the launcher has read, the application does not read again."""
+
+from __future__ import annotations
+
+from controller.config.load import load_config
+from controller.fabric.description import Config
+
+_known: dict[str, Config] = {}
+
+
+def know(path: str) -> Config:
+    """Return the configuration of a file, and keep it for ``take``; raise ConfigError as ``load_config`` does."""
+    _known[path] = load_config(path)
+    return _known[path]
+
+
+def take(path: str) -> Config:
+    """Return the configuration of a file, read now unless it is kept; it is kept no longer. Raises ConfigError."""
+    kept = _known.pop(path, None)
+    return load_config(path) if kept is None else kept

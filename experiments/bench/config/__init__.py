@@ -1,0 +1,1 @@
+"""What a large configuration file costs: checked, started with, reloaded. Read ``bench.py``."""

@@ -1,0 +1,234 @@
+"""``dets bench config``: a large configuration file is checked, started with and reloaded, while the loop goes on.
+
+Every VLAN is at every port, with limits of its own there: as many virtual nodes (VNs), and as much text, as there can
+be of so many ports. No switch is connected. Reloads come one at a time, each with five changed limits; then from
+several clients at once; then as signals, faster than any can be done. Of each: the intervals that the loop missed.
+
+Seconds depend on the machine and on what else it does. So the processor time of plain PyYAML with libyaml is printed
+too: ``safe_load`` of the same file in the same run, and how many times that a check and a reload take.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import yaml
+
+from controller.errors import InvalidValueError
+from experiments.machine.controller_process import ROOT, ControllerError, ControllerProcess, free_ports
+from experiments.machine.processors import machine
+
+VLANS, PORTS, SECONDS = 1_000, 48, 3.0
+INTERVAL_MS = 55
+CLIENTS, SIGNALS_PER_S, CHANGED = 8, 100, 5
+MOST_CHECK_S, MOST_START_S, MOST_RELOAD_S = 1.0, 3.0, 2.0
+_TIMEOUT_S = 120.0
+_AFTERWARDS_S = 0.5
+_LOADER: type = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_LIMIT_BPS, _CAPACITY_BPS = 1_000_000, 10_000_000_000
+_MOST_VLANS = _CAPACITY_BPS // (2 * _LIMIT_BPS)
+
+
+@dataclass
+class Figures:
+    """What was seen. ``idle_missed`` are intervals missed while nothing was done.
+
+    ``reload_s`` and ``reload_cpu_s`` are those of the median reload. ``reloaded`` is how often the file was put in
+    force for all the signals.
+    """
+
+    baseline_cpu_s: float = 0.0
+    check_s: float = 0.0
+    check_cpu_s: float = 0.0
+    start_s: float = 0.0
+    start_cpu_s: float = 0.0
+    idle_missed: int = 0
+    reload_s: float = 0.0
+    reload_cpu_s: float = 0.0
+    reload_missed: int = 0
+    at_once_s: float = 0.0
+    at_once_missed: int = 0
+    signals_missed: int = 0
+    reloaded: int = 0
+
+
+def run(vlans: int = VLANS, ports: int = PORTS, seconds: float = SECONDS, reloads: int = 3) -> dict[str, Any]:
+    """Measure a file of so many VLANs and ports; ``seconds`` of signals. Raises InvalidValueError for no such file."""
+    most = {"vlans": _MOST_VLANS, "ports": 10_000, "seconds": 600.0, "reloads": 1_000}
+    for name, value in (("vlans", vlans), ("ports", ports), ("seconds", seconds), ("reloads", reloads)):
+        if not 1 <= value <= most[name]:
+            raise InvalidValueError(name, value, f"is outside 1 to {most[name]:g}")
+    with TemporaryDirectory(prefix="dets-config-") as folder:
+        figures = _measured(_File(Path(folder), vlans, ports), seconds, reloads)
+    return {
+        "settings": {
+            "vlans": vlans,
+            "ports": ports,
+            "vns": vlans * ports,
+            "seconds": seconds,
+            "reloads": reloads,
+            "interval_ms": INTERVAL_MS,
+            **machine(),
+            "command": "dets bench " + " ".join(["config", *sys.argv[3:]]),
+        },
+        "figures": {
+            **asdict(figures),
+            "check_of_baseline": round(figures.check_cpu_s / figures.baseline_cpu_s, 2),
+            "reload_of_baseline": round(figures.reload_cpu_s / figures.baseline_cpu_s, 2),
+        },
+        "targets": [
+            {"name": name, "value": value, "unit": unit, "target": target, "met": value <= target}
+            for name, value, unit, target in (
+                ("check", figures.check_s, "s", MOST_CHECK_S),
+                ("start", figures.start_s, "s", MOST_START_S),
+                ("reload", figures.reload_s, "s", MOST_RELOAD_S),
+                ("intervals missed in reloads", figures.reload_missed, "", 0),
+                (f"intervals missed in {CLIENTS} reloads at once", figures.at_once_missed, "", 0),
+                (f"intervals missed in {SIGNALS_PER_S} signals a second", figures.signals_missed, "", 0),
+            )
+        ],
+    }
+
+
+class _File:
+    """The configuration file; ``change`` gives five VNs other limits each time."""
+
+    def __init__(self, folder: Path, vlans: int, ports: int) -> None:
+        openflow, rest = free_ports(2)
+        self._vlans, self._ports, self._changes = vlans, ports, 0
+        self.controller = ControllerProcess({"rest": {"listen": f"127.0.0.1:{rest}"}}, folder)
+        self._head = {
+            "control": {"interval_ms": INTERVAL_MS},
+            "openflow": {"listen": f"127.0.0.1:{openflow}", "first_meter_id": 1, "last_meter_id": 1_000_000},
+            "rest": {"listen": f"127.0.0.1:{rest}", "requests_per_s": 10_000},
+        }
+        self.path = self.controller.config_path
+        self.change()
+
+    def change(self) -> None:
+        """Write the file with other limits than before."""
+        self._changes += 1
+        lines = [yaml.safe_dump(self._head), "vlans:"]
+        lines += [f"  {vid}: {{name: tenant{vid}}}" for vid in range(1, self._vlans + 1)]
+        lines += ["switches:", "  s1:", "    dpid: 1", "    ports:"]
+        vids = ", ".join(map(str, range(1, self._vlans + 1)))
+        for port_no in range(1, self._ports + 1):
+            lines += [f"      {port_no}:", f"        capacity: {_CAPACITY_BPS}", f"        trunk: [{vids}]"]
+            lines.append("        vns:")
+            for vid in range(1, self._vlans + 1):
+                send_bps = _LIMIT_BPS + 1_000 * ((vid + port_no) % 500)
+                if port_no == 1 and vid <= CHANGED:
+                    send_bps += 1_000 * (self._changes % 100)
+                lines.append(f"          {vid}: {{send_limit: {send_bps}, receive_limit: {_LIMIT_BPS}}}")
+        self.path.write_text("\n".join(lines) + "\n")
+
+    def reload(self) -> Any:
+        """Ask for a reload, and return the answer."""
+        request = urllib.request.Request(f"{self.controller.rest_url}/v1/reload", b"", method="POST")
+        with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:
+            return json.load(answer)
+
+    def reload_at_once(self) -> None:
+        """Ask for a reload from several clients at once."""
+        with ThreadPoolExecutor(CLIENTS) as clients:
+            list(clients.map(lambda _: self.reload(), range(CLIENTS)))
+
+
+def _measured(file: _File, seconds: float, reloads: int) -> Figures:
+    figures, controller = Figures(), file.controller
+    figures.baseline_cpu_s = _cpu_of(lambda: yaml.load(file.path.read_text(), _LOADER))
+    before_s = _children_cpu_s()
+    check = [sys.executable, "-m", "apps.cli", "check", str(file.path)]
+    figures.check_s = _seconds(lambda: subprocess.run(check, cwd=ROOT, check=True, stdout=subprocess.DEVNULL))
+    figures.check_cpu_s = round(_children_cpu_s() - before_s, 2)
+    with controller:
+        figures.start_s = _seconds(lambda: _wait_for_answer(controller))
+        figures.start_cpu_s = _cpu_s(controller)
+        _missed_while(controller, lambda: None)  # what the start left to do
+        figures.idle_missed = _missed_while(controller, lambda: time.sleep(seconds))
+        took_s, cpu_s = [], []
+        for _ in range(reloads):
+            file.change()
+            before_s = _cpu_s(controller)
+            figures.reload_missed += _missed_while(controller, lambda: took_s.append(_seconds(file.reload)))
+            cpu_s.append(_cpu_s(controller) - before_s)
+        figures.reload_s, figures.reload_cpu_s = median(took_s), round(median(cpu_s), 2)
+        file.change()
+        figures.at_once_missed = _missed_while(controller, lambda: took_s.append(_seconds(file.reload_at_once)))
+        figures.at_once_s = took_s[-1]
+        file.change()
+        done = _reloads(controller)
+        figures.signals_missed = _missed_while(controller, lambda: _send_signals(controller, seconds))
+        file.reload()
+        figures.reloaded = _reloads(controller) - done - 1
+    return figures
+
+
+def _send_signals(controller: ControllerProcess, seconds: float) -> None:
+    for _ in range(round(seconds * SIGNALS_PER_S)):
+        controller.send_signal(signal.SIGHUP)
+        time.sleep(1 / SIGNALS_PER_S)
+
+
+def _missed_while(controller: ControllerProcess, function: Callable[[], object]) -> int:
+    """Return how many intervals the loop missed while something was done, and until it was over."""
+    before = controller.get("/v1/loop")
+    function()
+    time.sleep(_AFTERWARDS_S)
+    after = controller.get("/v1/loop")
+    intervals = (after["last"]["started_s"] - before["last"]["started_s"]) * 1e3 / INTERVAL_MS
+    rounds: int = after["rounds"] - before["rounds"]
+    missed: int = round(intervals) - rounds
+    return max(missed, 0)
+
+
+def _seconds(function: Callable[[], object]) -> float:
+    began_s = time.monotonic()
+    function()
+    return round(time.monotonic() - began_s, 2)
+
+
+def _cpu_of(function: Callable[[], object]) -> float:
+    began_s = time.process_time()
+    function()
+    return round(time.process_time() - began_s, 4)
+
+
+def _children_cpu_s() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def _cpu_s(controller: ControllerProcess) -> float:
+    """Return the processor time of the controller, and of what it has started and seen end."""
+    fields = Path(f"/proc/{controller.pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])) / 100
+
+
+def _wait_for_answer(controller: ControllerProcess) -> None:
+    deadline_s = time.monotonic() + _TIMEOUT_S
+    while not (controller.health() and controller.get("/v1/loop")["last"]):
+        controller.check_alive()
+        if time.monotonic() > deadline_s:
+            raise ControllerError(f"it does not answer{controller.log_tail()}")
+        time.sleep(0.02)
+
+
+def _reloads(controller: ControllerProcess) -> int:
+    """Return how often the file was put in force, or found to be, since the start."""
+    name = 'dets_config_reloads_total{result="done"}'
+    lines = controller.read("/metrics").splitlines()
+    return next(int(float(line.removeprefix(name))) for line in lines if line.startswith(name))
