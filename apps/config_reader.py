@@ -1,6 +1,6 @@
 """Reads a configuration file in a process of its own, so that a control loop keeps its intervals meanwhile.
 
-A thread would do it in less time, and the loop would wait for it after each of its system calls (docs/adr/0270).
+A thread would do it in less time, and the loop would wait for it after each of its system calls (docs/adr/0271).
 """
 
 from __future__ import annotations

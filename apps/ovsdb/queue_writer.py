@@ -8,7 +8,7 @@ what people change: a connection kept for years, with its probes, its reconnecti
 buy nothing. Only sockets of the standard library: where eventlet has patched them, the hub goes on meanwhile.
 
 Choice: no OVSDB library. ovsdbapp holds up the hub for 160 to 260 ms while it writes 48 ports of 20 queues; this, for
-7 to 18 ms (docs/adr/0004-queues.md).
+7 to 18 ms (docs/adr/0003-enforcement.md).
 """
 
 from __future__ import annotations

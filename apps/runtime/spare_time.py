@@ -15,7 +15,7 @@ class SpareTime:
     """The time between the rounds of a control loop, for work that comes in pieces.
 
     One piece begins in a pass of the hub, in the order of asking: answers of switches are read between two passes, and
-    do not wait for as many pieces as there are requests (docs/adr/0226). Nobody waits for time to spare for longer than
+    do not wait for as many pieces as there are requests (docs/adr/0064). Nobody waits for time to spare for longer than
     an interval, the pieces before his own included, nor at all where rounds take longer than that.
 
     ``clock`` is monotonic, ``sleep`` lets others in the process run; ``idle`` is an event that can be set, cleared and

@@ -1,4 +1,4 @@
-"""Whose a dpid is when two connections claim it (docs/adr/0078)."""
+"""Whose a dpid is when two connections claim it (docs/adr/0077)."""
 
 from __future__ import annotations
 

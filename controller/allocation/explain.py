@@ -2,7 +2,8 @@
 
 A bound holds an entry if the entry's grant rises when that bound alone is raised by a little. So the algorithm runs
 again on what it decided on: with each bound raised in turn, and then with those that hold the entry lifted. Where no
-bound alone makes a difference, as with two equal ones, the fewest that do so together are named.
+bound alone makes a difference, as with two equal ones, the fewest that do so together are named. Formulas for each
+algorithm were wrong at ceilings and behind a sender's own limit, and RAA-FP has none.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@
 
 A sampling profiler: the kernel interrupts the process after every SAMPLE_S of processor time (ITIMER_PROF), greenlets
 and time inside numpy or the kernel included, and the stack is noted. Nothing is traced, so that the program runs as it
-does without. A SIGUSR1 restarts it. FILE gets a table when a SIGUSR2 comes, or else when the module ends: what a
+does without. Idle time does not count (py-spy samples elapsed time, and with ``--gil`` leaves out numpy and C; perf
+needs Python 3.12). A SIGUSR1 restarts it. FILE gets a table when a SIGUSR2 comes, or else when the module ends: what a
 program does to end is not what was measured.
 """
 
