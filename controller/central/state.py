@@ -15,7 +15,7 @@ import numpy as np
 
 from controller.capability.capabilities import Verdicts
 from controller.capability.meter_watch import NOT_KNOWN
-from controller.central.congestion import Congestion
+from controller.loop.congestion import Congestion
 from controller.central.learning import Learning
 from controller.columns import BoolArray, FloatArray, IntArray, KiloArray
 from controller.events import EventKind, EventLog
