@@ -15,7 +15,6 @@ import numpy as np
 
 from controller.capability.capabilities import Verdicts
 from controller.capability.meter_watch import NOT_KNOWN
-from controller.loop.congestion import Congestion
 from controller.central.learning import Learning
 from controller.columns import BoolArray, FloatArray, IntArray, KiloArray
 from controller.events import EventKind, EventLog
@@ -39,6 +38,7 @@ from controller.limits.floods import discovery_limits, flood_limits
 from controller.limits.overrides import VN_FIELDS
 from controller.limits.precedence import LimitsInForce
 from controller.loop import step
+from controller.loop.congestion import Congestion
 from controller.metering.counters import Readings
 from controller.metering.enforcement import RATE_STEP_BPS, exact, kilo, whole_rates
 from controller.metering.floods import FloodRates

@@ -40,7 +40,7 @@ def rest():
 def command(rest, monkeypatch):
     """``dets`` whose requests go to that controller."""
 
-    def urlopen(request, timeout, context):
+    def open_(self, request, timeout):
         parts = urllib.parse.urlsplit(request.full_url)
         answer = rest.open(parts.path, query_string=parts.query, method=request.method, data=request.data)
         stream = io.BytesIO(answer.data)
@@ -48,7 +48,7 @@ def command(rest, monkeypatch):
             raise urllib.error.HTTPError(request.full_url, answer.status_code, answer.status, {}, stream)
         return stream
 
-    monkeypatch.setattr(urllib.request, "urlopen", urlopen)
+    monkeypatch.setattr(urllib.request.OpenerDirector, "open", open_)
     return cli.main
 
 

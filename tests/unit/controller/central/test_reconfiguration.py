@@ -18,7 +18,9 @@ from controller.config.changes import check_changeable, config_changes
 from controller.errors import InvalidValueError
 from controller.fabric.description import Endpoint, Tls
 from controller.fabric.topology import PortId
+from controller.fabric.topology import PortId
 from controller.forwarding.hosts_and_paths import Network
+from controller.switch.port_entries import of_ports
 from controller.units import MAX_WEIGHT, MIN_WEIGHT
 
 LEFT, RIGHT = PortId(1, 9), PortId(2, 9)
@@ -90,7 +92,7 @@ def test_what_was_made_beforehand_is_not_made_again(monkeypatch):
     reconfigure(loop.fabric.central, made.fabric.config, loop.fabric.now_s, made)
 
 
-@pytest.mark.parametrize("event", ["a host", "a meter", "a queue", "gone"])
+@pytest.mark.parametrize("event", ["a host", "a meter", "a queue", "a fence", "gone"])
 def test_what_happens_after_the_beginning_is_known_in_the_end(event):
     config = star(4, limits=VLANS)
     loop = running(config, BLAST[:2])
@@ -106,7 +108,9 @@ def test_what_happens_after_the_beginning_is_known_in_the_end(event):
         loop.add((1, 3), (1, 4), 10, 30e6)
         loop.run(20)
     elif event == "a queue":
-        made.own = {dpid: (meters, not queues) for dpid, (meters, queues) in made.own.items()}
+        made.own = {dpid: (meters, not queues, numbers) for dpid, (meters, queues, numbers) in made.own.items()}
+    elif event == "a fence":
+        net.central.network.fence(PortId(1, 3), True)
     elif event == "gone":
         net.central.switch_disconnected(1, net.now_s)
     net.push()
@@ -115,6 +119,8 @@ def test_what_happens_after_the_beginning_is_known_in_the_end(event):
     net.push()
     if event != "gone":
         consistent(net)
+    joined = of_ports(net.central.switches[1].installed, {3})
+    assert (not joined) == (event == "a fence")
 
 
 def test_new_ports_and_vlans_disturb_nobody():
