@@ -18,7 +18,6 @@ from controller.config.changes import check_changeable, config_changes
 from controller.errors import InvalidValueError
 from controller.fabric.description import Endpoint, Tls
 from controller.fabric.topology import PortId
-from controller.fabric.topology import PortId
 from controller.forwarding.hosts_and_paths import Network
 from controller.switch.port_entries import of_ports
 from controller.units import MAX_WEIGHT, MIN_WEIGHT
