@@ -29,11 +29,9 @@ from controller.metering.enforcement import (
 )
 from controller.metering.measurement import Measurement
 from controller.metering.observed import Observed, Reading
-from controller.metering.receiver_accounts import ReceiverAccounts, standing
+from controller.metering.receiver_accounts import UNSEEN_S, ReceiverAccounts, standing
 from controller.policy.groups import PolicyGroup, held, readings_of
 from controller.policy.interface import Newcomers
-
-UNSEEN_S = 0.060  # from its first frame to the first reading that shows what a new sender sends
 
 
 class ControlState(NamedTuple):
@@ -140,7 +138,8 @@ def first_settings(
     """Return the rates and bursts at which the meters of new entries start, shape of ``sender`` each.
 
     ``elsewhere`` (vns,) is how many senders each VN has that are not in ``state`` (None: none). Their policy says.
-    Where no queue holds the receiver, all have their part of its reserve at most.
+    Where no queue holds the receiver, all have their part of its reserve at most; half of the burst was for what came
+    before (``limits.newcomers``).
     """
     receivers = np.concatenate([state.entries.receiver, receiver])
     of_vns = np.bincount(receivers, minlength=len(vns))
@@ -158,7 +157,7 @@ def first_settings(
     shaped = vns.shaped[receiver]
     return (
         np.where(shaped, rate_bps, np.minimum(rate_bps, whole_rates(standing_bps))),
-        np.where(shaped, burst_bits, np.minimum(burst_bits, least_burst(standing_bits))),
+        np.where(shaped, burst_bits, np.minimum(burst_bits, least_burst(standing_bits / 2))),
     )
 
 
