@@ -15,6 +15,7 @@ from controller.fabric.description import Config, Switch
 from controller.fabric.vns import VnTable
 from controller.forwarding.flow_table import FlowTable, pack_key
 from controller.forwarding.pipeline import VnMeters, meters_of_vn
+from controller.limits.newcomers import limited_senders
 from controller.openflow.buffers import MAX_XID, Buffer
 from controller.openflow.constants import FlowModCommand, MeterModCommand
 from controller.openflow.flows import Flow, encode_flow_mods
@@ -133,7 +134,7 @@ class SwitchRecord:
     others it held when it came, and ``awaiting`` what an earlier run left there for pairs with switches that have not
     come yet. ``row_of_meter`` leads from a meter id, less the first of the range, to the row of the entry table.
     ``can`` is what the switch can do, as far as is known. ``agent_rows`` are the VNs whose ports may have an agent
-    behind them.
+    behind them, ``newcomer_rows`` those that have a meter for what they send to new pairs.
     """
 
     switch: Switch
@@ -149,6 +150,7 @@ class SwitchRecord:
     awaiting: Awaiting = field(default_factory=Awaiting)
     row_of_meter: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, dtype=np.int32))
     agent_rows: frozenset[int] = frozenset()
+    newcomer_rows: frozenset[int] = frozenset()
     _vn_meter_columns: tuple[IntArray, IntArray] | None = None
 
     @classmethod
@@ -167,8 +169,10 @@ class SwitchRecord:
             vn_meters[row] = VnMeters(send=meter_id)
         agents = {port.port_no for port in switch.ports.values() if port.agent != "none"}
         behind = frozenset(row for row in vn_meters if int(vns.port_no[row]) in agents)
+        limited = frozenset(np.flatnonzero((vns.dpid == switch.dpid) & limited_senders(vns, config)).tolist())
         can = Capabilities(switch.profile, classes=config.queue_classes == "vlan")
-        return cls(switch, ids, config.first_meter_id, vn_meters, can, agent_rows=behind)
+        first_id = config.first_meter_id
+        return cls(switch, ids, first_id, vn_meters, can, agent_rows=behind, newcomer_rows=limited)
 
     def meters_in_use(self) -> dict[int, VnMeters]:
         """Return the meters of each of its VNs; they have none where the switch's meters are of no use."""
@@ -207,13 +211,15 @@ class SwitchRecord:
     def complete_vn_meters(self) -> int:
         """Give every VN the meters that it lacks; return how many there were no ids for."""
         completed: dict[int, VnMeters] = {}
+        some = {"agent": self.agent_rows, "newcomer": self.newcomer_rows}
+        lacking = 0
         for row, mine in self.vn_meters.items():
-            needed = {name for name in VnMeters._fields if name != "agent" or row in self.agent_rows}
-            missing = [name for name in VnMeters._fields if name in needed and getattr(mine, name) is None]
-            completed[row] = mine._replace(**{name: self.meter_ids.take() for name in missing})
+            needed = [name for name in VnMeters._fields if name not in some or row in some[name]]
+            given = {name: self.meter_ids.take() for name in needed if getattr(mine, name) is None}
+            completed[row] = mine._replace(**given)
+            lacking += list(given.values()).count(None)
         self.set_vn_meters(completed)
-        lacking = sum(mine[:-1].count(None) for mine in self.vn_meters.values())
-        return lacking + sum(self.vn_meters[row].agent is None for row in self.agent_rows)
+        return lacking
 
     def limit_meter_ids(self) -> None:
         """Give out only ids that the switch can have: none where its meters are of no use."""
