@@ -12,7 +12,7 @@ import numpy as np
 from controller.columns import BoolArray, FloatArray
 from controller.fabric.description import Config
 from controller.fabric.vns import VnTable
-from controller.metering.enforcement import least_burst, whole_rates
+from controller.metering.enforcement import burst_for, least_burst, whole_rates
 from controller.metering.receiver_accounts import UNSEEN_S, standing
 
 
@@ -30,11 +30,20 @@ def limited_senders(vns: VnTable, config: Config) -> BoolArray:
 def newcomer_limits(vns: VnTable) -> tuple[FloatArray, FloatArray]:
     """Return the rates and the bursts of these meters, whole kb/s and kb, shape (vns,) each.
 
-    Half of the burst is left for the pair's own meter, which stands soon after (``step.first_settings``).
+    Half of the burst is left for the pair's own meter, which stands soon after (``step.first_settings``). Where a VLAN
+    has two VNs nobody else can begin: each of them has what the other's only sender may have, the limit and a bucket
+    for TCP, less what the pair's own meter begins with.
     """
     counts = np.bincount(vns.vlan)
     smallest_bps = np.full(len(counts), np.inf)
     np.minimum.at(smallest_bps, vns.vlan, vns.receive_limit_bps)
     rate_bps, burst_bits = standing(smallest_bps, np.maximum(counts - 1.0, 1.0), UNSEEN_S)
-    rate_bps = whole_rates(np.minimum(rate_bps[vns.vlan], vns.send_most_bps))
-    return rate_bps, least_burst(burst_bits[vns.vlan] / 2)
+    rate_bps, burst_bits = rate_bps[vns.vlan], burst_bits[vns.vlan] / 2
+    two = (counts == 2)[vns.vlan]
+    if two.any():
+        other_bps = np.bincount(vns.vlan, weights=vns.receive_limit_bps)[vns.vlan] - vns.receive_limit_bps
+        only_bps = np.minimum(other_bps, vns.send_most_bps)
+        own_bits = standing(other_bps, np.ones(len(vns)), UNSEEN_S)[1]
+        rate_bps = np.where(two, only_bps, rate_bps)
+        burst_bits = np.where(two, burst_for(only_bps, np.zeros(len(vns), dtype=np.bool_)) - own_bits, burst_bits)
+    return whole_rates(np.minimum(rate_bps, vns.send_most_bps)), least_burst(burst_bits)
