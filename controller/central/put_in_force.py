@@ -10,6 +10,8 @@ from controller.central.state import Control, FabricState
 from controller.columns import FloatArray, IntArray
 from controller.events import EventKind
 from controller.fabric.vns import VnTable
+from controller.forwarding.pipeline import VnMeters
+from controller.limits.newcomers import newcomer_limits
 from controller.limits.overrides import VN_FIELDS, vn_value
 from controller.limits.precedence import LimitsInForce
 from controller.policy.groups import borrows, weighs
@@ -18,6 +20,7 @@ from controller.units import exact_rate
 
 # A change to more VNs or VLANs than this is one event that says how many they are.
 _MOST_NAMED = 20
+_NEWCOMER = VnMeters._fields.index("newcomer")
 
 
 def put_in_force(fabric: FabricState, values: LimitsInForce, now_s: float) -> None:
@@ -41,16 +44,19 @@ def _changed_rows(before: VnTable, after: VnTable) -> IntArray:
 
 
 def _set_vn_meters(fabric: FabricState, before: VnTable, before_flood_bps: FloatArray, now_s: float) -> None:
-    """Queue meter-mods for what VNs may send and flood, where that has changed and their switches have such meters."""
+    """Queue meter-mods for what VNs may send, flood and begin with, where that has changed, to switches with meters."""
     sending = before.send_most_bps != fabric.vns.send_most_bps
     flooding = before_flood_bps != fabric.flood_limit_bps
+    first, first_now = newcomer_limits(before), newcomer_limits(fabric.vns)
+    beginning = (first[0] != first_now[0]) | (first[1] != first_now[1])
     fabric.send_limits = fabric.send_limits.modified(np.flatnonzero(sending), now_s)
     fabric.floods.modified(np.flatnonzero(flooding), now_s)
-    for dpid in np.unique(fabric.vns.dpid[sending | flooding]).tolist():
+    for dpid in np.unique(fabric.vns.dpid[sending | flooding | beginning]).tolist():
         record = fabric.switches[dpid]
         if record.connected:
             rows, meter_id = record.vn_meter_columns()
-            mine = np.concatenate([meter_id[0, sending[rows]], meter_id[1:3, flooding[rows]].ravel()])
+            of_floods, of_newcomers = meter_id[1:3, flooding[rows]].ravel(), meter_id[_NEWCOMER, beginning[rows]]
+            mine = np.concatenate([meter_id[0, sending[rows]], of_floods, of_newcomers])
             wanted = fabric.wanted_meters(record)
             at = np.flatnonzero(np.isin(wanted.meter_id, mine))
             mods = modifications(wanted.meter_id[at], wanted.rate_kbps[at], wanted.burst_kbits[at])

@@ -47,7 +47,14 @@ NO_ENTRY_TAKEN = "the switch does not take the entries that name it"
 _LOW_KBPS = 1_000
 _LEAST_BURST_KBITS = int(MIN_BURST_BITS // RATE_STEP_BPS) + 1
 _OF_BOUNDS = ("BAD_BURST", "BAD_RATE")
-_KINDS = {"send": "send limit", "flood": "floods", "discovery": "discovery", "report": "reports", "agent": "agents"}
+_KINDS = {
+    "send": "send limit",
+    "flood": "floods",
+    "discovery": "discovery",
+    "report": "reports",
+    "newcomer": "new pairs",
+    "agent": "agents",
+}
 
 
 class _Refusal(NamedTuple):

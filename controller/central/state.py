@@ -35,6 +35,7 @@ from controller.forwarding.pairs import Host
 from controller.forwarding.pipeline import CONTROL_ETH_TYPES, Marking
 from controller.limits.admission import AdmittedLimits
 from controller.limits.floods import discovery_limits, flood_limits
+from controller.limits.newcomers import limited_receivers, newcomer_limits
 from controller.limits.overrides import VN_FIELDS
 from controller.limits.precedence import LimitsInForce
 from controller.loop import step
@@ -163,7 +164,8 @@ class FabricState:
         self.links = LinksInUse(config)
         ethertypes = CONTROL_ETH_TYPES if config.agent_local_ethertype else CONTROL_ETH_TYPES[:1]
         marking = Marking(config.ecn_codepoint, config.ecn_deliver == "keep")
-        settings = ForwardingSettings(config.mac_ageing_s, config.max_macs_per_vn, ethertypes, marking)
+        limited = frozenset(np.flatnonzero(limited_receivers(self.vns, config)).tolist())
+        settings = ForwardingSettings(config.mac_ageing_s, config.max_macs_per_vn, ethertypes, marking, limited)
         self.network = Network(config.switches.values(), self.vns, settings)
         self.switches = {s.dpid: SwitchRecord.of(s, self.vns, config) for s in config.switches.values()}
         self.listing = Listing()
@@ -381,18 +383,21 @@ class FabricState:
             return MeterColumns(nothing, nothing, nothing)
         rows, vn_meter_id = record.vn_meter_columns()
         discovery_bps = discovery_limits(self.flood_limit_bps[rows])
+        newcomer_bps, newcomer_bits = newcomer_limits(self.vns)
         rates_bps = (
             whole_rates(self.vns.send_most_bps[rows]),
             self.flood_limit_bps[rows] - discovery_bps,
             discovery_bps,
             np.full(len(rows), float(self.config.report_rate_bps)),
+            newcomer_bps[rows],
             np.full(len(rows), float(self.config.agent_report_rate_bps)),
         )
         agent_burst_s = AGENT_BURST_INTERVALS * self.config.interval_s
         bursts_bits = (
             *map(step.first_bursts, rates_bps[:3]),
             report_bursts(rates_bps[3]),
-            report_bursts(rates_bps[4], agent_burst_s),
+            newcomer_bits[rows],
+            report_bursts(rates_bps[5], agent_burst_s),
         )
         there = vn_meter_id > 0
         mine, enforcement = record.metered_rows(), self.state.enforcement

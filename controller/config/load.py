@@ -122,6 +122,7 @@ def _read_config(data: object, source_name: str) -> tuple[Config, list[Problem]]
         mac_ageing_s=control.mac_ageing_s,
         max_macs_per_vn=control.max_macs_per_vn,
         report_rate_bps=control.report_rate,
+        newcomers=control.newcomers,
         openflow_listen=Endpoint(*openflow.listen),
         first_meter_id=openflow.first_meter_id,
         last_meter_id=openflow.last_meter_id,

@@ -72,6 +72,8 @@ class ControlSection(Section):
     """How many MACs are learned behind one VN at most; as many again may move there."""
     report_rate: Rate = 128_000
     """What of a VN's frames may go to the controller (new hosts, new pairs); all are forwarded."""
+    newcomers: Literal["share", "limit"] = "share"
+    """What a VN may send to new receivers without a queue before the controller sees it: a share, or its send limit."""
 
 
 class ListenerSection(Section):

@@ -236,6 +236,7 @@ class Config:
     ecn_codepoint: Literal[1, 2] = 1
     cluster: Cluster | None = None
     look_ms: int = 0
+    newcomers: Literal["share", "limit"] = "share"
 
     @property
     def interval_s(self) -> float:

@@ -38,12 +38,14 @@ class ForwardingSettings:
     """``mac_ageing_s`` is how long a silent host is remembered; a VN may learn ``max_macs_per_vn`` hosts at most.
 
     ``control_ethertypes`` are those that agents speak in, ``marking`` is what is done to packets that may be marked.
+    ``limited`` are the VNs (rows) to which others may send little before they have entries.
     """
 
     mac_ageing_s: int = 300
     max_macs_per_vn: int = 64
     control_ethertypes: tuple[int, ...] = pipeline.CONTROL_ETH_TYPES[:1]
     marking: pipeline.Marking = pipeline.HIDDEN_ECT_1
+    limited: frozenset[int] = frozenset()
 
 
 class Network:
@@ -172,6 +174,8 @@ class Network:
             *pipeline.limit_floods(port.port_no, vid, meters),
             pipeline.report(port.port_no, vid, meters.flood if meters.report is None else meters.report),
         ]
+        if meters.newcomer is not None:
+            flows.append(pipeline.limit_newcomer(port.port_no, vid, meters.newcomer))
         if port.agent != "none":
             flows += [
                 pipeline.agent_frames(port, vid, ethertype, meters.agent)
@@ -383,12 +387,14 @@ class Network:
 
     def _discovery(self, dpid: int | None, host: Host) -> tuple[Flow, ...]:
         """Return what reports new pairs to a host, at a switch of its VLAN; None: at all but its own."""
-        own = self._vns.key(self._row_of(host))
+        row = self._row_of(host)
+        own, limited = self._vns.key(row), row in self._settings.limited
         if dpid == own.dpid:
             number = self.numbers.number(PortId(own.dpid, own.port_no))
             inside = pipeline.within_vn(number, host.vlan_vid, host.mac)
-            return pipeline.discover_pair(host.vlan_vid, host.mac), inside
-        return (pipeline.discover_pair(host.vlan_vid, host.mac, marks=host.vlan_vid in self.marked.vlans),)
+            return pipeline.discover_pair(host.vlan_vid, host.mac, limited=limited), inside
+        marks = host.vlan_vid in self.marked.vlans
+        return (pipeline.discover_pair(host.vlan_vid, host.mac, marks=marks, limited=limited),)
 
     def _put_known_source(self, host: Host, *, again: bool = False) -> None:
         if again:

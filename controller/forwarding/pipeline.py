@@ -10,12 +10,14 @@
 | MARKS        | sending VN, ECN             | lets what leaves for other switches be marked there (ECT)         |
 |              | VLAN, destination, ECN      | takes ECT and congestion marks (CE) off what has arrived          |
 | COUNT        | receiving VN, source        | the meter that counts what came with a mark                       |
+|              | sending VN, mark            | the meter of what the VN sends to new pairs                       |
 | FORWARD      | VLAN, destination           | receiving queue and output; floods the unknown                    |
 | PHANTOM      | VLAN, destination           | the phantom meter of the receiving VN: what it drops is gone out  |
 | REPORT       | sending VN, mark            | the meter of what the VN may have reported; sends it up             |
 
 Only VLANs whose policy asks for marks have entries of their own in MARKS, COUNT and PHANTOM; the frames of others, what
-stays on one switch and what is flooded go by. Frames from other switches were limited where they entered the fabric:
+stays on one switch and what is flooded go by. Those of new pairs pass COUNT where no queue holds their receiver. Frames
+from other switches were limited where they entered the fabric:
 they go from CLASSIFY straight to FORWARD, or to MARKS. A
 table without a matching entry drops (OpenFlow 1.3.5, section 5.4): nothing untagged, unknown or foreign gets through.
 
@@ -94,13 +96,15 @@ class VnMeters(NamedTuple):
     """The meters of one sending VN, whoever its frames are for; None where there is none.
 
     ``discovery`` is for what asks where neighbours are, ``flood`` for everything else that is flooded, ``report`` for
-    what goes to the controller, ``agent`` for the control frames of its host's agent.
+    what goes to the controller, ``newcomer`` for what it sends to VNs for which it has no entry yet, ``agent`` for the
+    control frames of its host's agent.
     """
 
     send: int | None = None
     flood: int | None = None
     discovery: int | None = None
     report: int | None = None
+    newcomer: int | None = None
     agent: int | None = None
 
 
@@ -207,11 +211,22 @@ def within_vn(port_no: int, vlan_vid: int, mac: int) -> Flow:
     return _flow(Table.RATE_CONTROL, 100, Match(in_port=port_no, vlan_vid=vlan_vid, eth_dst=mac))
 
 
-def discover_pair(vlan_vid: int, mac: int, *, marks: bool = False) -> Flow:
-    """Frames to a known address from a sender without an entry: forwarded and reported."""
+def discover_pair(vlan_vid: int, mac: int, *, marks: bool = False, limited: bool = False) -> Flow:
+    """Frames to a known address from a sender without an entry: forwarded and reported.
+
+    Where no queue holds the address's VN they are ``limited``, and no switch on the way may mark them.
+    """
     match = Match(vlan_vid=vlan_vid, eth_dst=mac)
     mark = _mark(vlan_vid, Mark.NEW_PAIR)
-    return _flow(Table.RATE_CONTROL, 10, match, write_metadata=mark, goto_table=_next(marks))
+    table = Table.COUNT if limited else _next(marks)
+    return _flow(Table.RATE_CONTROL, 10, match, write_metadata=mark, goto_table=table)
+
+
+def limit_newcomer(port_no: int, vlan_vid: int, meter_id: int) -> Flow:
+    """What a VN sends to VNs for which it has no entries yet passes a meter, until it has them."""
+    mark = int(Mark.NEW_PAIR)
+    match = Match(in_port=port_no, vlan_vid=vlan_vid, metadata=mark, metadata_mask=mark)
+    return _flow(Table.COUNT, 100, match, meter_id=meter_id, goto_table=Table.FORWARD)
 
 
 def limit_floods(port_no: int, vlan_vid: int, meters: VnMeters) -> tuple[Flow, ...]:
@@ -296,7 +311,7 @@ def moved(flow: Flow) -> Flow | None:
 
 
 def meters_of_vn(flow: Flow) -> tuple[int, int, VnMeters] | None:
-    """Return the port and VLAN of the VN whose flood, discovery or report meter an entry names, and that meter."""
+    """Return the port and VLAN of the VN whose flood, report or other own meter an entry names, and that meter."""
     match = flow.match
     if flow.meter_id is None or match.in_port is None:
         return None
@@ -304,6 +319,8 @@ def meters_of_vn(flow: Flow) -> tuple[int, int, VnMeters] | None:
         return match.in_port, match.vlan_vid, VnMeters(agent=flow.meter_id)
     if flow.table_id == Table.REPORT and match.metadata is not None:
         return match.in_port, match.metadata, VnMeters(report=flow.meter_id)
+    if flow.table_id == Table.COUNT and match.vlan_vid is not None:
+        return match.in_port, match.vlan_vid, VnMeters(newcomer=flow.meter_id)
     if flow.table_id != Table.RATE_CONTROL or match.vlan_vid is None:
         return None
     if match.eth_type is None and match.eth_dst is None:

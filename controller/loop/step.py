@@ -29,11 +29,9 @@ from controller.metering.enforcement import (
 )
 from controller.metering.measurement import Measurement
 from controller.metering.observed import Observed, Reading
-from controller.metering.receiver_accounts import ReceiverAccounts, standing
+from controller.metering.receiver_accounts import UNSEEN_S, ReceiverAccounts, standing
 from controller.policy.groups import PolicyGroup, held, readings_of
 from controller.policy.interface import Newcomers
-
-UNSEEN_S = 0.060  # from its first frame to the first reading that shows what a new sender sends
 
 
 class ControlState(NamedTuple):
@@ -140,7 +138,8 @@ def first_settings(
     """Return the rates and bursts at which the meters of new entries start, shape of ``sender`` each.
 
     ``elsewhere`` (vns,) is how many senders each VN has that are not in ``state`` (None: none). Their policy says.
-    Where no queue holds the receiver, all have their part of its reserve at most.
+    Where no queue holds the receiver, all have their part of its reserve at most; half of the burst was for what came
+    before (``limits.newcomers``), but where there can be no other sender.
     """
     receivers = np.concatenate([state.entries.receiver, receiver])
     of_vns = np.bincount(receivers, minlength=len(vns))
@@ -155,7 +154,8 @@ def first_settings(
     rate_bps = whole_rates(np.minimum(first_bps, most_bps))
     burst_bits = first_bursts(rate_bps)
     standing_bps, standing_bits = standing(vns.receive_limit_bps[receiver], senders.astype(np.float64), UNSEEN_S)
-    shaped = vns.shaped[receiver]
+    shaped, alone = vns.shaped[receiver], np.bincount(vns.vlan)[vns.vlan[receiver]] == 2
+    standing_bits = np.where(alone, standing_bits, standing_bits / 2)
     return (
         np.where(shaped, rate_bps, np.minimum(rate_bps, whole_rates(standing_bps))),
         np.where(shaped, burst_bits, np.minimum(burst_bits, least_burst(standing_bits))),
@@ -202,7 +202,7 @@ def add_entries(
         None if state.adopted_bps is None else carry(state.adopted_bps, old_row, np.inf),
     )
     if added_now:
-        return added
+        return _with_saved(added, vns, new)
     ceiling_bps = ceilings(entries, vns)
     granted = new[rates[new] < whole_rates(ceiling_bps)[new]]
     congested = added.allocators.congested.copy()
@@ -214,6 +214,20 @@ def add_entries(
     adopted_bps = np.full(len(entries), np.inf) if added.adopted_bps is None else added.adopted_bps.copy()
     adopted_bps[granted] = rates[granted]
     return added._replace(allocators=allocators, machines=machines, measured=measured, adopted_bps=adopted_bps)
+
+
+def _with_saved(state: ControlState, vns: VnTable, new: IntArray) -> ControlState:
+    """Return the state in which those of the ``new`` rows whose receivers have no other sender have a bucket saved.
+
+    They have sent next to nothing, and nobody is hurt if they use what a sender has after a pause. Its meter stands
+    lower until the next interval, when it is known whether others came, too: the account then tells what they may use.
+    """
+    receiver = state.entries.receiver
+    alone = ~vns.shaped[receiver[new]] & (np.bincount(receiver, minlength=len(vns))[receiver[new]] == 1)
+    rows = new[alone & (np.bincount(vns.vlan)[vns.vlan[receiver[new]]] > 2)]
+    credit_bits = state.enforcement.credit_bits.copy()
+    credit_bits[rows] = first_bursts(ceilings(state.entries, vns)[rows])
+    return state._replace(enforcement=state.enforcement._replace(credit_bits=credit_bits))
 
 
 def remove_entries(state: ControlState, rows: IntArray) -> ControlState:

@@ -5,36 +5,52 @@
 enum { MOST_SLOTS = 64 };
 
 typedef struct { /* receiver_accounts.py fills it in this order */
-    double allowed, window_s, saved_s, slot_s;
+    double allowed, window_s, saved_s, slot_s, dip, idle, dip_slots;
 } Settings;
 
 /* ``slots`` (count, vns), newest first; ``since_s`` (count,) is their age. The first ``later`` of them are still in the window
- * after the horizon: ``free_bits`` (later + 1, vns) has what the last of these leaves, and then what each does. */
+ * after the horizon: ``free_bits`` (later + 1, vns) has what the last of these leaves, and then what each does, until
+ * ``ahead_s``. */
 FOR_EACH_CPU
 static void rooms(i64 vns, i64 count, i64 later, const Settings *s, const double *restrict slots,
-                const double *restrict since_s, const double *restrict limit_bps, double *restrict free_bits,
-                double *restrict saved_bits)
+                const double *restrict since_s, const double *restrict ahead_s, const double *restrict limit_bps,
+                double *restrict free_bits, double *restrict saved_bits, double *restrict lasting_bits)
 {
+    const double horizon_s = ahead_s[0];
     for (i64 first = 0; first < vns; first += BLOCK) {
         i64 n = block_end(first, vns) - first;
         const double *limit = limit_bps + first;
-        double above[BLOCK], highest[BLOCK];
+        double above[BLOCK], highest[BLOCK], lasting[BLOCK];
+        i64 waits[BLOCK] = {0}, dipped[BLOCK] = {0};
+        for (i64 i = 0; i < n; i++)
+            lasting[i] = (double)INFINITY;
         for (i64 slot = 0; slot < count; slot++) {
             const double *bits = slots + slot * vns + first;
             for (i64 i = 0; i < n; i++)
                 above[i] = slot ? bits[i] + above[i] : bits[i];
             for (i64 i = 0; i < n; i++)
                 highest[i] = slot ? most(above[i], highest[i]) : above[i];
+            double lasted_s = since_s[slot] - (slot ? since_s[slot - 1] : 0.0);
+            i64 recent = slot < (i64)s->dip_slots, wait = (i64)s->dip_slots - 1;
+            for (i64 i = 0; i < n; i++) {
+                dipped[i] |= (waits[i] > 0) & (bits[i] > -(s->idle * limit[i] * lasted_s));
+                i64 low = recent & (bits[i] < -(s->dip * limit[i] * lasted_s)), fewer = waits[i] > 0 ? waits[i] - 1 : 0;
+                waits[i] = low ? wait : fewer;
+            }
             if (slot >= later)
                 continue;
             double *left = free_bits + (slot + 1) * vns + first;
             for (i64 i = 0; i < n; i++)
                 left[i] = s->allowed * limit[i] * s->window_s - (above[i] + limit[i] * since_s[slot]);
+            double after_s = ahead_s[slot + 1] - horizon_s;
+            for (i64 i = 0; i < n; i++)
+                lasting[i] = least(left[i] - limit[i] * after_s, lasting[i]);
         }
         const double *last = free_bits + later * vns + first;
         for (i64 i = 0; i < n; i++) {
             free_bits[first + i] = last[i];
             saved_bits[first + i] = s->saved_s * limit[i] - most(highest[i], 0.0);
+            lasting_bits[first + i] = dipped[i] ? last[i] : least(last[i], lasting[i]);
         }
     }
 }
@@ -81,7 +97,7 @@ static i64 ages(i64 count, const Settings *s, double updated_s, const double *st
  * horizon. */
 int64_t dets_receive(PyObject *columns, double now_s, double horizon_s)
 {
-    if (!side_by_side(columns, 13))
+    if (!side_by_side(columns, 14))
         return NOT_SIDE_BY_SIDE;
     const Settings *s = column(columns, 0);
     i64 vns = rows_of(columns, 1), count = rows_of(columns, 5);
@@ -96,7 +112,8 @@ int64_t dets_receive(PyObject *columns, double now_s, double horizon_s)
             column(columns, 4), slots);
     *(double *)column(columns, 9) = now_s;
     i64 later = ages(count, s, now_s, starts_s, horizon_s, since_s, column(columns, 10));
-    rooms(vns, count, later, s, slots, since_s, column(columns, 3), column(columns, 11), column(columns, 12));
+    rooms(vns, count, later, s, slots, since_s, column(columns, 10), column(columns, 3), column(columns, 11),
+          column(columns, 12), column(columns, 13));
     return later;
 }
 

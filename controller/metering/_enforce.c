@@ -147,7 +147,7 @@ static i64 account(i64 start, i64 n, const Settings *s, double now_s, const doub
 /* What Rooms holds; ``free_bits`` (times, vns). */
 typedef struct {
     i64 vns, times, idle_intervals;
-    const double *limit_bps, *ahead_s, *free_bits, *saved_bits;
+    const double *limit_bps, *ahead_s, *free_bits, *saved_bits, *lasting_bits;
     double reserve_s;
 } Rooms;
 
@@ -162,6 +162,7 @@ static void share(i64 start, i64 n, i64 receiver, const Rooms *rooms, const doub
     const i64 idle_intervals = rooms->idle_intervals;
     double horizon_s = rooms->ahead_s[0], limit_bps = rooms->limit_bps[receiver];
     double used_sum = 0.0, wanted_bits = 0.0, idle = 0.0;
+    i64 still = 0;
     if (n < 2) { /* 6 */
         meter_bps[0] = grant_bps[0];
         usable_bits[0] = credit_bits[0];
@@ -176,6 +177,7 @@ static void share(i64 start, i64 n, i64 receiver, const Rooms *rooms, const doub
         used_sum += used_bps;
         wanted_bits += growth_bps * horizon_s + kept_bits;
         idle += !active;
+        still |= active & (silence[i] > 0);
     }
     /* 2 */
     const double *free_bits = rooms->free_bits + receiver;
@@ -184,7 +186,8 @@ static void share(i64 start, i64 n, i64 receiver, const Rooms *rooms, const doub
         most_bps = least(free_bits[t * rooms->vns] / rooms->ahead_s[t], most_bps);
     most_bps = most(most_bps, 0.0);
     /* 3 */
-    double scale = least(most_bps / most(used_sum, 1.0), 1.0), left_bits = free_bits[0] - scale * used_sum * horizon_s;
+    double scale = least(most_bps / most(used_sum, 1.0), 1.0);
+    double now_bits = still ? free_bits[0] : rooms->lasting_bits[receiver], left_bits = now_bits - scale * used_sum * horizon_s;
     /* 4 */
     double reserve_bits = idle > 0.0 ? least(most(left_bits, 0.0), rooms->reserve_s * limit_bps) : 0.0;
     double each_bits = reserve_bits / most(idle, 1.0);
@@ -302,7 +305,7 @@ static i64 longest_block(const i64 *receiver, i64 n)
 /* All of enforce, receiver by receiver: what belongs to one stays in the first cache. Rooms bound what the senders of a receiver
  * have together where the times are not 0; else what is allowed is the limit, and not written. ``below`` tells whether a limit
  * granted is below a step, which is the least. Rows to modify go to ``rows``, decreases first; return how many, or NO_MEMORY. */
-enum { COLUMNS_OF_ENFORCE = 35 };
+enum { COLUMNS_OF_ENFORCE = 36 };
 i64 dets_enforce(PyObject *columns, double now_s, double reserve_s, i64 idle_intervals)
 {
     if (!side_by_side(columns, COLUMNS_OF_ENFORCE))
@@ -314,9 +317,9 @@ i64 dets_enforce(PyObject *columns, double now_s, double reserve_s, i64 idle_int
     const i64 *receiver = C(19);
     const double *seen_s = C(17);
     const uint8_t *too_soon = C(18);
-    const Rooms rooms = {rows_of(columns, 20), rows_of(columns, 21), idle_intervals, C(20), C(21), C(22), C(23), reserve_s};
-    const After after = {C(24), C(25), C(26), C(27), C(28), C(29), C(30), C(31), C(32)};
-    i64 *below = C(33), *rows = C(34), n = rows_of(columns, 1), lowered_count = 0, raised_from = n - 1;
+    const Rooms rooms = {rows_of(columns, 20), rows_of(columns, 21), idle_intervals, C(20), C(21), C(22), C(23), C(24), reserve_s};
+    const After after = {C(25), C(26), C(27), C(28), C(29), C(30), C(31), C(32), C(33)};
+    i64 *below = C(34), *rows = C(35), n = rows_of(columns, 1), lowered_count = 0, raised_from = n - 1;
     int bounded = rooms.times > 0;
     i64 room = bounded ? longest_block(receiver, n) : BLOCK;
     double *memory = malloc((size_t)room * (9 * sizeof(double) + 1));

@@ -50,7 +50,7 @@ def enforce(
     kilos = np.empty(size, np.uint32), np.empty(size, np.uint32)
     judged = np.empty(size, np.bool_), np.empty(size, np.int16)
     below, rows = np.empty(1, np.int64), np.empty(size, np.int64)
-    given = (settings, limit_bps, *before, *measured, receiver, *(rooms or (nothing,) * 4))
+    given = (settings, limit_bps, *before, *measured, receiver, *(rooms or (nothing,) * 5))
     count = measure_kernel.library.dets_enforce((*given, *floats, *kilos, *judged, below, rows), now_s, *idle)
     if count < 0:
         raise MemoryError("no memory for the accounts of one receiver")
@@ -60,19 +60,19 @@ def enforce(
 
 def receive(
     now_s: float, horizon_s: float, columns: Columns
-) -> tuple[tuple[FloatArray, FloatArray, FloatArray], tuple[FloatArray, FloatArray, FloatArray]]:
+) -> tuple[tuple[FloatArray, FloatArray, FloatArray], tuple[FloatArray, FloatArray, FloatArray, FloatArray]]:
     """Return the columns of ReceiverAccounts after an interval, and those of Rooms but for the limit.
 
-    ``columns`` are what is allowed of the limit, the window, what may be saved in seconds of the limit, and how long a
-    slot is; what was received, above which limit it counts, today's limit, (vns,) each; and the columns of
-    ReceiverAccounts before.
+    ``columns`` are the settings of ``receiver_accounts``; what was received, above which limit it counts, today's
+    limit, (vns,) each; and the columns of ReceiverAccounts before.
     """
     vns, slots = len(columns[1]), len(columns[5])
     after = np.empty(len(columns[4])), np.empty(slots), np.empty(1)
-    ahead_s, free_bits, saved_bits = np.empty(slots + 1), np.empty((slots + 1, vns)), np.empty(vns)
-    given = (*columns, *after, ahead_s, free_bits, saved_bits)
+    ahead_s, free_bits = np.empty(slots + 1), np.empty((slots + 1, vns))
+    saved_bits, lasting_bits = np.empty(vns), np.empty(vns)
+    given = (*columns, *after, ahead_s, free_bits, saved_bits, lasting_bits)
     times = measure_kernel.library.dets_receive(given, now_s, horizon_s) + 1
-    return after, (ahead_s[:times], free_bits[:times], saved_bits)
+    return after, (ahead_s[:times], free_bits[:times], saved_bits, lasting_bits)
 
 
 def fare(share: float, columns: Columns) -> tuple[tuple[FloatArray, FloatArray, BoolArray, IntArray], bool]:

@@ -345,7 +345,7 @@ def _enforce_compiled(
     too_soon = np.zeros(len(limit_bps), dtype=np.bool_) if too_soon is None else too_soon
     bounds = None
     if rooms is not None and receiver is not None:
-        bounds = (rooms.limit_bps, rooms.ahead_s, rooms.free_bits, rooms.saved_bits)
+        bounds = tuple(rooms)
     floats, kilos, judged, rows = enforce_kernel.enforce(
         _SETTINGS,
         now_s,

@@ -11,7 +11,9 @@ second brings more than a tenth above the limit (docs/enforcement.md; docs/adr/0
 3) Senders in use come first: what each sends now, within its grant, all scaled to that rate.
 4) Idle senders share a reserve: what all of them together may send before the controller sees it.
 5) What is left goes to growth (grants not used yet) and to saved credit, in proportion. It is at most SAVED_S of the
-   limit, less what came above the limit lately.
+   limit, less what came above the limit lately. Where all senders in use go on sending it is no more than what lets the
+   limit go on coming after it. Where one stands still, or the receiver's traffic has dipped and come back, senders
+   time out at their meters: they live on what they save meanwhile, and may have all that the window has room for.
 6) A receiver's only sender has what its grant and its own bucket allow: with less TCP does not fill its grant.
 """
 
@@ -32,8 +34,12 @@ SLOTS = 21  # of at least SLOT_S each: they cover the window
 ALLOWED = 1.07  # of the limit within a window; what the meters' grain adds stays below 1.1
 RESERVE_S = 0.080  # what all idle senders may send before they are seen, in seconds of the limit
 SAVED_S = 0.300  # what the senders in use may save and grow by in all, in seconds of the limit
+DIP = 0.5  # of the limit: a slot that brought so much less is a dip
+IDLE = 0.8  # ... and one that brought so much less nothing to speak of
+DIP_SLOTS = 8  # a dip counts so long, if there was traffic no longer before it
+UNSEEN_S = 0.060  # from its first frame to the first reading that shows what a new sender sends
 REACTION_S = 0.008  # from reading the counters to meters that stand, on a busy switch
-_SETTINGS = np.array([ALLOWED, WINDOW_S, SAVED_S, SLOT_S])  # as Settings of _accounts.c
+_SETTINGS = np.array([ALLOWED, WINDOW_S, SAVED_S, SLOT_S, DIP, IDLE, DIP_SLOTS])  # as Settings of _accounts.c
 
 
 class ReceiverAccounts(NamedTuple):
@@ -95,7 +101,22 @@ class ReceiverAccounts(NamedTuple):
         taken_bits = above_bits + limit_bps * since_s[:, None]
         free_bits = ALLOWED * limit_bps * WINDOW_S - np.concatenate([taken_bits[later - 1 : later], taken_bits[:later]])
         saved_bits = SAVED_S * limit_bps - np.maximum(above_bits.max(axis=0), 0.0)
-        return Rooms(limit_bps, ahead_s, free_bits, saved_bits)
+        lasting_bits = (free_bits - limit_bps * (ahead_s - horizon_s)[:, None]).min(axis=0)
+        lasting_bits = np.where(self._dipped(limit_bps, since_s), free_bits[0], lasting_bits)
+        return Rooms(limit_bps, ahead_s, free_bits, saved_bits, lasting_bits)
+
+    def _dipped(self, limit_bps: FloatArray, since_s: FloatArray) -> BoolArray:
+        """Return which VNs (vns,) got much less than their limit lately, and not for long.
+
+        ``since_s`` are the slots' ages.
+        """
+        dipped, waits = np.zeros(len(limit_bps), dtype=np.bool_), np.zeros(len(limit_bps), dtype=np.int64)
+        lasted_s = np.diff(since_s, prepend=0.0)
+        for number, (bits, slot_s) in enumerate(zip(self._slots(), lasted_s.tolist(), strict=True)):
+            dipped |= (waits > 0) & (bits > -(IDLE * limit_bps * slot_s))
+            low = (number < DIP_SLOTS) & (bits < -(DIP * limit_bps * slot_s))
+            waits = np.where(low, DIP_SLOTS - 1, np.maximum(waits - 1, 0))
+        return dipped
 
     def _slots(self) -> FloatArray:
         return self.slot_bits.reshape(SLOTS, -1)
@@ -121,13 +142,15 @@ def standing(limit_bps: FloatArray, senders: FloatArray, horizon_s: float) -> tu
 class Rooms(NamedTuple):
     """What may come to receiving VNs: ``free_bits`` (times, vns) until ``ahead_s`` (times,) from now.
 
-    The first of the times is that of the next reading. ``saved_bits`` (vns,) is what senders in use may have saved.
+    The first of the times is that of the next reading. ``saved_bits`` (vns,) is what senders in use may have saved,
+    ``lasting_bits`` (vns,) what may come until the next reading where all of them go on sending.
     """
 
     limit_bps: FloatArray
     ahead_s: FloatArray
     free_bits: FloatArray
     saved_bits: FloatArray
+    lasting_bits: FloatArray
 
     def share(
         self, receiver: IntArray, grant_bps: FloatArray, credit_bits: FloatArray, measured: Measurement
@@ -138,15 +161,16 @@ class Rooms(NamedTuple):
         """
         horizon_s = float(self.ahead_s[0])
         active, used_bps, growth_bps, kept_bits = _of_active(grant_bps, credit_bits, measured)
-        weights = (used_bps, growth_bps * horizon_s + kept_bits, ~active)
+        weights = (used_bps, growth_bps * horizon_s + kept_bits, ~active, active & (measured.silent_intervals > 0))
         sums = [np.bincount(receiver, weights=column, minlength=len(self.limit_bps)) for column in weights]
-        used_sum_bps, wanted_bits, idle = np.array(sums, dtype=np.float64)
+        used_sum_bps, wanted_bits, idle, still = np.array(sums, dtype=np.float64)
         count = np.bincount(receiver, minlength=len(self.limit_bps))
         # 2
         most_bps = np.maximum((self.free_bits / self.ahead_s[:, None]).min(axis=0), 0.0)
         # 3
         scale = np.minimum(most_bps / np.maximum(used_sum_bps, 1.0), 1.0)
-        left_bits = self.free_bits[0] - scale * used_sum_bps * horizon_s
+        now_bits = np.where(still > 0, self.free_bits[0], self.lasting_bits)
+        left_bits = now_bits - scale * used_sum_bps * horizon_s
         # 4
         reserve_bits = np.where(idle > 0, np.clip(left_bits, 0.0, RESERVE_S * self.limit_bps), 0.0)
         each_bits = reserve_bits / np.maximum(idle, 1)

@@ -17,6 +17,7 @@ from controller.fabric.port_numbers import PortNumbers
 from controller.fabric.vns import VnTable
 from controller.forwarding.flow_table import FlowTable, pack_key
 from controller.forwarding.pipeline import VnMeters, meters_of_vn
+from controller.limits.newcomers import limited_senders
 from controller.openflow.buffers import MAX_XID, Buffer
 from controller.openflow.constants import FlowModCommand, MeterModCommand
 from controller.openflow.flows import Flow, encode_flow_mods
@@ -33,8 +34,8 @@ from controller.switch.meters.settings import MeterSetting
 from controller.switch.port_states import PortState
 
 NO_ENTRY = -1
-SPARED = ("discovery", "report")
-"""The meters of VNs that are left out where there are too few: what would pass them passes that of floods."""
+SPARED = ("discovery", "report", "newcomer")
+"""The meters of VNs that are left out where there are too few: that of floods, or the send limit's, does instead."""
 
 
 @dataclass(slots=True)
@@ -145,8 +146,8 @@ class SwitchRecord:
     others it held when it came, and ``awaiting`` what an earlier run left there for pairs with switches that have not
     come yet. ``row_of_meter`` leads from a meter id, less the first of the range, to the row of the entry table.
     ``can`` is what the switch can do, as far as is known. ``agent_rows`` are the VNs whose ports may have an agent
-    behind them. ``ports`` are the states of its edge ports by number, and since when each is up, down or absent, as far
-    as the switch has said.
+    behind them, ``newcomer_rows`` those that have a meter for what they send to new pairs. ``ports`` are the states of
+    its edge ports by number, and since when each is up, down or absent, as far as the switch has said.
     """
 
     switch: Switch
@@ -162,6 +163,7 @@ class SwitchRecord:
     awaiting: Awaiting = field(default_factory=Awaiting)
     row_of_meter: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, dtype=np.int32))
     agent_rows: frozenset[int] = frozenset()
+    newcomer_rows: frozenset[int] = frozenset()
     ports: dict[int, tuple[PortState, float]] = field(default_factory=dict)
     stood: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))  # ids that it listed at the last audit
     thrifty: bool = False  # it has too few meters for its pairs
@@ -187,8 +189,10 @@ class SwitchRecord:
             vn_meters[row] = VnMeters(send=meter_id)
         agents = {port.port_no for port in switch.ports.values() if port.agent != "none"}
         behind = frozenset(row for row in vn_meters if int(vns.port_no[row]) in agents)
+        limited = frozenset(np.flatnonzero((vns.dpid == switch.dpid) & limited_senders(vns, config)).tolist())
         can = Capabilities(switch.profile, switch.meters, classes=config.queue_classes == "vlan")
-        return cls(switch, ids, config.first_meter_id, vn_meters, can, agent_rows=behind)
+        first_id = config.first_meter_id
+        return cls(switch, ids, first_id, vn_meters, can, agent_rows=behind, newcomer_rows=limited)
 
     def meters_in_use(self) -> dict[int, VnMeters]:
         """Return the meters of each of its VNs; they have none where the switch's meters are of no use."""
@@ -230,14 +234,17 @@ class SwitchRecord:
 
         Where there are too few for all, those that can be spared are left out.
         """
+        some = {"agent": self.agent_rows, "newcomer": self.newcomer_rows}
         lack = {
-            row: mine for row, mine in self.vn_meters.items() if None in (mine if row in self.agent_rows else mine[:-1])
+            row: mine
+            for row, mine in self.vn_meters.items()
+            if mine.count(None) > sum(row not in rows for rows in some.values())
         }
         missing = [
             (row, name)
             for name in VnMeters._fields
             for row, mine in lack.items()
-            if getattr(mine, name) is None and (name != "agent" or row in self.agent_rows)
+            if getattr(mine, name) is None and row in some.get(name, lack)
         ]
         self.thrifty |= len(missing) > self.meter_ids.left
         completed = {row: mine._asdict() for row, mine in lack.items()}

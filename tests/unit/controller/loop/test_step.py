@@ -124,6 +124,20 @@ def test_a_sender_that_joins_a_congested_receiver_starts_at_a_share():
     assert np.flatnonzero(bench.state.allocators.congested).tolist() == [bench.hub]
 
 
+def test_a_receivers_only_sender_has_a_bucket_saved_where_no_queue_holds_it():
+    """Its meter gets that of its first rate an interval later; a second sender has what its meter holds."""
+    bench = Bench(senders=0)
+    bench.vns = bench.vns.with_columns(shaped=np.zeros(len(bench.vns), dtype=np.bool_))
+    bench.join(1)
+    standing = bench.state.enforcement
+    assert standing.credit_bits[0] == pytest.approx(0.3 * LIMIT)
+    assert standing.level_bits[0] == standing.burst_bits[0] < 0.03 * LIMIT
+    result = bench.step(0.0)
+    assert result.changes.burst_bits[0] == pytest.approx(0.3 * standing.rate_bps[0], rel=0.001)
+    bench.join(2)
+    assert bench.state.enforcement.credit_bits[1] == bench.state.enforcement.burst_bits[1] < 0.03 * LIMIT
+
+
 @pytest.mark.parametrize("algorithm", ["fs", "sp", "fp", "fe"])
 def test_a_sender_that_joins_a_congested_receiver_is_measured(algorithm):
     """Also when its meter is modified in the interval in which it was added."""

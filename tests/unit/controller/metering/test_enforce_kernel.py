@@ -67,7 +67,8 @@ def test_meters_and_accounts_are_the_same(seed: int, entries: int, receivers: in
     too_soon = rng.random(entries) < 0.1 if bounded else None
     receiver = np.sort(rng.integers(0, receivers, entries))
     free_bits = rng.normal(0.0, 1e8, (3, receivers))
-    rooms = Rooms(rates(rng, receivers), np.array([0.063, 0.5, 1.0]), free_bits, rng.normal(0.0, 1e7, receivers))
+    saved_bits, lasting_bits = rng.normal(0.0, 1e7, (2, receivers))
+    rooms = Rooms(rates(rng, receivers), np.array([0.063, 0.5, 1.0]), free_bits, saved_bits, lasting_bits)
     arguments = (before, limit_bps, measured, seen_s, now_s, too_soon, *((rooms, receiver) if bounded else ()))
     after, changes = enforce(*arguments)
     taken_bits = taken_by(before, measured, seen_s, now_s, receiver, receivers)
