@@ -44,6 +44,8 @@ def configured(algorithms: Algorithms, *vlans: int, blue_bps: int = LIMITS_BPS[B
     document = configuration(fabric, {**LIMITS_BPS, BLUE: blue_bps}, "fs", {}, 6653, 8080, queues=False)
     for vid, algorithm in zip((BLUE, RED, GREEN), ("max-min", *algorithms), strict=True):
         document["vlans"][vid]["algorithm"] = algorithm
+        if algorithm == "gatekeeper":  # which else lends it what others leave of the receiving port
+            document["vlans"][vid] |= dict.fromkeys(("send_ceiling", "receive_ceiling"), LIMITS_BPS[vid])
     return parse_config(yaml.safe_dump(document), "model")
 
 
