@@ -34,7 +34,7 @@ function viewOf(hash) {
   return [null, null];
 }
 
-/** Where REST has what a hash shows by names, null where it has ids or is something else. Digits are always an id. */
+/** The REST address of what a hash shows by names; null where it has ids. Digits are always an id. */
 function pathOfNames(hash) {
   const [kind, ...parts] = bare(hash).split("/");
   const ids = parts.slice(0, { vlan: 1, vn: 3 }[kind] ?? 0);

@@ -24,7 +24,7 @@ export function button(label, onclick, attributes = {}) {
   return h("button", { type: "button", onclick, ...attributes }, label);
 }
 
-/** Writes text only where it differs: most of what is shown stays as it is. */
+/** Writes text only where it differs: most of it stays as it is. */
 export function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }

@@ -14,7 +14,7 @@ export function step(load, capacity) {
   return Math.min(3, Math.floor((4 * load) / capacity));
 }
 
-/** Places switches on two ellipses; edges are in the order in which the core switches that they hang on come. */
+/** Places switches on two ellipses, edge switches in the order of their core switches. */
 export function layout(switches, links) {
   const core = switches.filter((one) => one.role === "core"), edges = switches.filter((one) => one.role === "edge");
   const near = new Map(core.map((one, at) => [one.switch, at]));

@@ -150,7 +150,7 @@ export class Table {
   }
 }
 
-/** Fills a cell with bars on one scale: received solid, dropped hatched, limit and grant as ticks; `words` for all. */
+/** Fills a cell with bars on one scale: received solid, dropped hatched, limit and grant as ticks. */
 export function fillBars(cell, most, { received, dropped, limit, granted }, words) {
   if (!cell.bars) {
     cell.bars = ["received", "dropped", "limit", "granted"].map((name) => h("span", { class: `bar-${name}` }));

@@ -56,7 +56,7 @@ export class ChangesView {
     if (first && first.switch !== null && age < RECENT_S) box.append(await this.effect(first, Date.parse(change.at) / 1000));
   }
 
-  /** What the VN of a change received before it and after it, or if nobody watched it, what its VLAN did. */
+  /** What the VN of a change received before and after it; its VLAN if nobody watched it. */
   async effect(item, at) {
     const vn = `${item.vlan_vid}/${item.switch}/${item.port_no}`;
     let what = place(item), series = await get(`/v1/series?vn=${encodeURIComponent(vn)}`).catch(() => null);

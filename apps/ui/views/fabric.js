@@ -9,9 +9,6 @@ import { Table } from "/ui/table.js";
 
 const KILO = 1000;
 
-/** What an edge port is: up, down, absent, or fenced and why. */
-const stateOf = (port) => (port.fence && port.state !== "absent" ? `fenced: ${port.fence}` : (port.state ?? "-"));
-
 export class FabricView {
   title = "Fabric";
   query = "";
@@ -93,7 +90,7 @@ export class FabricView {
   }
 
   onEvent(event) {
-    if (["link", "switch", "port"].some((kind) => event.kind.startsWith(kind))) this.again();
+    if (/^(link|switch|port)/.test(event.kind)) this.again();
   }
 
   again() {
@@ -112,7 +109,7 @@ export class FabricView {
       plainTable("Switches", ["switch", "role", "state", "edge ports", "VNs"], this.switches.map((one) =>
         [one.switch, one.role, this.now.states[one.switch] ?? one.state, String(one.edge_ports), String(one.vns)]), [3, 4]),
       plainTable("Ports", ["port", "interface", "state", "since", "link"], this.ports.map((one) =>
-        [`${one.switch}:${one.name}`, one.interface ?? "-", stateOf(one), one.state_since ?? "-", rate(one.speed_bps)]), [4]));
+        [`${one.switch}:${one.name}`, one.interface, one.fence || one.state, one.state_since, rate(one.speed_bps)]), [4]));
   }
 
   destroy() {

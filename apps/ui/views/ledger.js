@@ -1,4 +1,4 @@
-// #/ledger: what is promised of each port and link, what is left, and which VNs miss what they were promised.
+// #/ledger: what is promised of each port and link, what is left, and which VNs miss theirs.
 
 import { list } from "/ui/api.js";
 import { h, plainTable, vnLink } from "/ui/dom.js";
