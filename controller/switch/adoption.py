@@ -21,7 +21,7 @@ from controller.switch.flow_listing import is_own
 from controller.switch.meters.settings import MeterColumns
 
 NOWHERE = -1
-_TELLING = (Table.CLASSIFY, Table.RATE_CONTROL, Table.REPORT)
+_TELLING = (Table.CLASSIFY, Table.RATE_CONTROL, Table.COUNT, Table.REPORT)
 
 
 def sort_installed(flows: Iterable[Flow | UnknownFlow]) -> tuple[FlowTable, int]:
