@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from enum import Enum
 from typing import NamedTuple
@@ -121,7 +122,7 @@ class KnownHosts:
         row = self.go(host)
         while self._left and now_s - next(iter(self._left.values()))[1] >= self._remembered_s:
             self._drop_left(next(iter(self._left)))
-        if row is not None and now_s == now_s and self._left_count[row] < self._most:
+        if row is not None and not math.isnan(now_s) and self._left_count[row] < self._most:
             self._left[host] = row, now_s
             self._left_count[row] += 1
         return row
