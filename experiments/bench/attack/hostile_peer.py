@@ -26,7 +26,7 @@ _MULTIPART = Struct("!HH4x")
 _CHUNK_BYTES = 1 << 20
 # So many questions a controller asks before a switch is under its control and its counters are read, of which one for
 # each setting that is tried on a meter.
-_QUESTIONS_UNTIL_READY = 32
+_QUESTIONS_UNTIL_READY = 24
 
 
 def message(message_type: int, body: bytes = b"", xid: int = 0, version: int = ofp.VERSION) -> bytes:
