@@ -129,14 +129,13 @@ class Learning:
         row = fabric.vns.row_of(host.vlan_vid, *port)
         if row is None:
             return
-        before = known.vn_of(host)
+        before, mac, name = known.vn_of(host), format_mac(host.mac), fabric.vn_name(row)
         if before is not None and before != row:
             self._note_two_places(self._movers.moved(host, before, row, now_s), now_s)
-        mac, name = format_mac(host.mac), fabric.vn_name(row)
-        if fabric.network.would_move(host, row) and not self._moves.take(row, now_s):
-            text = f"{name}: hosts move there too often, such as {mac}; not followed"
-            self._say(_Why.FLAP, EventKind.HOSTS_FLAP, text, row, now_s)
-            return
+            if not self._moves.take(row, now_s):
+                text = f"{name}: hosts move there too often, such as {mac}; not followed"
+                self._say(_Why.FLAP, EventKind.HOSTS_FLAP, text, row, now_s)
+                return
         was_full = known.full(row)
         news = fabric.network.learn(host, port, now_s, standing=standing)
         if news:

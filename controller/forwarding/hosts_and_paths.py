@@ -333,10 +333,6 @@ class Network:
         self.pairs.forget_host(row, host)
         self._put_unknown_source(row)
 
-    def would_move(self, host: Host, row: int) -> bool:
-        """Return whether a host is known, and to be behind another port than the VN ``row``."""
-        return self.known.vn_of(host) not in (None, row)
-
     def knows(self, host: Host) -> bool:
         """Return whether it is known where a host is."""
         return host in self.known
