@@ -256,10 +256,11 @@ def test_leftovers_of_another_configuration_are_replaced(tmp_path: Path) -> None
         run.app.configure({**run.config, "vlans": vlans, "switches": {"s1": {"dpid": 1, "ports": ports}}})
         run.app.start()
         run.app.wait_ready()
-        # Two VNs have a send, a flood, a discovery and a report meter each.
-        run.app.wait_for(lambda: len(run.meters(1)) == 2 * 4 + 1, "the old meters gone", 20)
+        # Two VNs have a send, a flood, a discovery, a newcomers' and a report meter each.
+        run.app.wait_for(lambda: len(run.meters(1)) == 2 * 5 + 1, "the old meters gone", 20)
         assert FOREIGN_METER in run.meters(1)
-        assert [rate for rate, _ in run.meters(1).values()].count(10_000) == 2
+        # What a VN may send, and what it may send to the only other one before that has an entry.
+        assert [rate for rate, _ in run.meters(1).values()].count(10_000) == 2 * 2
         ours = [flow for flow in run.flows(1) if flow != FOREIGN]
         assert {flow.cookie >> 48 for flow in ours} == {OWN_COOKIE >> 48}
         assert {flow.match.vlan_vid for flow in ours if flow.table_id == Table.SEND_LIMIT} == {30}
