@@ -97,49 +97,67 @@ def overview_page(results: Sequence[PaperResults]) -> str:
 
 
 def paper_page(results: PaperResults) -> str:
-    """Return ``docs/results/PAPER.md``: each claim with what was found, and what decides under other conditions."""
-    paper, fabrics = results.paper, list(results.digests)
-    best = [f"{paper.best_title} (`{paper.best}`)"] if paper.best else []
-    heads = ["section", "claim", *(FABRICS[fabric] for fabric in fabrics), *best, "holds"]
+    """Return ``docs/results/PAPER.md``: the verdict of each fabric on each claim, and which conditions decide some."""
+    paper = results.paper
     up = "../" * page_of(paper).count("/")
+    files = ", ".join(f"`docs/results/{paper.name}-{fabric}.json`" for fabric in results.digests)
     judged = "How each claim is judged" if paper.claims else "How it is made"
     lines = [
         f"# {paper.title}: which claims hold" if paper.claims else f"# {paper.title}",
         "",
-        f"Written by `dets figures --paper {paper.name}`; do not edit. {judged}: "
-        f"`{source_of(paper.name)}`. All papers: [results]({up}results.md).",
+        f"Written by `dets figures --paper {paper.name}`; do not edit. {judged}: `{source_of(paper.name)}`. "
+        f"What was measured: {files}. All papers: [results]({up}results.md).",
         "",
-        *([_row(heads), _row(["---"] * len(heads))] if paper.claims else [paper.note]),
-    ]
-    for claim in paper.claims:
-        verdicts = results.verdicts(claim.key)
-        shown = "; ".join(f"{fabric}: {one.best}" for fabric, one in verdicts.items() if one.best != "-") or "-"
-        holds = ", ".join(f"{fabric} {bold(HOLDS[one.holds])}" for fabric, one in verdicts.items())
-        found = [one.found for one in verdicts.values()]
-        lines.append(_row([claim.section, claim.says, *found, *([shown] if best else []), holds]))
-    lines += [
+        *([paper.note, ""] if paper.note else []),
+        *(_claims(results) if paper.claims else _systems(results)),
         "",
-        'Means over seeds; "+-" is half the width of the 95 % confidence interval. "-": not run there, or it does not '
-        "tell. Open vSwitch carries a twentieth of the paper's rates, and fewer algorithms and seeds.",
+        '"-": not run there, or it does not tell. Open vSwitch carries a twentieth of the paper\'s rates, and fewer '
+        "algorithms and seeds.",
         "",
         *(f"- {FABRICS[fabric]}: {made_with(digest)}" for fabric, digest in results.digests.items()),
     ]
-    for fabric, digest in results.digests.items():
-        for title, (heading, *rows) in digest.get("paper_tables", {}).items():
-            lines += ["", f"## {title}: {FABRICS[fabric]}", "", _row(heading), _row(["---"] * len(heading))]
-            lines += [_row(row) for row in rows]
     for fabric, digest in results.conditions.items():
         lines += ["", f"## Under the paper's conditions: {FABRICS[fabric]}", "", *_conditions(digest)]
     return "\n".join(lines) + "\n"
 
 
+def _claims(results: PaperResults) -> list[str]:
+    """Return a row for each claim, with a verdict for each fabric."""
+    heads = ["section", "claim", *(FABRICS[fabric] for fabric in results.digests)]
+    lines = [_row(heads), _row(["---"] * len(heads))]
+    for claim in results.paper.claims:
+        holds = [bold(HOLDS[one.holds]) for one in results.verdicts(claim.key).values()]
+        lines.append(_row([claim.section, claim.says, *holds]))
+    return lines
+
+
+def _systems(results: PaperResults) -> list[str]:
+    """Return a row for each system of a paper's tables: whether it keeps what each table's title says, by fabric."""
+    titles = [table.title for table in results.paper.tables]
+    kept: dict[str, dict[tuple[str, str], str]] = {}
+    for fabric, digest in results.digests.items():
+        for title, (heads, *rows) in digest.get("paper_tables", {}).items():
+            for row in rows:
+                kept.setdefault(row[0], {})[title, fabric] = row[heads.index("kept")]
+    lines = [f"{number}. {title}" for number, title in enumerate(titles, start=1)]
+    heads = [" / ".join(SHORT[fabric] for fabric in results.digests), *map(str, range(1, len(titles) + 1))]
+    lines += ["", _row(heads), _row(["---"] * len(heads))]
+    for system, found in kept.items():
+        cells = (" / ".join(found.get((title, fabric), "-") for fabric in results.digests) for title in titles)
+        lines.append(_row([system, *cells]))
+    return lines
+
+
 def _conditions(digest: Mapping[str, Any]) -> list[str]:
-    """Return whether claims hold under each of the conditions, and what decides."""
+    """Return the claims whose verdict depends on the conditions, and what decides."""
     names = digest["conditions"]
     heads = ["section", "claim", *(f"`{name}`" for name in names), "what decides"]
+    depends = [row for row in digest["claims"] if not row["decides"].startswith("nothing")]
+    same = len(digest["claims"]) - len(depends)
     lines = [f"- `{name}`: {CONDITIONS[name].title}" for name in names]
-    lines += ["", made_with(digest), "", _row(heads), _row(["---"] * len(heads))]
-    for row in digest["claims"]:
+    lines += ["", made_with(digest) + f". The verdicts on {same} other claims are the same under all conditions.", ""]
+    lines += [_row(heads), _row(["---"] * len(heads))] if depends else []
+    for row in depends:
         holds = [bold(verdict.split(":")[0]) for verdict in row["verdicts"]]
         lines.append(_row([row["section"], row["says"], *holds, row["decides"]]))
     return lines

@@ -72,7 +72,9 @@ def test_every_paper_has_a_page_and_the_overview_shows_what_does_not_hold(whispe
     (folder / "whisper-ovs.json").write_text(json.dumps(digest(quiet=failed)))
     assert [path.name for path in pages.write_docs(tmp_path / "docs")] == ["results.md", "whisper.md"]
     page = (folder / "whisper.md").read_text()
-    assert "| 2 | hardly anything is sent | 3 runs | loud | model yes, ovs **no** |" in page
+    assert "| section | claim | model, 1 Gb/s | Open vSwitch, 50 Mb/s |" in page
+    assert "| 2 | hardly anything is sent | yes | **no** |" in page
+    assert "`docs/results/whisper-model.json`, `docs/results/whisper-ovs.json`" in page
     assert "whisper-fig1" not in page  # tables of measures are in the JSON and in index.html
     overview = (tmp_path / "docs" / "results.md").read_text()
     assert "| [Whisper](results/whisper.md) | 1 | 1 of 1 | 0 of 1 | 0 |" in overview
@@ -86,6 +88,21 @@ def test_the_pages_in_the_repository_are_those_of_its_figures(tmp_path):
     for one in results:
         assert (ROOT / "docs" / pages.page_of(one.paper)).read_text() == pages.paper_page(one)
     assert len(pages.overview_page(results).split()) < 1500
+
+
+def test_conditions_are_shown_where_they_decide(whisper, tmp_path):
+    rows = [
+        {"section": "2", "says": "quiet", "verdicts": ["yes: 1", "no: 2"], "decides": "the queue"},
+        {"section": "3", "says": "calm", "verdicts": ["yes: 1", "yes: 2"], "decides": "nothing: it holds under all"},
+    ]
+    (tmp_path / "whisper-ovs-conditions.json").write_text(
+        json.dumps({**digest(), "conditions": ["product", "unshaped"], "claims": rows})
+    )
+    (one,) = pages.read_results(tmp_path)
+    page = pages.paper_page(one)
+    assert "| 2 | quiet | yes | **no** | the queue |" in page
+    assert "calm" not in page
+    assert "The verdicts on 1 other claims are the same under all conditions." in page
 
 
 def test_the_command_writes_the_pages_without_a_run(tmp_path):
@@ -124,6 +141,9 @@ def test_a_paper_may_show_tables_on_a_page_of_its_own():
     assert pages.page_of(one.paper) == "comparison.md"
     text = pages.paper_page(one)
     assert "(results.md)" in text
+    assert "| model / Open vSwitch | 1 | 2 | 3 | 4 | 5 |" in text
+    assert "| no control (`none`) |" + 5 * " **no** / **no** |" in text
+    assert "| Slow Probe (RAA-SP) (`sp`) | yes / - | **no** / - | **no** / - | yes / - | **no** / - |" in text
     shown = one.digests["model"]["paper_tables"]
     assert len(shown) == 5
     for heads, *rows in shown.values():
