@@ -1,7 +1,6 @@
-"""Rate allocation: pure algorithms, arrays in, arrays out. DETS's four (section III-A), Fair Level, and max-min.
+"""The mathematics of sharing, arrays in, arrays out: fair fills of groups, max-min, and what binds a rate.
 
-Start with interface.py, then fair_share.py, slow_probe.py (Algorithm 1), fast_probe.py (Algorithm 2) and
-forward_explicit.py.
+Start with interface.py, then groups.py, which the algorithms of controller/dets share out by.
 """
 
 from controller.allocation.interface import (

@@ -16,11 +16,11 @@ from controller.policy.interface import Policy
 from controller.policy.per_receiver import of_algorithm
 
 CLASSES = (
-    "controller.allocation.fair_share:FairShare",
-    "controller.allocation.slow_probe:SlowProbe",
-    "controller.allocation.fast_probe:FastProbe",
-    "controller.allocation.forward_explicit:ForwardExplicit",
-    "controller.allocation.fair_level:FairLevel",
+    "controller.dets.fair_share:FairShare",
+    "controller.dets.slow_probe:SlowProbe",
+    "controller.dets.fast_probe:FastProbe",
+    "controller.dets.forward_explicit:ForwardExplicit",
+    "controller.dets.fair_level:FairLevel",
     "controller.policy.max_min:MaxMin",
     "controller.seawall.policy:Seawall",
     "controller.seawall.policy:SeawallCubic",

@@ -39,9 +39,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("project")
     for name in ("controller", "topologies", "experiments", "apps"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-    (folder / "controller/allocation/fixed_part.py").write_text(example("allocation.md", "class FixedPart"))
+    (folder / "controller/dets/fixed_part.py").write_text(example("allocation.md", "class FixedPart"))
     registry = folder / "controller/policy/registry.py"
-    add_line(registry, "CLASSES = (\n", "allocation.md", '"controller.allocation.fixed_part:FixedPart",')
+    add_line(registry, "CLASSES = (\n", "allocation.md", '"controller.dets.fixed_part:FixedPart",')
     (folder / "controller/policy/steps.py").write_text(example("policies.md", "class Steps"))
     add_line(registry, "CLASSES = (\n", "policies.md", '"controller.policy.steps:Steps",')
     builders = folder / "topologies/builders.py"

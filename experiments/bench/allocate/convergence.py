@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from controller.allocation import Requests
-from controller.allocation.forward_explicit import ForwardExplicit
 from controller.allocation.interface import FloatArray
 from controller.allocation.max_min import FlowPaths, max_min
+from controller.dets.forward_explicit import ForwardExplicit
 from controller.fabric.entries import EntryTable
 from controller.fabric.links import FabricLinks
 from controller.fabric.vns import VnTable

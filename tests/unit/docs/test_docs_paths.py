@@ -11,7 +11,7 @@ _FOLDERS = "apps|controller|deploy|docs|experiments|scripts|tests|topologies"
 _PATH = re.compile(rf"(?:{_FOLDERS})/[\w./-]*\w")
 _LINK = re.compile(r"\]\(([^)#\s]+)")
 _NOT_THERE = {  # what readers are shown how to add
-    "docs/allocation.md": {"controller/allocation/fixed_part.py"},
+    "docs/allocation.md": {"controller/dets/fixed_part.py"},
     "docs/policies.md": {"controller/policy/steps.py"},
 }
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.allocation import Requests, kernel
-from controller.allocation.slow_probe import SETTLED
+from controller.dets.slow_probe import SETTLED
 from controller.policy.registry import algorithms, make_algorithm
 from experiments.bench.allocate import plain_allocation as plain
 

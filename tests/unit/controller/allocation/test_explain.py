@@ -22,8 +22,8 @@ from controller.allocation.explain import (
     explain_network,
     explain_receiver,
 )
-from controller.allocation.forward_explicit import RATE
 from controller.allocation.network_max_min import Constraints, NetworkGrants, share_network
+from controller.dets.forward_explicit import RATE
 from controller.errors import InvalidValueError
 from controller.policy.registry import algorithms, make_algorithm
 

@@ -20,7 +20,7 @@ from controller.allocation.interface import (
     fully_uses,
 )
 from controller.allocation.parameters import FLOOR, HEADROOM, INFLATION, Parameter
-from controller.allocation.slow_probe import keep_settled, slow_probe
+from controller.dets.slow_probe import keep_settled, slow_probe
 
 # Halving a difference again and again never ends it; below this part of the mean it is ended at once.
 EQUAL_WITHIN = 0.01
