@@ -3,22 +3,7 @@
 Start with interface.py, then groups.py, which the algorithms of controller/dets share out by.
 """
 
-from controller.allocation.interface import (
-    AlgorithmState,
-    AllocationAlgorithm,
-    BoolArray,
-    FloatArray,
-    IntArray,
-    Requests,
-)
+from controller.allocation.interface import BoolArray, FloatArray, IntArray, Requests, State
 from controller.allocation.parameters import Parameter
 
-__all__ = [
-    "AlgorithmState",
-    "AllocationAlgorithm",
-    "BoolArray",
-    "FloatArray",
-    "IntArray",
-    "Parameter",
-    "Requests",
-]
+__all__ = ["BoolArray", "FloatArray", "IntArray", "Parameter", "Requests", "State"]

@@ -13,14 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from controller.allocation.interface import (
-    AlgorithmState,
-    AllocationAlgorithm,
-    BoolArray,
-    FloatArray,
-    IntArray,
-    Requests,
-)
+from controller.allocation.interface import BoolArray, FloatArray, IntArray, Requests, State
 from controller.allocation.max_min import BY_DEMAND, FlowPaths
 from controller.allocation.network_max_min import Constraints, NetworkGrants, share_network, used
 from controller.errors import InvalidValueError
@@ -190,25 +183,25 @@ def explain_network(
 
 # -- one receiver
 
+Allocate = Callable[[Requests, State], tuple[FloatArray, State]]
 
-def explain_receiver(
-    algorithm: AllocationAlgorithm, requests: Requests, state: AlgorithmState, entry: int
-) -> Explanation:
-    """Explain one entry of a per-receiver algorithm's grants, of one receiver, with what the algorithm decided on.
+
+def explain_receiver(allocate: Allocate, requests: Requests, state: State, entry: int) -> Explanation:
+    """Explain one entry of what a per-receiver algorithm grants, of one receiver, with what it decided on.
 
     Raises InvalidValueError for an entry that does not exist and for requests of more than one receiver.
     """
     _check_entry(entry, requests.entries)
     if requests.receivers != 1:
         raise InvalidValueError("receivers", requests.receivers, "must be 1: explain one receiver at a time")
-    grants_bps, _ = algorithm.allocate(requests, state)
+    grants_bps, _ = allocate(requests, state)
     if not requests.active[entry]:
         return Explanation(entry, float(grants_bps[entry]), NOTHING_TO_SEND, 0, 0, 0.0, NOTHING_TO_SEND)
-    bounds = _receiver_bounds(algorithm, requests, state, entry, ())
+    bounds = _receiver_bounds(allocate, requests, state, entry, ())
     lifted, lifted_state = _changed(requests, state, entry, bounds, True)
-    lifted_bps = _grant(algorithm, lifted, lifted_state, entry)
+    lifted_bps = _grant(allocate, lifted, lifted_state, entry)
     shared = not bounds or _RECEIVE in bounds or _FAIR in bounds
-    next_bounds = _receiver_bounds(algorithm, lifted, lifted_state, entry, bounds)
+    next_bounds = _receiver_bounds(allocate, lifted, lifted_state, entry, bounds)
     rows = np.flatnonzero(requests.active)
     return Explanation(
         entry,
@@ -224,15 +217,13 @@ _SEND, _RECEIVE, _FAIR, _OWN = range(4)
 _WORDS = {_SEND: SEND_LIMIT, _RECEIVE: RECEIVE_LIMIT, _FAIR: FAIR_RATE, _OWN: DEMAND}
 
 
-def _receiver_bounds(
-    algorithm: AllocationAlgorithm, requests: Requests, state: AlgorithmState, entry: int, lifted: Bounds
-) -> Bounds:
+def _receiver_bounds(allocate: Allocate, requests: Requests, state: State, entry: int, lifted: Bounds) -> Bounds:
     """Return what binds an entry, of what is not lifted: limits before what the algorithm remembers."""
 
     def rate_with(bounds: Sequence[int], up: bool) -> float:
-        return _grant(algorithm, *_changed(requests, state, entry, bounds, up), entry)
+        return _grant(allocate, *_changed(requests, state, entry, bounds, up), entry)
 
-    grant_bps = _grant(algorithm, requests, state, entry)
+    grant_bps = _grant(allocate, requests, state, entry)
     for candidates in ((_SEND, _RECEIVE), (_FAIR,), (_OWN,)):
         left = [bound for bound in candidates if bound not in lifted]
         found = binding(left, grant_bps, rate_with)
@@ -241,13 +232,13 @@ def _receiver_bounds(
     return ()
 
 
-def _grant(algorithm: AllocationAlgorithm, requests: Requests, state: AlgorithmState, entry: int) -> float:
-    return float(algorithm.allocate(requests, state)[0][entry])
+def _grant(allocate: Allocate, requests: Requests, state: State, entry: int) -> float:
+    return float(allocate(requests, state)[0][entry])
 
 
 def _changed(
-    requests: Requests, state: AlgorithmState, entry: int, bounds: Sequence[int], lifted: bool
-) -> tuple[Requests, AlgorithmState]:
+    requests: Requests, state: State, entry: int, bounds: Sequence[int], lifted: bool
+) -> tuple[Requests, State]:
     """Return requests and state with some bounds of an entry raised or lifted."""
 
     def up(column: FloatArray, row: int) -> FloatArray:
@@ -261,7 +252,7 @@ def _changed(
         elif bound == _RECEIVE:
             requests = replace(requests, limit_bps=up(requests.limit_bps, 0))
         elif bound == _FAIR:
-            state = replace(state, receiver_columns={n: up(c, 0) for n, c in state.receiver_columns.items()})
+            state = {name: up(column, 0) for name, column in state.items()}
         else:
             requests = replace(requests, measured_bps=up(requests.measured_bps, entry))
     return requests, state

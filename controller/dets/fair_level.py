@@ -10,8 +10,9 @@ import numpy as np
 
 from controller.allocation import kernel
 from controller.allocation.groups import Groups, divided, fill_level
-from controller.allocation.interface import AlgorithmState, FloatArray, Requests, check_state, fully_uses
+from controller.allocation.interface import FloatArray, Requests, State, fully_uses, remembered
 from controller.allocation.parameters import Parameter
+from controller.policy.per_receiver import PerReceiver
 
 BOOKED = "booked"
 # How quickly the booked part follows what is received, as RAA-FE's k.
@@ -27,7 +28,7 @@ BOOKING = Parameter(
 
 
 @dataclass(frozen=True)
-class FairLevel:
+class FairLevel(PerReceiver):
     """Fair Level, which is not one of the paper's.
 
     1. A sender that fully uses its rate wants as much as it can send; any other wants what it sends.
@@ -51,22 +52,18 @@ class FairLevel:
     parameters: ClassVar[tuple[Parameter, ...]] = (BOOKING,)
     sums_within_limit: ClassVar[bool] = False
     weighted: ClassVar[bool] = True
+    remembers: ClassVar[tuple[str, ...]] = (BOOKED,)
 
     @cached_property
     def _compiled(self) -> FloatArray:
         return kernel.column(self.booking)
 
-    def initial_state(self, receivers: int, entries: int) -> AlgorithmState:
-        """Return the state to start with: nothing is booked above the limits."""
-        return AlgorithmState(receivers, entries, {BOOKED: np.full(receivers, np.nan)})
-
-    def allocate(self, requests: Requests, state: AlgorithmState) -> tuple[FloatArray, AlgorithmState]:
+    def allocate(self, requests: Requests, state: State) -> tuple[FloatArray, State]:
         """Return grants (entries,) in bits per second and the next state."""
-        check_state(requests, state)
-        before = state.receiver_columns[BOOKED]
+        before = remembered(requests, state, BOOKED)
         compiled = kernel.fair_level(requests, before, self._compiled)
         booked = _booked(requests, before, self.booking) if compiled is None else compiled[1]
-        after = AlgorithmState(state.receivers, state.entries, {BOOKED: booked}, state.entry_columns)
+        after = {BOOKED: booked}
         if compiled is not None:
             return compiled[0], after
         shared_bps = requests.limit_bps * booked  # 2

@@ -9,12 +9,13 @@ import numpy as np
 
 from controller.allocation import kernel
 from controller.allocation.groups import Groups, fill
-from controller.allocation.interface import AlgorithmState, FloatArray, Requests, check_state
+from controller.allocation.interface import FloatArray, Requests, State
 from controller.allocation.parameters import Parameter
+from controller.policy.per_receiver import PerReceiver
 
 
-@dataclass(frozen=True, slots=True)
-class FairShare:
+@dataclass(frozen=True)
+class FairShare(PerReceiver):
     """The fair share algorithm, RAA-FS (section III.A).
 
     1. Divide the receiving rate limit by the number of sending nodes that have traffic to send.
@@ -27,16 +28,10 @@ class FairShare:
     name: ClassVar[str] = "fs"
     title: ClassVar[str] = "Fair Share (RAA-FS)"
     parameters: ClassVar[tuple[Parameter, ...]] = ()
-    sums_within_limit: ClassVar[bool] = True
     weighted: ClassVar[bool] = True
 
-    def initial_state(self, receivers: int, entries: int) -> AlgorithmState:
-        """Return the state to start with: there is none to keep."""
-        return AlgorithmState(receivers, entries)
-
-    def allocate(self, requests: Requests, state: AlgorithmState) -> tuple[FloatArray, AlgorithmState]:
+    def allocate(self, requests: Requests, state: State) -> tuple[FloatArray, State]:
         """Return grants (entries,) in bits per second and the next state."""
-        check_state(requests, state)
         compiled = kernel.fair_share(requests)
         if compiled is not None:
             return compiled, state

@@ -11,16 +11,16 @@ import numpy as np
 from controller.allocation import kernel
 from controller.allocation.groups import Groups, fill_level
 from controller.allocation.interface import (
-    AlgorithmState,
     BoolArray,
     FloatArray,
     IntArray,
     Requests,
-    check_state,
+    State,
     fully_uses,
 )
 from controller.allocation.parameters import FLOOR, HEADROOM, INFLATION, Parameter
 from controller.dets.slow_probe import keep_settled, slow_probe
+from controller.policy.per_receiver import PerReceiver
 
 # Halving a difference again and again never ends it; below this part of the mean it is ended at once.
 EQUAL_WITHIN = 0.01
@@ -35,7 +35,7 @@ D = Parameter(
 
 
 @dataclass(frozen=True)
-class FastProbe:
+class FastProbe(PerReceiver):
     """The fast probe algorithm, RAA-FP (section III.A, Algorithm 2).
 
     1. Execute the slow probe algorithm.
@@ -67,20 +67,14 @@ class FastProbe:
     name: ClassVar[str] = "fp"
     title: ClassVar[str] = "Fast Probe (RAA-FP)"
     parameters: ClassVar[tuple[Parameter, ...]] = (D, INFLATION, FLOOR, HEADROOM)
-    sums_within_limit: ClassVar[bool] = True
     weighted: ClassVar[bool] = True
 
     @cached_property
     def _compiled(self) -> FloatArray:
         return kernel.column(self.inflation, self.floor, self.headroom, self.d)
 
-    def initial_state(self, receivers: int, entries: int) -> AlgorithmState:
-        """Return the state to start with: there is none to keep."""
-        return AlgorithmState(receivers, entries)
-
-    def allocate(self, requests: Requests, state: AlgorithmState) -> tuple[FloatArray, AlgorithmState]:
+    def allocate(self, requests: Requests, state: State) -> tuple[FloatArray, State]:
         """Return grants (entries,) in bits per second and the next state."""
-        check_state(requests, state)
         compiled = kernel.probe(requests, self._compiled)
         if compiled is not None:
             return compiled, state

@@ -10,8 +10,9 @@ import numpy as np
 
 from controller.allocation import kernel
 from controller.allocation.groups import Groups, divided
-from controller.allocation.interface import AlgorithmState, FloatArray, Requests, check_state
+from controller.allocation.interface import FloatArray, Requests, State, remembered
 from controller.allocation.parameters import FLOOR, Parameter
+from controller.policy.per_receiver import PerReceiver
 
 RATE = "rate_bps"
 
@@ -29,7 +30,7 @@ K = Parameter(
 
 
 @dataclass(frozen=True)
-class ForwardExplicit:
+class ForwardExplicit(PerReceiver):
     """The forward explicit algorithm, RAA-FE (section III.A).
 
     1. The fair rate of interval i + 1 is r[i + 1] = r[i] * f(r), with f(r) = 1 - k (r - Rt) / Rt, where r is the
@@ -52,23 +53,18 @@ class ForwardExplicit:
     title: ClassVar[str] = "Forward Explicit (RAA-FE)"
     parameters: ClassVar[tuple[Parameter, ...]] = (K, FLOOR)
     sums_within_limit: ClassVar[bool] = False
-    weighted: ClassVar[bool] = False
+    remembers: ClassVar[tuple[str, ...]] = (RATE,)
 
     @cached_property
     def _compiled(self) -> FloatArray:
         return kernel.column(self.k, self.floor)
 
-    def initial_state(self, receivers: int, entries: int) -> AlgorithmState:
-        """Return the state to start with: no receiver has a rate yet."""
-        return AlgorithmState(receivers, entries, {RATE: np.full(receivers, np.nan)})
-
-    def allocate(self, requests: Requests, state: AlgorithmState) -> tuple[FloatArray, AlgorithmState]:
+    def allocate(self, requests: Requests, state: State) -> tuple[FloatArray, State]:
         """Return grants (entries,) in bits per second and the next state."""
-        check_state(requests, state)
-        limit_bps, rate_bps = requests.limit_bps, state.receiver_columns[RATE]
+        limit_bps, rate_bps = requests.limit_bps, remembered(requests, state, RATE)
         compiled = kernel.forward_explicit(requests, rate_bps, self._compiled)
         if compiled is not None:
-            return compiled[0], AlgorithmState(state.receivers, state.entries, {RATE: compiled[1]}, state.entry_columns)
+            return compiled[0], {RATE: compiled[1]}
         groups = Groups(requests.offsets)
         fair_bps = divided(limit_bps, groups.sum(requests.active), np.nan)
         factor = np.maximum(1.0 - self.k * (requests.received_bps - limit_bps) / limit_bps, LEAST_FACTOR)
@@ -77,4 +73,4 @@ class ForwardExplicit:
         next_bps = np.where(np.isnan(fair_bps), rate_bps, next_bps)
         room_bps = np.where(requests.active, requests.available_bps, 0.0)
         grants_bps = np.where(requests.active, np.minimum(groups.spread(next_bps), room_bps), 0.0)  # 2
-        return grants_bps, AlgorithmState(state.receivers, state.entries, {RATE: next_bps}, state.entry_columns)
+        return grants_bps, {RATE: next_bps}

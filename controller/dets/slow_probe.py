@@ -10,8 +10,9 @@ import numpy as np
 
 from controller.allocation import kernel
 from controller.allocation.groups import Groups, divided, fill_level
-from controller.allocation.interface import AlgorithmState, BoolArray, FloatArray, Requests, check_state, fully_uses
+from controller.allocation.interface import BoolArray, FloatArray, Requests, State, fully_uses
 from controller.allocation.parameters import FLOOR, HEADROOM, INFLATION, Parameter
+from controller.policy.per_receiver import PerReceiver
 
 # Closer than this to the limits in force is rounding, not a decision. A meter is set in steps of 1 kb/s, at most 2^-32
 # of the largest rate it can have.
@@ -19,7 +20,7 @@ SETTLED = 1e-9
 
 
 @dataclass(frozen=True)
-class SlowProbe:
+class SlowProbe(PerReceiver):
     """The slow probe algorithm, RAA-SP (section III.A, Algorithm 1).
 
     1. Inflate the requested rate of the nodes that fully use their allocated rate by 10 %.
@@ -51,20 +52,14 @@ class SlowProbe:
     name: ClassVar[str] = "sp"
     title: ClassVar[str] = "Slow Probe (RAA-SP)"
     parameters: ClassVar[tuple[Parameter, ...]] = (INFLATION, FLOOR, HEADROOM)
-    sums_within_limit: ClassVar[bool] = True
     weighted: ClassVar[bool] = True
 
     @cached_property
     def _compiled(self) -> FloatArray:
         return kernel.column(self.inflation, self.floor, self.headroom, 0.0)
 
-    def initial_state(self, receivers: int, entries: int) -> AlgorithmState:
-        """Return the state to start with: there is none to keep."""
-        return AlgorithmState(receivers, entries)
-
-    def allocate(self, requests: Requests, state: AlgorithmState) -> tuple[FloatArray, AlgorithmState]:
+    def allocate(self, requests: Requests, state: State) -> tuple[FloatArray, State]:
         """Return grants (entries,) in bits per second and the next state."""
-        check_state(requests, state)
         compiled = kernel.probe(requests, self._compiled)
         if compiled is not None:
             return compiled, state

@@ -1,16 +1,16 @@
-"""DETS's policy: each receiver's limit is shared out among its senders by an algorithm of ``controller.allocation``."""
+"""DETS's policy: each receiver's limit is shared out among its senders by an algorithm of ``controller.dets``."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import abstractmethod
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 
 from controller.allocation import kernel
 from controller.allocation.explain import SEND_LIMIT, Explanation, explain_receiver
-from controller.allocation.interface import AlgorithmState, AllocationAlgorithm, Requests
+from controller.allocation.interface import Requests, State
 from controller.columns import FloatArray, IntArray
 from controller.fabric.vns import VnTable
 from controller.metering.enforcement import RATE_STEP_BPS
@@ -29,13 +29,13 @@ class ReceiverDecision(Decision):
 
     receivers: IntArray
     requests: Requests
-    state: AlgorithmState
+    state: State
 
-    def of_receiver(self, number: int) -> tuple[Requests, AlgorithmState, int]:
+    def of_receiver(self, number: int) -> tuple[Requests, State, int]:
         """Return requests and state of one receiver, by its number in ``receivers``, and where its rows begin."""
         one = slice(number, number + 1)
         first, last = self.requests.offsets[number : number + 2].tolist()
-        rows, state, requests = slice(first, last), self.state, self.requests
+        rows, requests = slice(first, last), self.requests
         alone = Requests(
             np.array([0, last - first], dtype=np.int64),
             requests.limit_bps[one],
@@ -47,13 +47,7 @@ class ReceiverDecision(Decision):
             requests.weight[rows],
             requests.active[rows],
         )
-        memory = AlgorithmState(
-            1,
-            last - first,
-            {name: column[one] for name, column in state.receiver_columns.items()},
-            {name: column[rows] for name, column in state.entry_columns.items()},
-        )
-        return alone, memory, first
+        return alone, {name: column[one] for name, column in self.state.items()}, first
 
 
 @dataclass(frozen=True)
@@ -65,34 +59,41 @@ class ReceiverRows:
     offsets: IntArray
     limit_bps: FloatArray
     weight: FloatArray
-    kept: tuple[tuple[str, ...], tuple[str, ...]]
-    """the names of what the algorithm keeps of receivers, and of entries"""
 
     @classmethod
-    def of(cls, view: PolicyView, algorithm: AllocationAlgorithm) -> ReceiverRows:
+    def of(cls, view: PolicyView) -> ReceiverRows:
         """Return those of the receivers that have senders under control."""
         senders = np.bincount(view.receiver, minlength=len(view.vns))
         receivers = np.flatnonzero(senders)
         offsets = np.concatenate([[0], np.cumsum(senders[receivers])]).astype(np.int64)
         limit_bps = view.vns.receive_limit_bps[receivers]
-        first = algorithm.initial_state(0, 0)
-        kept = tuple(first.receiver_columns), tuple(first.entry_columns)
-        return cls(view.vns, receivers, offsets, limit_bps, view.vns.weight[view.sender], kept)
+        return cls(view.vns, receivers, offsets, limit_bps, view.vns.weight[view.sender])
 
 
-@dataclass(frozen=True)
 class PerReceiver(Policy):
-    """Senders are under control while their receiver is congested, and share its limit (DETS, section III-A)."""
+    """Senders are under control while their receiver is congested, and share its limit (DETS, section III-A).
 
-    algorithm: AllocationAlgorithm
+    A subclass is a rate allocation algorithm. ``weighted`` says whether it shares by the senders' weights; one that
+    does not ignores them.
+    """
 
-    algorithm_class: ClassVar[type[AllocationAlgorithm]]
     always_controls: ClassVar[bool] = False
+    sums_within_limit: ClassVar[bool] = True
+    """whether a receiver's grants sum to at most its limit, to within rounding, 1e-12 of it"""
+    remembers: ClassVar[tuple[str, ...]] = ()
+    """the names of what it keeps of each receiver"""
 
-    @classmethod
-    def of(cls, values: Mapping[str, float]) -> Self:
-        """Return the policy with these values of the algorithm's parameters."""
-        return cls(cls.algorithm_class(**values))
+    @abstractmethod
+    def allocate(self, requests: Requests, state: State) -> tuple[FloatArray, State]:
+        """Return grants (entries,) in bits per second and the state for the next interval; no argument is changed.
+
+        An inactive entry is granted 0: ``decide`` says what a sender that was idle may start with. No grant is above
+        ``available_bps``. What cannot be allocated is not.
+        """
+
+    def first_state(self, receivers: int) -> State:
+        """Return what is known of so many receivers at first: nothing."""
+        return {name: np.full(receivers, np.nan) for name in self.remembers}
 
     def decide(self, view: PolicyView, memory: Memory) -> ReceiverDecision:
         """Run the algorithm for all receivers with senders under control.
@@ -102,7 +103,7 @@ class PerReceiver(Policy):
         """
         rows = memory.derived
         if not isinstance(rows, ReceiverRows) or rows.vns is not view.vns:
-            rows = ReceiverRows.of(view, self.algorithm)
+            rows = ReceiverRows.of(view)
         (received_bps,) = sums_by(view.receiver, (view.measured_bps,), len(view.vns))
         receivers = rows.receivers
         requests = Requests(
@@ -117,14 +118,14 @@ class PerReceiver(Policy):
             active=view.active,
             check=rows is not memory.derived,
         )
-        state = _state(memory, rows)
-        granted_bps, after = self.algorithm.allocate(requests, state)
+        state = {name: memory.of_vn(name)[receivers] for name in self.remembers}
+        granted_bps, after = self.allocate(requests, state)
         grants_bps = kernel.with_standing(requests, granted_bps)
         if grants_bps is None:
             silent = not requests.active.all()
             grants_bps = np.where(requests.active, granted_bps, _standing_rate(requests)) if silent else granted_bps
-        by_vn = {name: _spread(column, receivers, memory.vns) for name, column in after.receiver_columns.items()}
-        kept = memory.after(by_vn=by_vn, by_entry=after.entry_columns, derived=rows)
+        by_vn = {name: _spread(column, receivers, memory.vns) for name, column in after.items()}
+        kept = memory.after(by_vn=by_vn, derived=rows)
         return ReceiverDecision(view, grants_bps, kept, receivers, requests, state)
 
     def explain(self, decision: Decision, at: int, place: Place) -> Explanation:
@@ -135,7 +136,7 @@ class PerReceiver(Policy):
         requests, state, first = decision.of_receiver(number)
         available_bps = float(view.available_bps[at])
         if view.active[at]:
-            found = explain_receiver(self.algorithm, requests, state, at - first)
+            found = explain_receiver(self.allocate, requests, state, at - first)
         else:
             lower = lower_of(at, available_bps, float(requests.limit_bps[0]))
             found = starting(lower, float(decision.grant_bps[at]))
@@ -146,31 +147,6 @@ class PerReceiver(Policy):
         return replace(
             found, bound=found.bound.replace(SEND_LIMIT, own), next_bound=found.next_bound.replace(SEND_LIMIT, own)
         )
-
-
-def of_algorithm(algorithm: type[AllocationAlgorithm]) -> type[PerReceiver]:
-    """Return the policy of a per-receiver algorithm, under the algorithm's name."""
-    named = {
-        "name": algorithm.name,
-        "title": algorithm.title,
-        "parameters": algorithm.parameters,
-        "weighted": algorithm.weighted,
-        "algorithm_class": algorithm,
-        "__doc__": algorithm.__doc__,
-    }
-    return type(algorithm.__name__, (PerReceiver,), named)
-
-
-def _state(memory: Memory, rows: ReceiverRows) -> AlgorithmState:
-    """Return what the algorithm knew of these receivers and of the entries that are decided on."""
-    of_receivers, of_entries = rows.kept
-    receivers = rows.receivers
-    return AlgorithmState(
-        len(receivers),
-        len(memory.rows),
-        {name: memory.of_vn(name)[receivers] for name in of_receivers},
-        {name: memory.of_entry(name) for name in of_entries},
-    )
 
 
 def _spread(column: FloatArray, receivers: IntArray, vns: int) -> FloatArray:

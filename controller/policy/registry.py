@@ -1,19 +1,13 @@
-"""All policies by name. To add one: write its file, and add a line with its module and class here.
-
-A class is either a Policy, or a per-receiver algorithm of ``controller.allocation``, which becomes one.
-"""
+"""All policies by name. To add one: write its file, and add a line with its module and class here."""
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from typing import Any
 
-from controller.allocation.interface import AllocationAlgorithm
 from controller.allocation.parameters import check_parameters
 from controller.errors import InvalidValueError
 from controller.policy.interface import Policy
-from controller.policy.per_receiver import of_algorithm
 
 CLASSES = (
     "controller.dets.fair_share:FairShare",
@@ -32,20 +26,13 @@ CLASSES = (
 )
 
 
-def _load(target: str) -> type[Any]:
+def _load(target: str) -> type[Policy]:
     module, _, name = target.partition(":")
-    found: type[Any] = getattr(importlib.import_module(module), name)
+    found: type[Policy] = getattr(importlib.import_module(module), name)
     return found
 
 
-_classes = tuple(map(_load, CLASSES))
-
-algorithms: dict[str, type[AllocationAlgorithm]] = {one.name: one for one in _classes if not issubclass(one, Policy)}
-"""The per-receiver algorithms by name."""
-
-policies: dict[str, type[Policy]] = {
-    one.name: one if issubclass(one, Policy) else of_algorithm(one) for one in _classes
-}
+policies: dict[str, type[Policy]] = {one.name: one for one in map(_load, CLASSES)}
 """All policies by name."""
 
 
@@ -73,15 +60,6 @@ def make_policy(
         except InvalidValueError as error:
             raise InvalidValueError(f"{parameters_key}.{error.key}", error.value, error.reason) from None
     return policy
-
-
-def make_algorithm(name: str, parameters: Mapping[str, object] | None = None) -> AllocationAlgorithm:
-    """Return the per-receiver algorithm of that name by itself, as ``make_policy`` does a policy."""
-    known = algorithms.get(name)
-    if known is None:
-        reason = f"shares out no receiver's limit: write one of {', '.join(algorithms)}"
-        raise InvalidValueError("algorithm", name, reason)
-    return known(**check_parameters(known.name, known.parameters, parameters or {}))
 
 
 def title_of(name: str) -> str:

@@ -22,9 +22,10 @@ from typing import Any
 
 import numpy as np
 
-from controller.allocation import AllocationAlgorithm, Requests, kernel
+from controller.allocation import Requests, kernel
 from controller.allocation.max_min import FlowPaths, max_min
-from controller.policy.registry import algorithms, make_algorithm
+from controller.policy.per_receiver import PerReceiver
+from controller.policy.registry import policies
 from experiments.bench.allocate import flow_instances, plain_allocation
 from experiments.bench.allocate.simgrid import SimGridSolver
 from experiments.machine.processors import machine
@@ -38,6 +39,7 @@ TARGET_FLATNESS = 1.5
 TARGET_BYTES_PER_ENTRY = 200
 TARGET_STAR_MS = {1_000: 55.0, 10_000: 100.0}
 TARGET_SIMGRID_RATIO = 2.0
+algorithms = {name: policy() for name, policy in policies.items() if issubclass(policy, PerReceiver)}
 FAT_TREES = ((8, 10_000), (16, 100_000), (24, 1_000_000))
 
 
@@ -71,9 +73,9 @@ def timed(call: Callable[[], object], budget_s: float, most: int = 200) -> tuple
     return min(took), statistics.median(took), len(took)
 
 
-def allocation_call(algorithm: AllocationAlgorithm, table: Requests) -> Callable[[], object]:
+def allocation_call(algorithm: PerReceiver, table: Requests) -> Callable[[], object]:
     """Return a call of the algorithm on the table, with a state that is past its start."""
-    _, state = algorithm.allocate(table, algorithm.initial_state(table.receivers, table.entries))
+    _, state = algorithm.allocate(table, algorithm.first_state(table.receivers))
     return lambda: algorithm.allocate(table, state)
 
 
@@ -81,11 +83,11 @@ def call_us(budget_s: float) -> dict[str, float]:
     """Return, per algorithm, what a call costs whatever the table: that of one entry."""
     table, many = requests(1, 1), 100
 
-    def calls(algorithm: AllocationAlgorithm) -> Callable[[], object]:
+    def calls(algorithm: PerReceiver) -> Callable[[], object]:
         call = allocation_call(algorithm, table)
         return lambda: [call() for _ in range(many)]
 
-    return {name: timed(calls(make_algorithm(name)), budget_s)[0] / many * 1e6 for name in algorithms}
+    return {name: timed(calls(one), budget_s)[0] / many * 1e6 for name, one in algorithms.items()}
 
 
 def bench_receivers(sizes: Sequence[int], senders: Sequence[int], budget_s: float) -> list[dict[str, Any]]:
@@ -99,7 +101,7 @@ def bench_receivers(sizes: Sequence[int], senders: Sequence[int], budget_s: floa
         for each in senders:
             tables = [requests(entries, each, seed) for seed in range(max(sizes) // entries)]
             for name in algorithms:
-                best, median, runs = timed(_run_over(tables, make_algorithm(name)), budget_s)
+                best, median, runs = timed(_run_over(tables, algorithms[name]), budget_s)
                 in_all = sum(table.entries for table in tables)
                 rows.append(
                     {
@@ -115,7 +117,7 @@ def bench_receivers(sizes: Sequence[int], senders: Sequence[int], budget_s: floa
     return rows
 
 
-def _run_over(tables: Sequence[Requests], algorithm: AllocationAlgorithm) -> Callable[[], object]:
+def _run_over(tables: Sequence[Requests], algorithm: PerReceiver) -> Callable[[], object]:
     calls = [allocation_call(algorithm, table) for table in tables]
 
     def run() -> None:
@@ -130,10 +132,10 @@ def bench_forms(entries: int, budget_s: float) -> dict[str, dict[str, float]]:
     table = requests(entries, NOMINAL_SENDERS)
     rows = {}
     for name in algorithms:
-        used = timed(allocation_call(make_algorithm(name), table), budget_s)[0]
+        used = timed(allocation_call(algorithms[name], table), budget_s)[0]
         library, kernel.library = kernel.library, None
         try:
-            by_numpy = timed(allocation_call(make_algorithm(name), table), budget_s)[0]
+            by_numpy = timed(allocation_call(algorithms[name], table), budget_s)[0]
         finally:
             kernel.library = library
         plainly = timed(_plain_call(name, table), 0.0)[0]
@@ -196,7 +198,7 @@ def bytes_per_entry(entries: int) -> float | None:
     except (OSError, StopIteration):
         return None
     for name in algorithms:
-        allocation_call(make_algorithm(name), table)()
+        allocation_call(algorithms[name], table)()
     return (resident("VmHWM:") - before) / entries
 
 

@@ -196,7 +196,7 @@ def swing(k: float, delay: int) -> float:
     Ten greedy senders; 0.1 % is added to one early measurement; grants work ``delay`` intervals after the next.
     """
     algorithm, received = ForwardExplicit(k), [100 * M] * (delay + 1)
-    state = algorithm.initial_state(1, 10)
+    state = algorithm.first_state(1)
     some = np.full(10, 10 * M)
     for interval in range(300):
         measured = received[-1 - delay] * (1.001 if interval == 5 else 1.0)

@@ -6,14 +6,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.algorithms import ALGORITHMS
 
 from controller.allocation import Requests, kernel
-from controller.policy.registry import algorithms, make_algorithm
+from controller.policy.registry import make_policy
 
 OFTEN = settings(derandomize=True, deadline=None, max_examples=150)
 INTERVALS = 60
 CONTROLS = [
-    *((name, {}) for name in algorithms),
+    *((name, {}) for name in ALGORITHMS),
     ("sp", {"headroom": 0.1}),
     ("fp", {"headroom": 0.1}),
     ("fp", {"d": 1.0000001}),
@@ -57,8 +58,8 @@ def table(rng, receivers=20, most=14):
 @OFTEN
 @given(seeds)
 def test_no_grant_is_above_what_a_sender_can_send(name, parameters, seed):
-    requests, algorithm = table(np.random.default_rng(seed)), make_algorithm(name, parameters)
-    state = algorithm.initial_state(requests.receivers, requests.entries)
+    requests, algorithm = table(np.random.default_rng(seed)), make_policy(name, parameters)
+    state = algorithm.first_state(requests.receivers)
     for _ in range(2):  # RAA-FE and Fair Level have a state of their own from the first interval on
         grants, state = both_forms(algorithm, requests, state)
         assert (grants <= requests.available_bps).all()
@@ -69,11 +70,11 @@ def test_no_grant_is_above_what_a_sender_can_send(name, parameters, seed):
 @given(seeds)
 def test_no_grant_is_above_what_a_sender_can_send_in_a_closed_loop(name, parameters, seed):
     """What is granted limits what is measured next, while demands and capacities move."""
-    rng, algorithm = np.random.default_rng(seed), make_algorithm(name, parameters)
+    rng, algorithm = np.random.default_rng(seed), make_policy(name, parameters)
     count, limit_bps = int(rng.integers(2, 12)), np.array([rng.lognormal(19.0, 0.5)])
     weight = np.where(rng.random(count) < 0.5, 1.0, rng.lognormal(0.0, 1.0, count))
     demand_bps, capacity_bps = rng.lognormal(17.5, 2.0, count), rng.lognormal(18.0, 1.5, count)
-    granted_bps, state = np.full(count, np.inf), algorithm.initial_state(1, count)
+    granted_bps, state = np.full(count, np.inf), algorithm.first_state(1)
     for _ in range(INTERVALS):
         demand_bps = np.where(rng.random(count) < 0.05, rng.lognormal(17.5, 2.0, count), demand_bps)
         capacity_bps = np.where(rng.random(count) < 0.05, rng.lognormal(18.0, 1.5, count), capacity_bps)
@@ -126,8 +127,8 @@ def test_a_sender_at_its_capacity_does_not_count_as_one_above_the_mean(compiled,
         weight=np.ones(5),
         active=np.ones(5, dtype=np.bool_),
     )
-    algorithm = make_algorithm("fp")
-    grants, _ = algorithm.allocate(requests, algorithm.initial_state(1, 5))
+    algorithm = make_policy("fp")
+    grants, _ = algorithm.allocate(requests, algorithm.first_state(1))
     assert grants[1] == available_bps[1]
     assert grants[0] == available_bps[0]
     assert grants.sum() == pytest.approx(400e6, rel=1e-12)

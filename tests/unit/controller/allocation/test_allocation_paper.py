@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.algorithms import ALGORITHMS
 
 from controller.allocation import Requests, kernel
 from controller.dets.slow_probe import SETTLED
-from controller.policy.registry import algorithms, make_algorithm
+from controller.policy.registry import make_policy, policies
 from experiments.bench.allocate import plain_allocation as plain
 
 # What the paper's and the project's own algorithms share, and others need not.
@@ -83,8 +84,8 @@ def one_receiver(limit, granted, *, measured=None, available=None, weight=None, 
 
 
 def allocate(name, requests, **parameters):
-    algorithm = make_algorithm(name, parameters)
-    grants, _ = algorithm.allocate(requests, algorithm.initial_state(requests.receivers, requests.entries))
+    algorithm = make_policy(name, parameters)
+    grants, _ = algorithm.allocate(requests, algorithm.first_state(requests.receivers))
     return grants
 
 
@@ -113,8 +114,8 @@ def test_fair_share_is_the_papers(table):
 @EXACT
 @given(tables, st.sampled_from([0.0, 0.05, 1.0]))
 def test_fair_level_is_as_written_down(table, booking):
-    requests, algorithm = requests_of(table), make_algorithm("level", {"booking": booking})
-    state = algorithm.initial_state(requests.receivers, requests.entries)
+    requests, algorithm = requests_of(table), make_policy("level", {"booking": booking})
+    state = algorithm.first_state(requests.receivers)
     booked = [None] * len(table)
     for _ in range(3):
         grants, state = algorithm.allocate(requests, state)
@@ -127,8 +128,8 @@ def test_fair_level_is_as_written_down(table, booking):
 
 
 def test_fair_level_shares_out_more_only_while_less_than_the_limit_is_received():
-    algorithm = make_algorithm("level", {"booking": 0.05})
-    state, sums = algorithm.initial_state(1, 2), []
+    algorithm = make_policy("level", {"booking": 0.05})
+    state, sums = algorithm.first_state(1), []
     for received in (50e6, 50e6, 50e6, 110e6, 110e6, 100e6):
         grants, state = algorithm.allocate(one_receiver(100e6, [50e6, 50e6], received=received), state)
         sums.append(grants.sum())
@@ -243,9 +244,9 @@ def test_fast_probe_pairs_are_the_papers_on_unequal_rates():
 @EXACT
 @given(tables, st.lists(st.sampled_from([0.0, 0.5, 0.97, 1.0, 1.2, 9.0]), min_size=3, max_size=3))
 def test_forward_explicit_is_the_papers(table, received_parts):
-    algorithm = make_algorithm("fe", {"k": 0.6})
+    algorithm = make_policy("fe", {"k": 0.6})
     requests = requests_of(table)
-    state = algorithm.initial_state(requests.receivers, requests.entries)
+    state = algorithm.first_state(requests.receivers)
     rate = [None] * len(table)
     for part in received_parts:
         table = [(limit, limit * part, rows) for limit, _, rows in table]
@@ -261,14 +262,14 @@ def test_forward_explicit_is_the_papers(table, received_parts):
 
 
 @EXACT
-@given(tables, st.sampled_from(sorted(algorithms)), st.sampled_from([0.0, 0.1]))
+@given(tables, st.sampled_from(sorted(ALGORITHMS)), st.sampled_from([0.0, 0.1]))
 def test_grants_are_within_every_bound(table, name, headroom):
     requests = requests_of(table)
     grants = allocate(name, requests, **({"headroom": headroom} if name in ("sp", "fp") else {}))
     assert (grants >= 0).all()
     assert (grants <= requests.available_bps).all()
     assert (grants[~requests.active] == 0).all()
-    if algorithms[name].sums_within_limit:
+    if policies[name].sums_within_limit:
         for limit, rows in zip(requests.limit_bps, slices(requests), strict=True):
             assert grants[rows].sum() <= limit * (1 + 1e-9)
 
@@ -306,7 +307,7 @@ def test_order_of_entries_does_not_matter_to_fast_probe():
 
 
 @EXACT
-@given(tables, st.sampled_from(sorted(algorithms)))
+@given(tables, st.sampled_from(sorted(ALGORITHMS)))
 def test_a_receiver_does_not_see_the_others(table, name):
     together = requests_of(table)
     grants = allocate(name, together)
@@ -335,14 +336,14 @@ def both_forms(name, requests, **parameters):
 
 
 @EXACT
-@given(tables, st.sampled_from(sorted(algorithms)), st.sampled_from([0.0, 0.1]))
+@given(tables, st.sampled_from(sorted(ALGORITHMS)), st.sampled_from([0.0, 0.1]))
 def test_both_forms_give_the_same_bits(table, name, headroom):
     parameters = {"headroom": headroom} if name in ("sp", "fp") else {}
     compiled, plain_form = both_forms(name, requests_of(table), **parameters)
     np.testing.assert_array_equal(compiled, plain_form)
 
 
-@pytest.mark.parametrize("name", sorted(algorithms))
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
 @pytest.mark.parametrize("spread", [0.3, 3.0])
 def test_both_forms_give_the_same_bits_for_many_senders(name, spread):
     """Sums by blocks, and sorting by buckets with and without crowded ones: sizes around every threshold."""
@@ -365,7 +366,7 @@ def test_both_forms_give_the_same_bits_for_many_senders(name, spread):
     np.testing.assert_array_equal(compiled, plain_form)
 
 
-@pytest.mark.parametrize("name", sorted(algorithms))
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
 @pytest.mark.parametrize("seed", range(4))
 def test_both_forms_give_the_same_bits_for_many_receivers(name, seed):
     """Those with equally few senders are worked on side by side, whatever stands between them; the rest one by one."""
@@ -520,7 +521,7 @@ def test_nobody_asks_for_anything(name):
     np.testing.assert_allclose(allocate(name, requests), [10e6] * 3)
 
 
-@pytest.mark.parametrize("name", sorted(algorithms))
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
 @pytest.mark.parametrize("table", [[], [(1e6, 0.0, [])], [(1e6, 0.0, [(1.0, 1.0, 1.0, 0.0, 1.0, False)])]])
 def test_no_receivers_no_entries_nobody_active(name, table):
     assert not allocate(name, requests_of(table)).any()
@@ -528,7 +529,7 @@ def test_no_receivers_no_entries_nobody_active(name, table):
 
 def test_columns_are_not_changed():
     table = [(1e8, 2e8, [(5e7, 5e7, 8e7, 0.0, 1.0, True), (1e7, 4e7, 9e7, 1.0, 2.0, True)])]
-    for name in algorithms:
+    for name in ALGORITHMS:
         requests, untouched = requests_of(table), requests_of(table)
         allocate(name, requests)
         for column in ("measured_bps", "granted_bps", "available_bps", "active"):

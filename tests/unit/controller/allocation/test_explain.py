@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.algorithms import ALGORITHMS
 
 from controller.allocation import Requests
 from controller.allocation.explain import (
@@ -25,7 +26,7 @@ from controller.allocation.explain import (
 from controller.allocation.network_max_min import Constraints, NetworkGrants, share_network
 from controller.dets.forward_explicit import RATE
 from controller.errors import InvalidValueError
-from controller.policy.registry import algorithms, make_algorithm
+from controller.policy.registry import make_policy
 
 OFTEN = settings(derandomize=True, deadline=None, max_examples=200)
 LITTLE = 1.001
@@ -71,14 +72,14 @@ def with_bounds(requests, entry, words, change):
 
 
 @pytest.mark.parametrize(
-    ("name", "parameters"), [*((name, {}) for name in algorithms), ("sp", {"headroom": 0.1}), ("fp", {"headroom": 0.1})]
+    ("name", "parameters"), [*((name, {}) for name in ALGORITHMS), ("sp", {"headroom": 0.1}), ("fp", {"headroom": 0.1})]
 )
 @OFTEN
 @given(seeds, st.booleans())
 def test_what_binds_an_entry_of_a_receiver_is_what_lets_it_have_more(name, parameters, seed, started):
     rng = np.random.default_rng(seed)
-    requests, algorithm = receiver(rng), make_algorithm(name, parameters)
-    state = algorithm.initial_state(1, requests.entries)
+    requests, algorithm = receiver(rng), make_policy(name, parameters)
+    state = algorithm.first_state(1)
     if started:
         _, state = algorithm.allocate(requests, state)
     entry = int(rng.integers(requests.entries))
@@ -86,7 +87,7 @@ def test_what_binds_an_entry_of_a_receiver_is_what_lets_it_have_more(name, param
     def granted(changed, memory=state):
         return algorithm.allocate(changed, memory)[0][entry]
 
-    why, grant = explain_receiver(algorithm, requests, state, entry), granted(requests)
+    why, grant = explain_receiver(algorithm.allocate, requests, state, entry), granted(requests)
     assert why.grant_bps == grant
     if not requests.active[entry]:
         assert why.bound == NOTHING_TO_SEND
@@ -108,9 +109,9 @@ def test_what_binds_an_entry_of_a_receiver_is_what_lets_it_have_more(name, param
         return
     assert raising == []
     if why.bound == FAIR_RATE:
-        higher = replace(state, receiver_columns={RATE: state.receiver_columns[RATE] * LITTLE})
+        higher = {RATE: state[RATE] * LITTLE}
         assert granted(requests, higher) > grant * (1 + SAME)
-        assert why.lifted_bps == granted(requests, replace(state, receiver_columns={RATE: np.array([HUGE])}))
+        assert why.lifted_bps == granted(requests, {RATE: np.array([HUGE])})
     elif why.bound == DEMAND:
         more_bps = put(requests.measured_bps, entry, requests.measured_bps[entry] * LITTLE)
         assert granted(replace(requests, measured_bps=more_bps)) > grant * (1 + SAME)
@@ -144,40 +145,40 @@ def greedy(limit_bps, available_bps, weight=None):
 )
 def test_without_its_own_limit_an_entry_has_its_share(name, entry, bound, place, sharers, lifted, following):
     """Of 120, with 20 for the first and 50 for the others: without its own limit the first would have 40."""
-    algorithm, requests = make_algorithm(name), greedy(120.0, [20.0, 60.0, 90.0])
-    why = explain_receiver(algorithm, requests, algorithm.initial_state(1, 3), entry)
+    algorithm, requests = make_policy(name), greedy(120.0, [20.0, 60.0, 90.0])
+    why = explain_receiver(algorithm.allocate, requests, algorithm.first_state(1), entry)
     assert (why.bound, why.place, why.sharers) == (bound, place, sharers)
     assert why.lifted_bps == pytest.approx(lifted)
     assert why.next_bound == following
 
 
 def test_two_equal_bounds_are_both_named():
-    algorithm = make_algorithm("fs")
-    why = explain_receiver(algorithm, greedy(90.0, [30.0, 80.0, 80.0]), algorithm.initial_state(1, 3), 0)
+    algorithm = make_policy("fs")
+    why = explain_receiver(algorithm.allocate, greedy(90.0, [30.0, 80.0, 80.0]), algorithm.first_state(1), 0)
     assert why.bound == f"{SEND_LIMIT} and {RECEIVE_LIMIT}"
 
 
 def test_a_fair_rate_that_falls_by_half_does_not_look_at_the_limit():
-    algorithm = make_algorithm("fe")
+    algorithm = make_policy("fe")
     requests = replace(greedy(100.0, [90.0, 90.0]), received_bps=np.array([500.0]))
-    _, state = algorithm.allocate(requests, algorithm.initial_state(1, 2))
-    why = explain_receiver(algorithm, requests, state, 0)
+    _, state = algorithm.allocate(requests, algorithm.first_state(1))
+    why = explain_receiver(algorithm.allocate, requests, state, 0)
     assert (why.bound, why.grant_bps) == (FAIR_RATE, 25.0)
     assert (why.lifted_bps, why.next_bound) == (90.0, SEND_LIMIT)
 
 
 @pytest.mark.parametrize("entry", [-1, 2])
 def test_an_entry_that_does_not_exist(entry):
-    algorithm = make_algorithm("fs")
+    algorithm = make_policy("fs")
     with pytest.raises(InvalidValueError, match="there are 2"):
-        explain_receiver(algorithm, greedy(10.0, [5.0, 5.0]), algorithm.initial_state(1, 2), entry)
+        explain_receiver(algorithm.allocate, greedy(10.0, [5.0, 5.0]), algorithm.first_state(1), entry)
 
 
 def test_several_receivers_at_once_are_refused():
-    algorithm, one = make_algorithm("fs"), greedy(10.0, [5.0, 5.0])
+    algorithm, one = make_policy("fs"), greedy(10.0, [5.0, 5.0])
     two = replace(one, offsets=np.array([0, 1, 2]), limit_bps=np.full(2, 10.0), received_bps=np.zeros(2))
     with pytest.raises(InvalidValueError, match="receivers: 2 must be 1"):
-        explain_receiver(algorithm, two, algorithm.initial_state(2, 2), 0)
+        explain_receiver(algorithm.allocate, two, algorithm.first_state(2), 0)
 
 
 # -- the whole network

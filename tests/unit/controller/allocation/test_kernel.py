@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from support.algorithms import ALGORITHMS
 
 from controller.allocation import Requests, kernel
-from controller.policy.registry import algorithms, make_algorithm
+from controller.policy.registry import make_policy
 
-CONTROLS = [*((name, {}) for name in algorithms), ("sp", {"headroom": 0.1}), ("fp", {"headroom": 0.1})]
+CONTROLS = [*((name, {}) for name in ALGORITHMS), ("sp", {"headroom": 0.1}), ("fp", {"headroom": 0.1})]
 SIZES = [n for n in range(36) for _ in range(5)]  # a batch of every size up to beyond the largest, and one more
 
 needs_kernel = pytest.mark.skipif(kernel.library is None, reason="the compiled kernel was not built")
@@ -38,10 +39,10 @@ def table(seed, sizes):
 
 def intervals(algorithm, requests, count=4):
     """Grants and the state of some intervals, each of whose grants is the limit in force in the next."""
-    state, found = algorithm.initial_state(requests.receivers, requests.entries), []
+    state, found = algorithm.first_state(requests.receivers), []
     for _ in range(count):
         grants, state = algorithm.allocate(requests, state)
-        found += [grants, *state.receiver_columns.values()]
+        found += [grants, *state.values()]
         requests = replace(requests, granted_bps=grants, measured_bps=0.99 * grants, check=True)
     return found
 
@@ -50,7 +51,7 @@ def intervals(algorithm, requests, count=4):
 @pytest.mark.parametrize(("name", "parameters"), CONTROLS)
 @pytest.mark.parametrize("seed", range(4))
 def test_receivers_of_all_sizes_have_the_bits_of_numpy_side_by_side_and_alone(name, parameters, seed, monkeypatch):
-    algorithm, requests = make_algorithm(name, parameters), table(seed, SIZES)
+    algorithm, requests = make_policy(name, parameters), table(seed, SIZES)
     compiled = intervals(algorithm, requests)
     monkeypatch.setattr(kernel, "library", None)
     for mine, plain in zip(compiled, intervals(algorithm, requests), strict=True):
@@ -58,7 +59,7 @@ def test_receivers_of_all_sizes_have_the_bits_of_numpy_side_by_side_and_alone(na
 
 
 @needs_kernel
-@pytest.mark.parametrize("name", algorithms)
+@pytest.mark.parametrize("name", ALGORITHMS)
 def test_columns_whose_rows_are_apart_are_read_as_they_are(name):
     requests = table(5, SIZES)
     apart = {
@@ -66,15 +67,13 @@ def test_columns_whose_rows_are_apart_are_read_as_they_are(name):
         for field in ("limit_bps", "measured_bps", "available_bps", "weight", "active")
         if (column := getattr(requests, field)) is not None
     }
-    whole, split = (
-        intervals(make_algorithm(name), one, 1) for one in (requests, replace(requests, **apart, check=True))
-    )
+    whole, split = (intervals(make_policy(name), one, 1) for one in (requests, replace(requests, **apart, check=True)))
     for mine, plain in zip(split, whole, strict=True):
         np.testing.assert_array_equal(mine, plain)
 
 
-@pytest.mark.parametrize("name", algorithms)
+@pytest.mark.parametrize("name", ALGORITHMS)
 def test_a_table_without_receivers_has_no_grants(name):
-    algorithm = make_algorithm(name)
-    grants, _ = algorithm.allocate(table(1, []), algorithm.initial_state(0, 0))
+    algorithm = make_policy(name)
+    grants, _ = algorithm.allocate(table(1, []), algorithm.first_state(0))
     assert grants.shape == (0,)

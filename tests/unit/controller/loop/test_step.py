@@ -223,7 +223,7 @@ def test_adopted_grants_hold_until_the_meters_count(algorithm, shares):
         bench.step(LIMIT, LIMIT - rates, present=present)
         limits_bps = step.limits_in_force_bps(bench.state, bench.vns)
         assert (limits_bps <= np.maximum(rates, LIMIT / 2)).all()
-        if bench.groups[0].policy.algorithm.sums_within_limit:
+        if bench.groups[0].policy.sums_within_limit:
             assert limits_bps.sum() <= LIMIT + 1.0
 
 

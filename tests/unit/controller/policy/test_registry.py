@@ -10,7 +10,7 @@ from controller.allocation.parameters import Parameter, check_parameters
 from controller.errors import InvalidValueError
 from controller.fabric.vns import VnTable
 from controller.policy.groups import PolicyChoice, groups_of, under
-from controller.policy.registry import make_algorithm, make_policy, policies, title_of
+from controller.policy.registry import make_policy, policies, title_of
 
 COUNT = Parameter("count", 2.0, "how many", minimum=1.0, maximum=20.0, whole=True)
 FLAG = Parameter.switch("flag", True, "whether")
@@ -23,12 +23,6 @@ def test_every_policy_is_made_with_the_defaults_that_are_described():
         assert title_of(name) == policy.title
         assert all(one.meaning for one in policy.parameters)
     assert title_of("gone") == "gone"
-
-
-def test_an_algorithm_by_itself_is_one_of_a_receiver():
-    assert make_algorithm("fp", {"d": 3}).d == 3.0
-    with pytest.raises(InvalidValueError, match="'max-min' shares out no receiver's limit: write one of fs"):
-        make_algorithm("max-min")
 
 
 @pytest.mark.parametrize(
