@@ -8,42 +8,29 @@ framework is loaded for ``--help``. Exit status: 0 done, 1 failed, 2 what was as
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Annotated
 
 import typer
-from typer.core import TyperGroup
 
 from apps.cli.commands import (
     agent,
-    bench,
     cert,
     cluster,
     docs,
-    experiment,
     fabric,
     history,
     hosts,
-    lab,
     ledger,
     limits,
     run,
     watch,
 )
-from apps.cli.support.common import FAILED, INTERRUPTED, REFUSED, ClickError, complain
+from apps.cli.support.common import FAILED, INTERRUPTED, REFUSED, ClickError, Commands, complain
 from apps.cli.support.rest_client import RequestError
 from controller import __version__
 from controller.errors import DetsError, InvalidValueError
-
-
-class Commands(TyperGroup):
-    """A group whose help has each command's whole first sentence, however narrow the terminal."""
-
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the commands that are shown, as a list of definitions."""
-        shown = [(name, one.get_short_help_str(sys.maxsize)) for name, one in self.commands.items() if not one.hidden]
-        with formatter.section("Commands"):
-            formatter.write_dl(shown)
-
 
 app = typer.Typer(
     name="dets",
@@ -67,13 +54,12 @@ app.add_typer(ledger.app)
 app.add_typer(watch.app)
 app.add_typer(history.app)
 app.add_typer(history.tokens, name="token", cls=Commands)
-app.add_typer(lab.app)
 app.add_typer(agent.app)
-app.add_typer(experiment.app)
-app.add_typer(bench.app, name="bench", cls=Commands)
 app.add_typer(docs.app)
 app.add_typer(cert.app, name="cert", cls=Commands)
 app.add_typer(cluster.app, name="cluster", cls=Commands)
+if find_spec("experiments") and find_spec("experiments.commands"):  # a distribution of its own
+    app.add_typer(import_module("experiments.commands").app)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from controller.errors import InvalidValueError
 from controller.printable import printable
@@ -20,10 +21,19 @@ ClickError: Any = typer.BadParameter.__mro__[2]
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
-
 Parameters = Annotated[
     list[str] | None, typer.Option("--parameter", metavar="KEY=VALUE", help="A parameter of the algorithm; repeatable.")
 ]
+
+
+class Commands(TyperGroup):
+    """A group whose help has each command's whole first sentence, however narrow the terminal."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands that are shown, as a list of definitions."""
+        shown = [(name, one.get_short_help_str(sys.maxsize)) for name, one in self.commands.items() if not one.hidden]
+        with formatter.section("Commands"):
+            formatter.write_dl(shown)
 
 
 def parse_parameters(texts: list[str] | None) -> dict[str, object]:

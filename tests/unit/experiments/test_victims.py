@@ -7,8 +7,8 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from apps.cli.commands.experiment import app
 from controller.errors import InvalidValueError
+from experiments.commands import app
 from experiments.measure.series import MeasurementError
 from experiments.victims import victim_rows
 

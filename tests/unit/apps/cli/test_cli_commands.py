@@ -1,6 +1,7 @@
 """The command line: exit statuses, one-line errors, what reaches an experiment, and what its start must not load."""
 
 import json
+import socket
 import subprocess
 import sys
 import types
@@ -55,6 +56,26 @@ def test_help_loads_nothing_heavy() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
     assert all(word in done.stdout for word in ("check", "run", "demo", "experiment", "bench"))
+
+
+def test_a_controller_needs_no_experiments(tmp_path: Path) -> None:
+    path = tmp_path / "dets.yaml"
+    code = """\
+import sys
+sys.modules["experiments"] = None
+from apps.cli import main
+assert [main(words) for words in (["--help"], ["check", sys.argv[1]], ["bench"])] == [0, 0, 2]
+main(["run", "-c", sys.argv[1]])  # ends the process
+"""
+    with socket.create_server(("127.0.0.1", 0)) as taken:  # it ends there, after it has begun
+        port = taken.getsockname()[1]
+        path.write_text(f"openflow: {{listen: '127.0.0.1:{port}'}}\nrest: {{listen: '127.0.0.2:{port}'}}\n{CONFIG}")
+        command = [sys.executable, "-c", code, str(path)]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 2, done.stderr
+    assert "ok: 1 switch" in done.stdout
+    assert "bench" not in done.stdout
+    assert f"'127.0.0.1:{port}' cannot be listened on" in done.stderr
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,9 +9,9 @@ import pytest
 from support.paths import ROOT
 from typer.testing import CliRunner
 
-from apps.cli.commands.experiment import app
 from controller.errors import InvalidValueError
 from experiments import papers as package
+from experiments.commands import app
 from experiments.evaluation.claims import Claim, ClaimVerdict, Measured, Paper
 from experiments.figures import pages
 from experiments.figures.make import FigureOptions
