@@ -14,7 +14,7 @@ from controller.capability import bound_search, probe
 from controller.central import enforceable
 from controller.errors import SwitchRefusedError
 from controller.fabric.topology import PortId
-from controller.loop.step import first_bursts
+from controller.loop.entry_changes import first_bursts
 from controller.metering.enforcement import kilo
 from controller.openflow import constants as ofp
 from controller.openflow.meters import decode_meter_config, encode_meter_deletes

@@ -38,7 +38,7 @@ from controller.limits.floods import discovery_limits, flood_limits
 from controller.limits.newcomers import limited_receivers, newcomer_limits
 from controller.limits.overrides import VN_FIELDS
 from controller.limits.precedence import LimitsInForce
-from controller.loop import step
+from controller.loop import entry_changes, step
 from controller.loop.congestion import Congestion
 from controller.metering.counters import Readings
 from controller.metering.enforcement import RATE_STEP_BPS, exact, kilo, whole_rates
@@ -394,7 +394,7 @@ class FabricState:
         )
         agent_burst_s = AGENT_BURST_INTERVALS * self.config.interval_s
         bursts_bits = (
-            *map(step.first_bursts, rates_bps[:3]),
+            *map(entry_changes.first_bursts, rates_bps[:3]),
             report_bursts(rates_bps[3]),
             newcomer_bits[rows],
             report_bursts(rates_bps[5], agent_burst_s),

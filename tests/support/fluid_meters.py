@@ -12,7 +12,7 @@ from support.configs import star
 from controller.fabric.entries import EntryTable
 from controller.fabric.links import FabricLinks
 from controller.fabric.vns import VnTable
-from controller.loop import step
+from controller.loop import entry_changes, step
 from controller.metering.counters import MeterReadings
 from controller.metering.mark_readings import PHANTOM_PART, MarkReadings
 from controller.metering.observed import Observed
@@ -56,7 +56,7 @@ class World:
         entries, nothing = self.entries, step.ControlState.start(self.vns, self.groups)
         added = entries.sender[rows], entries.receiver[rows], entries.meter_id[rows]
         rates = np.full(len(rows), 8e6)
-        return step.add_entries(nothing, self.vns, *added, rates, rates / 8, self.now_s, added_now=True)
+        return entry_changes.add_entries(nothing, self.vns, *added, rates, rates / 8, self.now_s, added_now=True)
 
     def pass_interval(self, offered_kbits, limit_bps):
         """Let every entry send, and its meter drop what is above the limit."""

@@ -19,7 +19,7 @@ import yaml
 from controller.config.load import parse_config
 from controller.fabric.vns import VnTable
 from controller.frames.layout import Octets
-from controller.loop import step
+from controller.loop import entry_changes, step
 from controller.metering.counters import MeterReadings
 from controller.policy.groups import PolicyGroup, choices_of, groups_of
 from controller.shards.shard import Shard
@@ -73,8 +73,8 @@ class _Way:
             rate_bps = np.full(len(rows), float(LIMIT_BPS))
             state = step.ControlState.start(vns, groups)
             pairs = sender[rows], receiver[rows], np.arange(1, len(rows) + 1)
-            meters = rate_bps, step.first_bursts(rate_bps)
-            self.begin(step.add_entries(state, vns, *pairs, *meters, self.now_s, added_now=True))
+            meters = rate_bps, entry_changes.first_bursts(rate_bps)
+            self.begin(entry_changes.add_entries(state, vns, *pairs, *meters, self.now_s, added_now=True))
             self._octets_in.append(np.zeros(len(rows)))
             self._dropped.append(np.zeros(len(rows)))
             self._limit_bps.append(np.full(len(rows), np.inf))

@@ -24,7 +24,7 @@ import numpy as np
 
 from controller.columns import BoolArray, FloatArray, IntArray
 from controller.frames.layout import Octets
-from controller.loop import step
+from controller.loop import entry_changes, step
 from controller.metering.enforcement import whole_rates
 from controller.shards.shard import Shard
 from experiments.bench.shards.delays import draw
@@ -97,7 +97,7 @@ class Model:
             ids = np.arange(first_id, first_id + len(senders))
             first_id += len(senders)
             rate_bps = np.full(len(senders), RECEIVE_LIMIT_BPS)
-            self._add(node, (senders, receivers, ids, rate_bps, step.first_bursts(rate_bps)), added_now=True)
+            self._add(node, (senders, receivers, ids, rate_bps, entry_changes.first_bursts(rate_bps)), added_now=True)
             self._at(float(self._random.uniform(0, INTERVAL_S)), partial(self._interval, node))
         self.entries = first_id - 1
         self.now_sends(self.sends)
@@ -239,7 +239,7 @@ class Model:
         gone = self.world.vns.dpid[entries.sender] == dpid
         rows = np.flatnonzero(gone)
         ends = entries.sender[rows], entries.receiver[rows], entries.meter_id[rows]
-        node.shard.state = step.remove_entries(state, rows)
+        node.shard.state = entry_changes.remove_entries(state, rows)
         node.meters.without(~gone)
         self._offer(node)
         self._account(node)
@@ -249,7 +249,9 @@ class Model:
         senders, receivers, ids, rate_bps, bursts_bits = taken
         vns, before = self.world.vns, node.shard.state
         meters = whole_rates(rate_bps), bursts_bits
-        state = step.add_entries(before, vns, senders, receivers, ids, *meters, self.now_s, added_now=added_now)
+        state = entry_changes.add_entries(
+            before, vns, senders, receivers, ids, *meters, self.now_s, added_now=added_now
+        )
         node.meters.carried(np.flatnonzero(~np.isin(state.entries.meter_id, ids)), len(state.entries))
         node.shard.state = state
         self._offer(node)

@@ -11,7 +11,7 @@ from support.kernels import names
 from controller.columns import MOST_COUNTED, NEW_ROW, carry, one_more
 from controller.fabric.entries import EntryTable
 from controller.fabric.vns import VnTable
-from controller.loop import step
+from controller.loop import entry_changes, step
 from controller.policy.groups import choices_of, groups_of
 
 
@@ -139,7 +139,9 @@ def test_state_follows_its_entry(happenings):
             sender, receiver = (ints(*column) for column in zip(*new, strict=True))
             ids = ints(*range(number, number + len(new)))
             rates, bursts = ids * 1e3, ids * 1e4
-            state = step.add_entries(state, VNS, sender, receiver, ids, rates, bursts, float(number), added_now=True)
+            state = entry_changes.add_entries(
+                state, VNS, sender, receiver, ids, rates, bursts, float(number), added_now=True
+            )
             for pair, meter_id in zip(new, ids.tolist(), strict=True):
                 row = pairs_of(state).index(pair)
                 assert state.enforcement.rate_bps[row] == meter_id * 1e3
@@ -152,7 +154,7 @@ def test_state_follows_its_entry(happenings):
             rows = [row for row, pair in enumerate(pairs_of(state)) if pair in pairs]
             for pair in pairs:
                 oracle.pop(pair, None)
-            state = step.remove_entries(state, ints(*rows))
+            state = entry_changes.remove_entries(state, ints(*rows))
         table = state.entries
         assert pairs_of(state) == sorted(oracle, key=lambda pair: (pair[1], pair[0]))
         assert table.meter_id.tolist() == [meters[pair] for pair in pairs_of(state)]

@@ -9,7 +9,7 @@ from support.configs import star
 
 from controller.fabric.links import FabricLinks
 from controller.fabric.vns import VnTable
-from controller.loop import step
+from controller.loop import entry_changes, step
 from controller.metering.counters import MeterReadings
 from controller.metering.observed import Observed
 from controller.metering.queue_readings import QueueReadings
@@ -37,8 +37,8 @@ def limits_of(intervals):
     ends = [np.array([VNS.row_of(vid, 1, port) for vid, port in PAIRS])]
     ends.append(np.array([VNS.row_of(vid, 1, 3) for vid, _ in PAIRS]))
     now_s = 100.0
-    rates = step.first_settings(state, VNS, GROUPS, *ends)
-    state = step.add_entries(state, VNS, *ends, np.arange(1, 5), *rates, now_s, added_now=True)
+    rates = entry_changes.first_settings(state, VNS, GROUPS, *ends)
+    state = entry_changes.add_entries(state, VNS, *ends, np.arange(1, 5), *rates, now_s, added_now=True)
     dets = np.isin(state.entries.sender, np.flatnonzero(VNS.vlan_vid == DETS))
     counted = np.zeros(4)
     found = []

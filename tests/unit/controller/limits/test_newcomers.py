@@ -8,7 +8,7 @@ from support.configs import star
 
 from controller.fabric.vns import VnTable
 from controller.limits.newcomers import newcomer_limits
-from controller.loop import step
+from controller.loop import entry_changes, step
 from controller.metering.receiver_accounts import RESERVE_S
 from controller.policy.groups import choices_of, groups_of
 
@@ -19,7 +19,8 @@ def first_of(vns, config, sender, receiver):
     """Return rate and burst of the first meter of a pair."""
     groups = groups_of(vns, choices_of(config))
     ends = (np.array([row]) for row in (sender, receiver))
-    return (column[0] for column in step.first_settings(step.ControlState.start(vns, groups), vns, groups, *ends))
+    nothing = step.ControlState.start(vns, groups)
+    return (column[0] for column in entry_changes.first_settings(nothing, vns, groups, *ends))
 
 
 def table(ports, receive_limit_bps=LIMIT):

@@ -11,7 +11,7 @@ from support.configs import star
 from controller.dets.rate_allocator import CALM_INTERVALS
 from controller.dets.send_rate_controller import Control
 from controller.fabric.vns import VnTable
-from controller.loop import step
+from controller.loop import entry_changes, step
 from controller.metering.counters import MeterReadings
 from controller.metering.enforcement import burst_for
 from controller.policy.groups import choices_of, groups_of
@@ -44,9 +44,9 @@ class Bench:
 
     def join(self, port, target=6):
         sender, receiver = ints(self.vns.row_of(10, 1, port)), ints(self.vns.row_of(10, 1, target))
-        rate, burst = step.first_settings(self.state, self.vns, self.groups, sender, receiver)
+        rate, burst = entry_changes.first_settings(self.state, self.vns, self.groups, sender, receiver)
         meter_id = 100 * target + port
-        self.state = step.add_entries(
+        self.state = entry_changes.add_entries(
             self.state,
             self.vns,
             sender,
@@ -191,7 +191,7 @@ def test_adopted_entries_are_not_new():
     bursts = burst_for(rates, np.array([True, False]))
     senders = ints(bench.vns.row_of(10, 1, 2), bench.vns.row_of(10, 1, 3))
     receivers = ints(bench.hub, bench.vns.row_of(10, 1, 2))
-    state = step.add_entries(
+    state = entry_changes.add_entries(
         bench.state, bench.vns, senders, receivers, ints(50, 51), rates, bursts, 1.0, added_now=False
     )
     row = state.entries.meter_id.tolist().index(50)
@@ -207,7 +207,7 @@ def test_adopted_grants_hold_until_the_meters_count(algorithm, shares):
     bench = Bench(algorithm, senders=0)
     rates = LIMIT * np.array(shares)
     senders = ints(*(bench.vns.row_of(10, 1, port) for port in (1, 2, 3)))
-    bench.state = step.add_entries(
+    bench.state = entry_changes.add_entries(
         bench.state,
         bench.vns,
         senders,
@@ -231,7 +231,7 @@ def test_a_removed_entry_takes_nothing_with_it():
     bench = Bench()
     bench.step(90e6)
     before = bench.state
-    after = step.remove_entries(before, ints(1))
+    after = entry_changes.remove_entries(before, ints(1))
     for column in ("limit_bps", "control"):
         assert getattr(after.machines, column).tolist() == getattr(before.machines, column)[[0, 2]].tolist()
     assert after.enforcement.rate_bps.tolist() == before.enforcement.rate_bps[[0, 2]].tolist()
@@ -243,7 +243,7 @@ def test_a_removed_entry_takes_nothing_with_it():
 def test_all_entries_may_go():
     bench = Bench()
     bench.step(90e6)
-    bench.state = step.remove_entries(bench.state, ints(0, 1, 2))
+    bench.state = entry_changes.remove_entries(bench.state, ints(0, 1, 2))
     for _ in range(25):
         result = bench.step(0.0)
     assert len(result.changes.rows) == 0
@@ -277,7 +277,7 @@ def test_invariants(algorithm, events):
             row = first % len(bench.state.entries)
             meter = int(bench.state.entries.meter_id[row])
             present.discard((meter % 100, meter // 100))
-            bench.state = step.remove_entries(bench.state, ints(row))
+            bench.state = entry_changes.remove_entries(bench.state, ints(row))
         elif what in ("step", "silence"):
             result = bench.step(first, first * second, present=what == "step")
             state = bench.state

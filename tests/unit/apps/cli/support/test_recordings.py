@@ -129,7 +129,6 @@ def test_another_algorithm_makes_a_table(file, capsys):
 def test_what_was_decided_otherwise_is_told(file, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("controller.dets.rate_allocator.CONGESTED_ABOVE", 0.5)
     monkeypatch.setattr("controller.metering.enforcement.MIN_BURST_BITS", 0.0)
-    monkeypatch.setattr("controller.loop.step.whole_rates", lambda rate_bps: rate_bps)
     monkeypatch.setattr("controller.dets.fair_share.FairShare.allocate", lambda self, r, s: (r.available_bps, s))
     assert cli.main(["replay", str(file)]) == 1
     assert "decided otherwise, first in interval 0" in capsys.readouterr().out
