@@ -4,6 +4,6 @@ Start with interface.py, then groups.py, which the algorithms of controller/dets
 """
 
 from controller.allocation.interface import BoolArray, FloatArray, IntArray, Requests, State
-from controller.allocation.parameters import Parameter
+from controller.allocation.parameters import parameter
 
-__all__ = ["BoolArray", "FloatArray", "IntArray", "Parameter", "Requests", "State"]
+__all__ = ["BoolArray", "FloatArray", "IntArray", "Requests", "State", "parameter"]

@@ -14,28 +14,28 @@ import numpy as np
 
 from controller.allocation.interface import FULL_USE, BoolArray, FloatArray, IntArray, check_rates
 from controller.allocation.max_min import FlowPaths, check_flows, solve
-from controller.allocation.parameters import Parameter
+from controller.allocation.parameters import parameter
 from controller.errors import ColumnError, InvalidValueError
 
 # Choice: who offers this much more than its limit lets through does not respond to loss, and what it offers is what it
 # wants. A TCP sender at a policer loses a few per cent only, however much it wants.
 UNRESPONSIVE = 1.25
 
-PROBE = Parameter(
-    "probe",
-    2.0,
-    "a sender that fills its grant is taken to want this many times as much",
-    above=1.0,
-    maximum=1000.0,
-)
-HEADROOM = Parameter(
-    "headroom",
-    0.10,
-    "a sender that does not fill its grant is taken to want this part more than it sends; above 0.053, what leaves it "
-    "below full use, so that it is not probed again and again",
-    minimum=0.06,
-    maximum=10.0,
-)
+
+@dataclass(frozen=True)
+class ByDemands:
+    """The parameters of a policy that goes by what senders want (see ``demands``)."""
+
+    probe: float = parameter(
+        2.0, "a sender that fills its grant is taken to want this many times as much", above=1.0, most=1000.0
+    )
+    headroom: float = parameter(
+        0.10,
+        "a sender that does not fill its grant is taken to want this part more than it sends; above 0.053, what "
+        "leaves it below full use, so that it is not probed again and again",
+        least=0.06,
+        most=10.0,
+    )
 
 
 @dataclass(frozen=True, slots=True)

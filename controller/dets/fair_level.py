@@ -11,20 +11,12 @@ import numpy as np
 from controller.allocation import kernel
 from controller.allocation.groups import Groups, divided, fill_level
 from controller.allocation.interface import FloatArray, Requests, State, fully_uses, remembered
-from controller.allocation.parameters import Parameter
+from controller.allocation.parameters import parameter
 from controller.policy.per_receiver import PerReceiver
 
 BOOKED = "booked"
 # How quickly the booked part follows what is received, as RAA-FE's k.
 GAIN = 0.5
-
-BOOKING = Parameter(
-    "booking",
-    0.05,
-    "how much more than the limit is shared out at most while less than the limit is received, as a part of it",
-    minimum=0.0,
-    maximum=1.0,
-)
 
 
 @dataclass(frozen=True)
@@ -45,11 +37,15 @@ class FairLevel(PerReceiver):
     do not notice.
     """
 
-    booking: float = BOOKING.default
+    booking: float = parameter(
+        0.05,
+        "how much more than the limit is shared out at most while less than the limit is received, as a part of it",
+        least=0.0,
+        most=1.0,
+    )
 
     name: ClassVar[str] = "level"
     title: ClassVar[str] = "Fair Level"
-    parameters: ClassVar[tuple[Parameter, ...]] = (BOOKING,)
     sums_within_limit: ClassVar[bool] = False
     weighted: ClassVar[bool] = True
     remembers: ClassVar[tuple[str, ...]] = (BOOKED,)

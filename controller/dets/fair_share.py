@@ -10,7 +10,6 @@ import numpy as np
 from controller.allocation import kernel
 from controller.allocation.groups import Groups, fill
 from controller.allocation.interface import FloatArray, Requests, State
-from controller.allocation.parameters import Parameter
 from controller.policy.per_receiver import PerReceiver
 
 
@@ -27,7 +26,6 @@ class FairShare(PerReceiver):
 
     name: ClassVar[str] = "fs"
     title: ClassVar[str] = "Fair Share (RAA-FS)"
-    parameters: ClassVar[tuple[Parameter, ...]] = ()
     weighted: ClassVar[bool] = True
 
     def allocate(self, requests: Requests, state: State) -> tuple[FloatArray, State]:

@@ -18,24 +18,15 @@ from controller.allocation.interface import (
     State,
     fully_uses,
 )
-from controller.allocation.parameters import FLOOR, HEADROOM, INFLATION, Parameter
-from controller.dets.slow_probe import keep_settled, slow_probe
-from controller.policy.per_receiver import PerReceiver
+from controller.allocation.parameters import parameter
+from controller.dets.slow_probe import SlowProbe, keep_settled, slow_probe
 
 # Halving a difference again and again never ends it; below this part of the mean it is ended at once.
 EQUAL_WITHIN = 0.01
 
-D = Parameter(
-    "d",
-    2.0,
-    "factor by which the lowest rates are raised; larger is fairer sooner and wastes more on those who need no more",
-    above=1.0,
-    maximum=1000.0,
-)
-
 
 @dataclass(frozen=True)
-class FastProbe(PerReceiver):
+class FastProbe(SlowProbe):
     """The fast probe algorithm, RAA-FP (section III.A, Algorithm 2).
 
     1. Execute the slow probe algorithm.
@@ -59,15 +50,16 @@ class FastProbe(PerReceiver):
     arrive, and each step would modify every meter; so the shares become equal, and stay, after some intervals.
     """
 
-    d: float = D.default
-    inflation: float = INFLATION.default
-    floor: float = FLOOR.default
-    headroom: float = HEADROOM.default
+    d: float = parameter(
+        2.0,
+        "factor by which the lowest rates are raised; larger is fairer sooner and wastes more on those who need no "
+        "more",
+        above=1.0,
+        most=1000.0,
+    )
 
     name: ClassVar[str] = "fp"
     title: ClassVar[str] = "Fast Probe (RAA-FP)"
-    parameters: ClassVar[tuple[Parameter, ...]] = (D, INFLATION, FLOOR, HEADROOM)
-    weighted: ClassVar[bool] = True
 
     @cached_property
     def _compiled(self) -> FloatArray:

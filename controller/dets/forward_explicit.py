@@ -11,7 +11,7 @@ import numpy as np
 from controller.allocation import kernel
 from controller.allocation.groups import Groups, divided
 from controller.allocation.interface import FloatArray, Requests, State, remembered
-from controller.allocation.parameters import FLOOR, Parameter
+from controller.allocation.parameters import parameter
 from controller.policy.per_receiver import PerReceiver
 
 RATE = "rate_bps"
@@ -19,14 +19,6 @@ RATE = "rate_bps"
 # Choice: one interval cannot cut the rate by more than half, as f would at a receiving rate far above the target (and
 # below nothing at three times it, for k of 0.5). That happens before the first grants work, and costs seconds to undo.
 LEAST_FACTOR = 0.5
-
-K = Parameter(
-    "k",
-    0.5,
-    "gain of the control function; stable below 2, 1 and 0.618 when grants work after 0, 1 and 2 further intervals",
-    above=0.0,
-    maximum=2.0,
-)
 
 
 @dataclass(frozen=True)
@@ -46,12 +38,16 @@ class ForwardExplicit(PerReceiver):
     interval; it keeps its value while nobody is active. No sender is granted more than its sending capacity.
     """
 
-    k: float = K.default
-    floor: float = FLOOR.default
+    k: float = parameter(
+        0.5,
+        "gain of the control function; stable below 2, 1 and 0.618 when grants work after 0, 1 and 2 further intervals",
+        above=0.0,
+        most=2.0,
+    )
+    floor: float = parameter(0.01, "least rate of an active sender, as a part of its fair share", least=1e-6, most=1.0)
 
     name: ClassVar[str] = "fe"
     title: ClassVar[str] = "Forward Explicit (RAA-FE)"
-    parameters: ClassVar[tuple[Parameter, ...]] = (K, FLOOR)
     sums_within_limit: ClassVar[bool] = False
     remembers: ClassVar[tuple[str, ...]] = (RATE,)
 

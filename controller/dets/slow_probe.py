@@ -11,7 +11,7 @@ import numpy as np
 from controller.allocation import kernel
 from controller.allocation.groups import Groups, divided, fill_level
 from controller.allocation.interface import BoolArray, FloatArray, Requests, State, fully_uses
-from controller.allocation.parameters import FLOOR, HEADROOM, INFLATION, Parameter
+from controller.allocation.parameters import parameter
 from controller.policy.per_receiver import PerReceiver
 
 # Closer than this to the limits in force is rounding, not a decision. A meter is set in steps of 1 kb/s, at most 2^-32
@@ -45,13 +45,25 @@ class SlowProbe(PerReceiver):
     meter modification, and each of those refills the meter's bucket.
     """
 
-    inflation: float = INFLATION.default
-    floor: float = FLOOR.default
-    headroom: float = HEADROOM.default
+    inflation: float = parameter(
+        0.10, "how much a sender that fully uses its rate asks for above it, as a part of it", least=0.0, most=10.0
+    )
+    floor: float = parameter(
+        0.01,
+        "least request of an active sender, as a part of its fair share, so that probing can start from it",
+        least=1e-6,
+        most=1.0,
+    )
+    headroom: float = parameter(
+        0.0,
+        "0 is the paper; above 0.053, a sender that wants less than its fair share keeps what it sends and this part "
+        "more, and is not squeezed and probed in turns",
+        least=0.0,
+        most=10.0,
+    )
 
     name: ClassVar[str] = "sp"
     title: ClassVar[str] = "Slow Probe (RAA-SP)"
-    parameters: ClassVar[tuple[Parameter, ...]] = (INFLATION, FLOOR, HEADROOM)
     weighted: ClassVar[bool] = True
 
     @cached_property

@@ -12,8 +12,8 @@ from typing import ClassVar
 import numpy as np
 
 from controller.allocation.explain import Explanation
-from controller.allocation.network_max_min import HEADROOM, LEAST_DEMAND_BPS, PROBE, FlowCounters, demands
-from controller.allocation.parameters import Parameter
+from controller.allocation.network_max_min import LEAST_DEMAND_BPS, ByDemands, FlowCounters, demands
+from controller.allocation.parameters import parameter, switch
 from controller.columns import BoolArray, FloatArray
 from controller.errors import InvalidValueError
 from controller.gatekeeper import egress_limits, ingress_watch
@@ -37,85 +37,56 @@ FORFEITS_BELOW = 0.6
 FLOOR_BPS, ROOM_BPS = "floor_bps", "room_bps"
 """The columns of a notification. Deviation: the paper's are empty."""
 
-THRESHOLD = Parameter(
-    "threshold", 0.02, "drops above this part of the port's capacity are congestion", above=0.0, maximum=0.5
-)
-WINDOW = Parameter(
-    "window",
-    2.0,
-    "over how many intervals drops are averaged",
-    minimum=1.0,
-    maximum=float(ingress_watch.MOST_WINDOW),
-    whole=True,
-)
-HOLD = Parameter(
-    "hold",
-    2.0,
-    "intervals between two rounds of messages of a receiver; shorter than the window, one congestion halves many times",
-    minimum=1.0,
-    maximum=40.0,
-    whole=True,
-)
-DECREASE = Parameter("decrease", 0.5, "by which part a message lowers a limit", minimum=0.05, maximum=0.99)
-SLOPE = Parameter(
-    "slope",
-    0.4,
-    "by which part of a receiving port's capacity the limits of all its senders together rise in a second",
-    above=0.0,
-    maximum=10.0,
-)
-FLOOR = Parameter(
-    "floor",
-    1.0,
-    "no message brings a sender below this part of its share of the receive guarantee; 0 is the paper",
-    minimum=0.0,
-    maximum=1.0,
-)
-SERVED = Parameter(
-    "served",
-    1.0,
-    "nor below this part of its share of what the receiver's queue serves; 0 is the paper",
-    minimum=0.0,
-    maximum=1.0,
-)
-TARGETS = Parameter.switch(
-    "targets", True, "whether every sender above its share of the guarantee gets the message; off, the largest alone"
-)
-PAIR = Parameter.switch(
-    "pair", True, "whether each pair has a limit; off is the paper: one limit for all that a VN sends"
-)
-FEEDBACK = Parameter.switch("feedback", True, "whether messages are sent at all")
-
 
 @dataclass(frozen=True)
 class Gatekeeper(Policy):
     """Guaranteed access links both ways: drops at the receiver are reported to senders, which halve and rise."""
 
-    threshold: float = THRESHOLD.default
-    window: float = WINDOW.default
-    hold: float = HOLD.default
-    decrease: float = DECREASE.default
-    slope: float = SLOPE.default
-    floor: float = FLOOR.default
-    served: float = SERVED.default
-    targets: float = TARGETS.default
-    pair: float = PAIR.default
-    feedback: float = FEEDBACK.default
+    threshold: float = parameter(
+        0.02, "drops above this part of the port's capacity are congestion", above=0.0, most=0.5
+    )
+    window: float = parameter(
+        2.0,
+        "over how many intervals drops are averaged",
+        least=1.0,
+        most=float(ingress_watch.MOST_WINDOW),
+        whole=True,
+    )
+    hold: float = parameter(
+        2.0,
+        "intervals between two rounds of messages of a receiver; shorter than the window, one congestion halves many "
+        "times",
+        least=1.0,
+        most=40.0,
+        whole=True,
+    )
+    decrease: float = parameter(0.5, "by which part a message lowers a limit", least=0.05, most=0.99)
+    slope: float = parameter(
+        0.4,
+        "by which part of a receiving port's capacity the limits of all its senders together rise in a second",
+        above=0.0,
+        most=10.0,
+    )
+    floor: float = parameter(
+        1.0,
+        "no message brings a sender below this part of its share of the receive guarantee; 0 is the paper",
+        least=0.0,
+        most=1.0,
+    )
+    served: float = parameter(
+        1.0,
+        "nor below this part of its share of what the receiver's queue serves; 0 is the paper",
+        least=0.0,
+        most=1.0,
+    )
+    targets: float = switch(
+        True, "whether every sender above its share of the guarantee gets the message; off, the largest alone"
+    )
+    pair: float = switch(True, "whether each pair has a limit; off is the paper: one limit for all that a VN sends")
+    feedback: float = switch(True, "whether messages are sent at all")
 
     name: ClassVar[str] = "gatekeeper"
     title: ClassVar[str] = "Gatekeeper"
-    parameters: ClassVar[tuple[Parameter, ...]] = (
-        THRESHOLD,
-        WINDOW,
-        HOLD,
-        DECREASE,
-        SLOPE,
-        FLOOR,
-        SERVED,
-        TARGETS,
-        PAIR,
-        FEEDBACK,
-    )
     borrows: ClassVar[bool] = True
     port_ceilings: ClassVar[bool] = True
     weighted: ClassVar[bool] = True
@@ -131,7 +102,7 @@ class Gatekeeper(Policy):
             most = MOST_HOLD_MS // interval_ms
             fits = f"at most {most} fit" if most else "none fits"
             reason = f"intervals of {interval_ms} ms are more than {MOST_HOLD_MS} ms between two messages: {fits}"
-            raise InvalidValueError(HOLD.name, self.hold, reason)
+            raise InvalidValueError("hold", self.hold, reason)
 
     def decide(self, view: PolicyView, memory: Memory) -> GatekeeperDecision:
         """Run one interval.
@@ -154,7 +125,7 @@ class Gatekeeper(Policy):
         seen = _receiving_side(view, memory, pairs)  # 1, 2
         ceiling_bps = view.ceiling_bps
         limits = _sending_side(view, memory, pairs, seen, ceiling_bps)  # 3, 4
-        together = _of(view, PAIR) == 0.0
+        together = _of(view, "pair") == 0.0
         demand_bps, trials = _demands(view, memory, ceiling_bps)
         shared_bps = egress_limits.of_senders(pairs, limits.limit_bps, together, demand_bps)
         scheduled_bps, sending_bps = _scheduled(view, pairs, np.minimum(demand_bps, shared_bps))  # 5
@@ -206,9 +177,9 @@ class _Limits:
     rise_bps_per_s: FloatArray
 
 
-def _of(view: PolicyView, parameter: Parameter) -> FloatArray:
+def _of(view: PolicyView, name: str) -> FloatArray:
     """Return a parameter by VN, (vns,); the default in VNs of others, where it is not used."""
-    return np.where(view.mine, view.parameters[parameter.name], parameter.default)
+    return np.where(view.mine, view.parameters[name], getattr(Gatekeeper, name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +196,7 @@ class _Received:
 def _receiving_side(view: PolicyView, memory: Memory, pairs: Pairs) -> _Received:
     vns, window, capacity_bps, limit_bps = (
         view.vns,
-        _of(view, WINDOW),
+        _of(view, "window"),
         view.vns.capacity_bps,
         view.vns.receive_limit_bps,
     )
@@ -233,12 +204,12 @@ def _receiving_side(view: PolicyView, memory: Memory, pairs: Pairs) -> _Received
     watch = IngressWatch.remembered(memory, int(window.max(initial=1.0)))
     watch = watch.after(*_queues(view))
     dropped_bps, served_bps = watch.means(window)
-    threshold_bps = ingress_watch.thresholds(capacity_bps, _of(view, THRESHOLD), window * view.elapsed_s)
+    threshold_bps = ingress_watch.thresholds(capacity_bps, _of(view, "threshold"), window * view.elapsed_s)
     watch = watch.declared(dropped_bps, threshold_bps)
     above: BoolArray = np.nan_to_num(dropped_bps) > threshold_bps
     explained = view.received_bps >= ingress_watch.EXPLAINED * np.nan_to_num(served_bps)
-    rounds = view.mine & above & explained & (watch.since_round >= _of(view, HOLD)) & (_of(view, FEEDBACK) > 0.0)
-    everybody = _of(view, TARGETS) > 0.0
+    rounds = view.mine & above & explained & (watch.since_round >= _of(view, "hold")) & (_of(view, "feedback") > 0.0)
+    everybody = _of(view, "targets") > 0.0
     asked = np.flatnonzero(rounds[pairs.receiver])
     candidates = pairs.only(asked)
     told = ingress_watch.targets(candidates, rounds, limit_bps, everybody)
@@ -246,7 +217,7 @@ def _receiving_side(view: PolicyView, memory: Memory, pairs: Pairs) -> _Received
     sent_bps = np.where(view.mine, mine_bps, view.received_bps)
     needed_bps = ingress_watch.needs_after(memory.of_vn("needed_bps"), sent_bps, limit_bps)
     served_bps = ingress_watch.within_port(served_bps, needed_bps, limit_bps, capacity_bps, view.links.down)
-    floor_bps = ingress_watch.floors(candidates, limit_bps, served_bps, _of(view, FLOOR), _of(view, SERVED))
+    floor_bps = ingress_watch.floors(candidates, limit_bps, served_bps, _of(view, "floor"), _of(view, "served"))
     room_bps = ingress_watch.rooms(candidates, capacity_bps, everybody)
     watch = watch.told(np.bincount(candidates.receiver[told], minlength=len(vns)) > 0)
     messages = CongestionFeedback(view.rows[asked[told]], {FLOOR_BPS: floor_bps[told], ROOM_BPS: room_bps[told]})
@@ -271,7 +242,7 @@ def _queues(view: PolicyView) -> tuple[FloatArray, FloatArray]:
 
 def _sending_side(view: PolicyView, memory: Memory, pairs: Pairs, seen: _Received, ceiling_bps: FloatArray) -> _Limits:
     """Return the egress limits after this interval's messages, or its rise."""
-    vns, together = view.vns, _of(view, PAIR) == 0.0
+    vns, together = view.vns, _of(view, "pair") == 0.0
     as_one = together[view.sender]
     most_bps = np.where(as_one, vns.send_most_bps[view.sender], ceiling_bps)
     before_bps = memory.of_entry("limit_bps")
@@ -282,13 +253,13 @@ def _sending_side(view: PolicyView, memory: Memory, pairs: Pairs, seen: _Receive
     told = ~np.isnan(heard_bps)
     looked = (seen.watch.unread == 0.0) | (seen.watch.unread > BLIND_INTERVALS)
     rises = ~told & (view.unread_intervals == 0) & looked[view.receiver]
-    slope_bps_per_s = egress_limits.slopes(pairs, vns.capacity_bps, _of(view, SLOPE))
+    slope_bps_per_s = egress_limits.slopes(pairs, vns.capacity_bps, _of(view, "slope"))
     limit_bps = egress_limits.risen(limit_bps, most_bps, slope_bps_per_s, rises, view.elapsed_s)
     offered_bps = view.measured_bps + view.dropped_bps
     if as_one.any():
         sums_bps = np.bincount(view.sender, offered_bps, minlength=len(vns))[view.sender]
         offered_bps = np.where(as_one, sums_bps, offered_bps)
-    decrease = _of(view, DECREASE)[view.receiver]
+    decrease = _of(view, "decrease")[view.receiver]
     floor_bps = np.nan_to_num(heard_bps)
     limit_bps = egress_limits.halved(limit_bps, told, floor_bps, room_bps, offered_bps, decrease)
     limit_bps = egress_limits.least_of_senders(pairs, limit_bps, together)
@@ -306,7 +277,7 @@ def _demands(view: PolicyView, memory: Memory, ceiling_bps: FloatArray) -> tuple
     assert view.others_bps is not None
     counters = FlowCounters(view.measured_bps, view.limit_bps, view.dropped_bps, view.active)
     guaranteed_bps = np.minimum(vns.send_limit_bps[view.sender], ceiling_bps)
-    wanted_bps = demands(counters, LEAST_DEMAND_BPS, PROBE.default, HEADROOM.default, guaranteed_bps)
+    wanted_bps = demands(counters, LEAST_DEMAND_BPS, ByDemands.probe, ByDemands.headroom, guaranteed_bps)
     sent_bps = np.bincount(view.sender, view.measured_bps, minlength=len(vns)).astype(np.float64)
     trials = Trials.remembered(memory).after(
         sent_bps, vns.send_limit_bps, links.up, view.others_bps, links.capacity_bps

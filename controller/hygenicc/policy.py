@@ -14,7 +14,7 @@ import numpy as np
 
 from controller.allocation.explain import Explanation
 from controller.allocation.groups import Groups, fill
-from controller.allocation.parameters import Parameter
+from controller.allocation.parameters import parameter, switch
 from controller.columns import BoolArray, FloatArray, IntArray
 from controller.errors import InvalidValueError
 from controller.hygenicc.bottlenecks import REMEMBERED_INTERVALS, Places, find_places
@@ -38,24 +38,6 @@ from controller.policy.interface import Decision, Newcomers, Place, Policy, Poli
 from controller.policy.memory import Memory
 from controller.policy.words import rate_in_words
 from controller.units import MIN_RATE_BPS
-
-CUT = Parameter(
-    "cut",
-    0.0,
-    "how far marks lower a rate: 0 by beta times the share marked (the paper); 1 at least to what the bottleneck "
-    "carries; 2 to the level at which all its senders fill it",
-    maximum=2.0,
-    minimum=0.0,
-    whole=True,
-)
-BETA = Parameter("beta", 0.25, "part of a rate that is taken off when all frames are marked", above=0.0, maximum=1.0)
-SLOW = Parameter("slow", 0.12, "rise in an interval soon after marks, in parts of an equal share", maximum=1.0, above=0)
-FAST = Parameter("fast", 0.12, "rise once no mark came for the timeout", above=0.0, maximum=1.0)
-TIMEOUT = Parameter("timeout", 4.0, "intervals without a mark until rates rise fast", minimum=1.0, maximum=1000.0)
-GAMMA = Parameter("gamma", 0.98, "part of the bottleneck that cuts 1 and 2 aim at", above=0.5, maximum=1.0)
-SCOPE = Parameter.switch("scope", True, "whether each pair has a rate; else each sending VN, as in the paper")
-START = Parameter.switch("start", True, "whether newcomers start at a part of the Capacity Share; else at all of it")
-ADMIT = Parameter.switch("admit", False, "whether newcomers wait at the least rate while their receiver is congested")
 
 # Choice: an entry that has less than this part of its limit, and loses nothing, wants no more than it has, and ...
 HELD_ABOVE = 0.90
@@ -138,19 +120,25 @@ class Limiters:
 class HyGenICC(Policy):
     """Rates fall as frames are marked and rise while none is, within each VN's share of its port."""
 
-    cut: float = CUT.default
-    beta: float = BETA.default
-    slow: float = SLOW.default
-    fast: float = FAST.default
-    timeout: float = TIMEOUT.default
-    gamma: float = GAMMA.default
-    scope: float = SCOPE.default
-    start: float = START.default
-    admit: float = ADMIT.default
+    cut: float = parameter(
+        0.0,
+        "how far marks lower a rate: 0 by beta times the share marked (the paper); 1 at least to what the bottleneck "
+        "carries; 2 to the level at which all its senders fill it",
+        most=2.0,
+        least=0.0,
+        whole=True,
+    )
+    beta: float = parameter(0.25, "part of a rate that is taken off when all frames are marked", above=0.0, most=1.0)
+    slow: float = parameter(0.12, "rise in an interval soon after marks, in parts of an equal share", most=1.0, above=0)
+    fast: float = parameter(0.12, "rise once no mark came for the timeout", above=0.0, most=1.0)
+    timeout: float = parameter(4.0, "intervals without a mark until rates rise fast", least=1.0, most=1000.0)
+    gamma: float = parameter(0.98, "part of the bottleneck that cuts 1 and 2 aim at", above=0.5, most=1.0)
+    scope: float = switch(True, "whether each pair has a rate; else each sending VN, as in the paper")
+    start: float = switch(True, "whether newcomers start at a part of the Capacity Share; else at all of it")
+    admit: float = switch(False, "whether newcomers wait at the least rate while their receiver is congested")
 
     name: ClassVar[str] = "hygenicc"
     title: ClassVar[str] = "HyGenICC"
-    parameters: ClassVar[tuple[Parameter, ...]] = (CUT, BETA, SLOW, FAST, TIMEOUT, GAMMA, SCOPE, START, ADMIT)
     weighted: ClassVar[bool] = True
     declares_congestion: ClassVar[bool] = True
     together: ClassVar[bool] = True
@@ -161,8 +149,8 @@ class HyGenICC(Policy):
         """Return where meters of new entries start: at an equal part of the receiver, until they are decided on."""
         vns = newcomers.vns
         part = vns.receive_limit_bps[newcomers.receiver] / newcomers.senders
-        if ADMIT.name in newcomers.parameters:
-            closed = newcomers.congested & (newcomers.parameters[ADMIT.name][newcomers.receiver] > 0)
+        if "admit" in newcomers.parameters:
+            closed = newcomers.congested & (newcomers.parameters["admit"][newcomers.receiver] > 0)
             part = np.where(closed, np.maximum(WAITING_PART * part, MIN_RATE_BPS), part)
         first_bps: FloatArray = np.minimum(vns.send_limit_bps[newcomers.sender], part)
         return first_bps

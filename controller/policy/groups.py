@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from controller.allocation.parameters import check_parameters
+from controller.allocation.parameters import check_parameters, parameters_of
 from controller.columns import BoolArray, FloatArray, IntArray
 from controller.fabric.description import Config
 from controller.fabric.vns import VnTable
@@ -74,7 +74,7 @@ def groups_of(vns: VnTable, choices: Choices) -> tuple[PolicyGroup, ...]:
     values_of: dict[str, dict[int, dict[str, float]]] = {}
     for vid, choice in sorted(choices.items()):
         policy = make_policy(choice.algorithm, choice.parameters)
-        values = check_parameters(policy.name, policy.parameters, choice.parameters)
+        values = check_parameters(policy.name, parameters_of(type(policy)), choice.parameters)
         key = policy.name if policy.together else repr((policy.name, sorted(values.items())))
         made.setdefault(key, policy)
         values_of.setdefault(key, {})[vid] = values

@@ -16,7 +16,6 @@ from typing import ClassVar, NamedTuple, Self
 import numpy as np
 
 from controller.allocation.explain import Explanation
-from controller.allocation.parameters import Parameter
 from controller.columns import BoolArray, FloatArray, IntArray, ShortArray
 from controller.fabric.entries import EntryTable
 from controller.fabric.links import FabricLinks
@@ -174,13 +173,15 @@ class Newcomers:
 
 
 class Policy(ABC):
-    """A policy with its parameters, which are given by name to its constructor. Usually a frozen dataclass."""
+    """A policy with its parameters, which are given by name to its constructor.
+
+    It is a frozen dataclass; a field that is made by ``allocation.parameters.parameter`` is one that users can set.
+    """
 
     name: ClassVar[str]
     """what configurations call it"""
     title: ClassVar[str]
     """what people call it"""
-    parameters: ClassVar[tuple[Parameter, ...]] = ()
     borrows: ClassVar[bool] = False
     """whether ceilings count: an entry, and a queue, may go above the limits of its VNs, up to their ceilings"""
     port_ceilings: ClassVar[bool] = False

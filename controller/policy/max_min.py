@@ -14,16 +14,14 @@ import numpy as np
 from controller.allocation.explain import DEMAND, Explanation, constraint_name, explain_network
 from controller.allocation.max_min import BY_DEMAND, FlowPaths
 from controller.allocation.network_max_min import (
-    HEADROOM,
     LEAST_DEMAND_BPS,
-    PROBE,
+    ByDemands,
     Constraints,
     FlowCounters,
     NetworkGrants,
     demands,
     share_network,
 )
-from controller.allocation.parameters import Parameter
 from controller.columns import FloatArray, IntArray
 from controller.errors import InvalidValueError
 from controller.fabric.links import FabricLinks
@@ -55,15 +53,11 @@ class NetworkDecision(Decision):
 
 
 @dataclass(frozen=True)
-class MaxMin(Policy):
+class MaxMin(ByDemands, Policy):
     """Network-wide weighted max-min with guarantees, ceilings and demands from the counters."""
-
-    probe: float = PROBE.default
-    headroom: float = HEADROOM.default
 
     name: ClassVar[str] = "max-min"
     title: ClassVar[str] = "Network-wide weighted max-min"
-    parameters: ClassVar[tuple[Parameter, ...]] = (PROBE, HEADROOM)
     borrows: ClassVar[bool] = True
     weighted: ClassVar[bool] = True
     together: ClassVar[bool] = True
@@ -90,7 +84,7 @@ class MaxMin(Policy):
         vns, sender, receiver = view.vns, view.sender, view.receiver
         counters = FlowCounters(view.measured_bps, view.limit_bps, view.dropped_bps, view.active)
         guaranteed_bps = np.minimum(vns.send_limit_bps[sender], vns.receive_limit_bps[receiver])
-        probe, headroom = (view.parameters[one.name][receiver] for one in self.parameters)
+        probe, headroom = (view.parameters[name][receiver] for name in ("probe", "headroom"))
         demand_bps = demands(counters, LEAST_DEMAND_BPS, probe, headroom, guaranteed_bps)  # 1
         constraints = Constraints.of(  # 2
             vns.send_limit_bps,

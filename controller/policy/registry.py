@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 
-from controller.allocation.parameters import check_parameters
+from controller.allocation.parameters import check_parameters, parameters_of
 from controller.errors import InvalidValueError
 from controller.policy.interface import Policy
 
@@ -53,7 +53,7 @@ def make_policy(
     known = policies.get(name) if isinstance(name, str) else None
     if known is None:
         raise InvalidValueError(key, name, f"is not an allocation algorithm: write one of {', '.join(policies)}")
-    policy = known.of(check_parameters(known.name, known.parameters, parameters or {}, parameters_key))
+    policy = known.of(check_parameters(known.name, parameters_of(known), parameters or {}, parameters_key))
     if interval_ms is not None:
         try:
             policy.check_interval(interval_ms)

@@ -11,8 +11,7 @@ import numpy as np
 from controller.allocation.entity_max_min import entity_max_min
 from controller.allocation.explain import DEMAND, LIFTED_BPS, Explanation, constraint_name
 from controller.allocation.max_min import BY_DEMAND, FlowPaths
-from controller.allocation.network_max_min import HEADROOM, LEAST_DEMAND_BPS, PROBE, Constraints, FlowCounters, demands
-from controller.allocation.parameters import Parameter
+from controller.allocation.network_max_min import LEAST_DEMAND_BPS, ByDemands, Constraints, FlowCounters, demands
 from controller.columns import FloatArray, IntArray
 from controller.metering.observed import Reading
 from controller.policy.interface import Decision, Place, Policy, PolicyView, Silence
@@ -52,7 +51,7 @@ class _Problem:
 
 
 @dataclass(frozen=True)
-class SeawallExact(Policy):
+class SeawallExact(ByDemands, Policy):
     """Weighted max-min between sending VNs on every link, from demands and capacities.
 
     1. What each entry wants (network_max_min.demands).
@@ -61,12 +60,8 @@ class SeawallExact(Policy):
     4. Who wants little may have a standing share all the same, so that it can show at once that it wants more.
     """
 
-    probe: float = PROBE.default
-    headroom: float = HEADROOM.default
-
     name: ClassVar[str] = "seawall-exact"
     title: ClassVar[str] = "Seawall's promise, computed"
-    parameters: ClassVar[tuple[Parameter, ...]] = (PROBE, HEADROOM)
     borrows: ClassVar[bool] = True
     weighted: ClassVar[bool] = True
     together: ClassVar[bool] = True
@@ -81,7 +76,7 @@ class SeawallExact(Policy):
         assert view.others_bps is not None
         vns, loops = view.vns, ways.loops
         counters = FlowCounters(view.measured_bps, view.limit_bps, view.dropped_bps, view.active)
-        probe, headroom = (view.parameters[one.name][view.sender] for one in self.parameters)
+        probe, headroom = (view.parameters[name][view.sender] for name in ("probe", "headroom"))
         demand_bps = demands(counters, LEAST_DEMAND_BPS, probe, headroom)  # 1
         capacity_bps = np.maximum(TARGET * view.links.capacity_bps - view.others_bps, MIN_RATE_BPS)  # 2
         constraints = Constraints.of(vns.send_most_bps, vns.receive_most_bps, capacity_bps)

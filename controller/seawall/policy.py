@@ -16,8 +16,8 @@ import numpy as np
 from controller.allocation.explain import Explanation
 from controller.allocation.groups import Groups, fill_level
 from controller.allocation.interface import FULL_USE
-from controller.allocation.network_max_min import HEADROOM
-from controller.allocation.parameters import Parameter
+from controller.allocation.network_max_min import ByDemands
+from controller.allocation.parameters import parameter, switch
 from controller.columns import FloatArray, IntArray
 from controller.metering.observed import Reading
 from controller.policy.interface import Decision, Newcomers, Place, Policy, PolicyView, Silence
@@ -38,27 +38,6 @@ ABOVE = 0.05
 NO_CEILING_BPS = 1e15
 # Choice: a reading that comes so many intervals late is no silence. The rate of before counts, and no limit rises.
 LATE_INTERVALS = 2
-
-ALPHA = Parameter("alpha", 0.5, "how far a rate falls when all of its traffic is marked", above=0.0, maximum=1.0)
-ALPHA_LOST = Parameter("alpha", 0.2, "how far a rate falls at a loss", above=0.0, maximum=1.0)
-A = Parameter("a", 0.05, "by which part of what is left of a link all rates there rise", above=0.0, maximum=1.0)
-A_CURVE = Parameter("a", 0.01, "by which part of what is left of a link the rise itself grows", above=0.0, maximum=1.0)
-BETA_PART = Parameter(
-    "beta", BETA, "the part of a rate that follows what each destination gets", minimum=0.0, maximum=1.0
-)
-KAPPA = Parameter("kappa", laws.KAPPA, "how many times its use of late a rate may be", minimum=1.0, maximum=100.0)
-GAMMA = Parameter("gamma", 1 / 16, "how fast the mean share of marks follows", above=0.0, maximum=1.0)
-DELTA = Parameter("delta", 0.4, "how fast the concave part nears its goal", above=0.0, maximum=1.0)
-T_S = Parameter("t_s", 10.0, "intervals of the concave part", minimum=1.0, maximum=1000.0)
-HOLD = Parameter(
-    "hold", laws.HOLD_INTERVALS, "intervals after a decrease without another one", minimum=0.0, maximum=100.0
-)
-# Deviation: the paper's receivers see the whole way, and so do the loops of all its links. A controller knows which
-# link it was. With feedback of the whole way two links that are equally full mark twice: alone on both, a sender has
-# 94 % of them, not 98.
-PATH = Parameter.switch("path", False, "whether feedback is of the whole way, as in the paper, or of each link alone")
-_COMMON = (BETA_PART, KAPPA, PATH)
-_CURVE = (DELTA, T_S, HOLD)
 
 # What is remembered of each loop; the second part by laws with a curve alone.
 _LOOP = ("rate_bps", "peak_bps", "unknown")
@@ -112,7 +91,17 @@ class _SenderShares(Policy):
     2. What the links say: load, computed marks, losses. Of an entry whose meter was not read nothing is known.
     3. The bandwidth allocators of all entities (entity_allocator.allocate).
     4. No more than a receiver's ceiling, by weight.
+
+    Deviation: the paper's receivers see the whole way, and so do the loops of all its links. A controller knows which
+    link it was. With feedback of the whole way two links that are equally full mark twice: alone on both, a sender has
+    94 % of them, not 98.
     """
+
+    alpha: float = parameter(0.5, "how far a rate falls when all of its traffic is marked", above=0.0, most=1.0)
+    a: float = parameter(0.05, "by which part of what is left of a link all rates there rise", above=0.0, most=1.0)
+    beta: float = parameter(BETA, "the part of a rate that follows what each destination gets", least=0.0, most=1.0)
+    kappa: float = parameter(laws.KAPPA, "how many times its use of late a rate may be", least=1.0, most=100.0)
+    path: float = switch(False, "whether feedback is of the whole way, as in the paper, or of each link alone")
 
     law: ClassVar[Law]
     borrows: ClassVar[bool] = True
@@ -141,7 +130,7 @@ class _SenderShares(Policy):
         silent = (view.unread_intervals > LATE_INTERVALS).astype(np.float64)
         lost = np.where(loops.at_uses(silent) > 0.0, np.nan, lost)
         seen_lost, seen_marked = lost, marked
-        by_way = view.parameters[PATH.name] > 0
+        by_way = view.parameters["path"] > 0
         if by_way.any():
             of_way = by_way[loops.sender[loops.use_loop]]
             seen_lost = np.where(of_way, along_paths(loops, lost), lost)
@@ -203,14 +192,14 @@ class _SenderShares(Policy):
     def _constants(self, view: PolicyView, loops: Loops) -> Constants:
         """Return the constants of each loop: its sender's VLAN's, or the default where the law does not use one."""
 
-        def column(parameter: Parameter) -> FloatArray:
-            values = view.parameters.get(parameter.name)
-            return np.full(len(loops), parameter.default) if values is None else values[loops.sender]
+        def column(name: str) -> FloatArray:
+            values = view.parameters.get(name)
+            return np.full(len(loops), getattr(SeawallDctcp, name)) if values is None else values[loops.sender]
 
-        alpha = column(ALPHA)
-        alpha_lost = alpha if ALPHA_LOST in self.parameters else np.full(len(loops), ALPHA_LOST.default)
-        curve = (column(parameter) for parameter in (A, GAMMA, DELTA, T_S, HOLD))
-        return Constants(column(BETA_PART), column(KAPPA), laws.CurveConstants(alpha, alpha_lost, *curve))
+        alpha = column("alpha")
+        alpha_lost = alpha if self.law is Law.CUBIC else np.full(len(loops), SeawallCubic.alpha)
+        curve = map(column, ("a", "gamma", "delta", "t_s", "hold"))
+        return Constants(column("beta"), column("kappa"), laws.CurveConstants(alpha, alpha_lost, *curve))
 
     def _state(self, memory: Memory, view: PolicyView, loops: Loops, links: LinkState) -> LoopState:
         """Return the loops' state. A new loop whose entries all have limits already goes on from there."""
@@ -238,55 +227,41 @@ class _SenderShares(Policy):
 class Seawall(_SenderShares):
     """The default: proportional to marks that the controller computes, which come before anything is lost."""
 
-    alpha: float = ALPHA.default
-    a: float = A.default
-    beta: float = BETA_PART.default
-    kappa: float = KAPPA.default
-    path: float = PATH.default
-
     name: ClassVar[str] = "seawall"
     title: ClassVar[str] = "Seawall"
     law: ClassVar[Law] = Law.PROPORTIONAL
-    parameters: ClassVar[tuple[Parameter, ...]] = (ALPHA, A, *_COMMON)
 
 
 @dataclass(frozen=True)
-class SeawallCubic(_SenderShares):
+class _OnACurve(_SenderShares):
+    a: float = parameter(0.01, "by which part of what is left of a link the rise itself grows", above=0.0, most=1.0)
+    delta: float = parameter(0.4, "how fast the concave part nears its goal", above=0.0, most=1.0)
+    t_s: float = parameter(10.0, "intervals of the concave part", least=1.0, most=1000.0)
+    hold: float = parameter(
+        laws.HOLD_INTERVALS, "intervals after a decrease without another one", least=0.0, most=100.0
+    )
+
+
+@dataclass(frozen=True)
+class SeawallCubic(_OnACurve):
     """The paper's Class 3 on losses alone (section 4.4)."""
 
-    alpha: float = ALPHA_LOST.default
-    a: float = A_CURVE.default
-    beta: float = BETA_PART.default
-    kappa: float = KAPPA.default
-    delta: float = DELTA.default
-    t_s: float = T_S.default
-    hold: float = HOLD.default
-    path: float = PATH.default
+    alpha: float = parameter(0.2, "how far a rate falls at a loss", above=0.0, most=1.0)
 
     name: ClassVar[str] = "seawall-cubic"
     title: ClassVar[str] = "Seawall, on losses"
     law: ClassVar[Law] = Law.CUBIC
-    parameters: ClassVar[tuple[Parameter, ...]] = (ALPHA_LOST, A_CURVE, *_COMMON, *_CURVE)
 
 
 @dataclass(frozen=True)
-class SeawallDctcp(_SenderShares):
+class SeawallDctcp(_OnACurve):
     """The paper's Class 3 on losses and on marks that the controller computes (section 4.4)."""
 
-    alpha: float = ALPHA.default
-    a: float = A_CURVE.default
-    beta: float = BETA_PART.default
-    kappa: float = KAPPA.default
-    gamma: float = GAMMA.default
-    delta: float = DELTA.default
-    t_s: float = T_S.default
-    hold: float = HOLD.default
-    path: float = PATH.default
+    gamma: float = parameter(1 / 16, "how fast the mean share of marks follows", above=0.0, most=1.0)
 
     name: ClassVar[str] = "seawall-dctcp"
     title: ClassVar[str] = "Seawall, on losses and marks"
     law: ClassVar[Law] = Law.DCTCP
-    parameters: ClassVar[tuple[Parameter, ...]] = (ALPHA, A_CURVE, *_COMMON, *_CURVE, GAMMA)
 
 
 def _targets(ways: Ways, rate_bps: FloatArray, standing_bps: FloatArray) -> FloatArray:
@@ -310,7 +285,7 @@ def receiver_shares(view: PolicyView, rate_bps: FloatArray, links: LinkState) ->
         return view.ceiling_bps
     weight = vns.weight[view.sender]
     greedy = (view.measured_bps >= FULL_USE * view.limit_bps) | view.drops | np.isinf(view.limit_bps)
-    wanted_bps = np.where(greedy, rate_bps, np.minimum(rate_bps, (1.0 + HEADROOM.default) * view.measured_bps))
+    wanted_bps = np.where(greedy, rate_bps, np.minimum(rate_bps, (1.0 + ByDemands.headroom) * view.measured_bps))
     wanted_bps = np.where(view.active, np.minimum(wanted_bps, view.ceiling_bps), 0.0)
     senders = np.bincount(view.receiver, minlength=len(vns))
     receivers = np.flatnonzero(senders)

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from controller.allocation.explain import Explanation
-from controller.allocation.parameters import Parameter
+from controller.allocation.parameters import parameter
 from controller.columns import FloatArray, IntArray
 from controller.metering.observed import Reading
 from controller.policy.interface import Decision, Place, Policy, PolicyView, Silence
@@ -18,10 +18,7 @@ from controller.seawall import laws
 from controller.seawall.link_feedback import along_paths
 from controller.seawall.link_state import LinkState, Ways
 from controller.seawall.loops import Loops
-from controller.seawall.policy import ALPHA
 from controller.units import MIN_RATE_BPS
-
-A = Parameter("a", 0.02, "by which part of its share of the narrowest link a rate rises", above=0.0, maximum=1.0)
 
 
 @dataclass(frozen=True)
@@ -40,12 +37,11 @@ class SeawallStrawman(Policy):
     3. Not above what the entry uses, a multiple of it, or the least of 1.
     """
 
-    alpha: float = ALPHA.default
-    a: float = A.default
+    alpha: float = parameter(0.5, "how far a rate falls when all of its traffic is lost", above=0.0, most=1.0)
+    a: float = parameter(0.02, "by which part of its share of the narrowest link a rate rises", above=0.0, most=1.0)
 
     name: ClassVar[str] = "seawall-strawman"
     title: ClassVar[str] = "Seawall's strawman"
-    parameters: ClassVar[tuple[Parameter, ...]] = (ALPHA, A)
     borrows: ClassVar[bool] = True
     weighted: ClassVar[bool] = True
     together: ClassVar[bool] = True
@@ -61,7 +57,7 @@ class SeawallStrawman(Policy):
         before_bps = memory.of_entry("rate_bps")
         found_bps = np.where(np.isfinite(view.limit_bps), view.limit_bps, least_bps)
         rate_bps = np.where(np.isnan(before_bps), found_bps, before_bps)
-        alpha, a = (view.parameters[one.name][view.sender] for one in self.parameters)
+        alpha, a = (view.parameters[name][view.sender] for name in ("alpha", "a"))
         of_way = along_paths(loops, links.lost)[loops.offsets[:-1]]
         of_way = np.where(view.unread_intervals > 0, np.nan, of_way)
         moved_bps = laws.strawman(rate_bps, of_way, least_bps, alpha, a)  # 2

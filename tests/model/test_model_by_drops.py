@@ -11,7 +11,7 @@ from support.fluid_meters import INTERVAL_S, PORTS, World
 
 from controller.frames.refusal import Cause
 from controller.gatekeeper.ingress_watch import LEAST_DROPPED_BITS
-from controller.gatekeeper.policy import BLIND_INTERVALS, HOLD, SLOPE, WINDOW
+from controller.gatekeeper.policy import BLIND_INTERVALS, Gatekeeper
 from controller.metering.enforcement import Enforcement
 from controller.shards.peer import SILENT_INTERVALS
 from controller.shards.silence import HOLD_S
@@ -19,7 +19,7 @@ from controller.shards.silence import HOLD_S
 GUARANTEE_BPS, CAPACITY_BPS = 4e6, 10e6
 CUTS = ([0, 0, 0, 1, 1, 1], [2, 1, 1, 0, 0, 2])
 RECEIVER = 6  # a VN at the fourth port
-CONGESTED_BPS = LEAST_DROPPED_BITS / (WINDOW.default * INTERVAL_S)  # more than 2 % of so slow a port
+CONGESTED_BPS = LEAST_DROPPED_BITS / (Gatekeeper.window * INTERVAL_S)  # more than 2 % of so slow a port
 LATE, LOSSY = {"delay": 1}, {"delay": 1, "jitter": 1, "loss": 0.2, "doubled": 0.2}
 SILENCE, GREEDY_KBIT = [0], 600
 HELD = int(HOLD_S / INTERVAL_S)
@@ -83,7 +83,7 @@ def test_a_late_or_lost_reading_breaks_no_promise_of_gatekeeper(owner, network):
         rounds.append(shards.shards[owner[0]].notifications[RECEIVER] > 0)
         above.append(world.queue_dropped_bps[RECEIVER] > CONGESTED_BPS)
     assert 2 <= sum(rounds) < 20
-    assert np.diff(np.flatnonzero(rounds)).min() >= HOLD.default
+    assert np.diff(np.flatnonzero(rounds)).min() >= Gatekeeper.hold
     assert sum(above[:4]) > 0
     assert np.convolve(above, np.ones(8), "valid").max() <= 6  # congestion ends
     assert (world.served_bps[[RECEIVER, RECEIVER + 1]] >= GUARANTEE_BPS).all()
@@ -173,7 +173,7 @@ def test_another_one_who_decides_goes_on_from_the_limits_in_force():
     rows, before_bps = to_receiver(shards), shards.limit_bps.copy()
     for shard in shards.shards.values():
         shard.recut(shards.owner, 2, allocator=1)
-    rise_bps = SLOPE.default * CAPACITY_BPS * INTERVAL_S / (PORTS - 1)
+    rise_bps = Gatekeeper.slope * CAPACITY_BPS * INTERVAL_S / (PORTS - 1)
     for number in range(1, 20):
         shards.run(offered)
         assert (shards.limit_bps[rows] <= before_bps[rows] + number * rise_bps * (1 + 1e-9)).all()

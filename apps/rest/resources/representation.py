@@ -27,7 +27,7 @@ from apps.rest.schema.changed import OverrideView
 from apps.rest.schema.observed import GuaranteeView, MissedBy
 from apps.settings.settings import Outcome, Settings
 from controller.agents.ports import AgentPort, Shaping
-from controller.allocation.parameters import check_parameters
+from controller.allocation.parameters import check_parameters, parameters_of
 from controller.central.controller import CentralController
 from controller.central.enforceable import of_switch
 from controller.columns import FloatArray, IntArray
@@ -340,7 +340,7 @@ def _shares(column: FloatArray) -> list[float | None]:
 
 
 def _all_parameters(algorithm: str, parameters: Mapping[str, object]) -> dict[str, float]:
-    return check_parameters(algorithm, policies[algorithm].parameters, parameters)
+    return check_parameters(algorithm, parameters_of(policies[algorithm]), parameters)
 
 
 def _overridden(overrides: Overrides, rows: IntArray) -> list[list[str]]:

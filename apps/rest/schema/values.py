@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, ValidationInfo, WithJsonSchema
 
-from controller.allocation.parameters import Parameter
+from controller.allocation.parameters import Parameter, parameters_of
 from controller.config.values import MAX_PORT_NO, MAX_VLAN_VID, MIN_VLAN_VID
 from controller.errors import InvalidValueError
 from controller.fabric.values import check_name, check_vn_value, check_weight
@@ -86,8 +86,8 @@ def _form(value: object) -> str:
 def _parameters_schema() -> dict[str, Any]:
     of_name: dict[str, list[Parameter]] = {}
     for policy in policies.values():
-        for one in policy.parameters:
-            of_name.setdefault(one.name, []).append(one)
+        for name, one in parameters_of(policy).items():
+            of_name.setdefault(name, []).append(one)
     known = {name: _number_schema(found) for name, found in of_name.items()}
     return {
         "type": "object",
@@ -99,12 +99,12 @@ def _parameters_schema() -> dict[str, Any]:
 
 def _number_schema(found: Sequence[Parameter]) -> dict[str, Any]:
     """Return what values a parameter may have; where several policies have one of that name, in any of them."""
-    low, exclusive = min((one.minimum, False) if one.above is None else (one.above, True) for one in found)
-    meanings = dict.fromkeys(f"{one.meaning}; {one.bounds}, {one.default:g} unless given" for one in found)
+    low, exclusive = min((one.least, False) if one.above is None else (one.above, True) for one in found)
+    meanings = dict.fromkeys(f"{one.about}; {one.bounds}, {one.default:g} unless given" for one in found)
     return {
         "type": "integer" if all(one.whole for one in found) else "number",
         "exclusiveMinimum" if exclusive else "minimum": low,
-        "maximum": max(one.maximum for one in found),
+        "maximum": max(one.most for one in found),
         "description": ". Or: ".join(meanings),
     }
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import yaml
 
+from controller.allocation.parameters import parameters_of
 from controller.central.controller import CentralController
 from controller.config.load import parse_config
 from controller.errors import InvalidValueError
@@ -130,7 +131,7 @@ def busy(count: int, policy: HyGenICC) -> PolicyView:
         entries=entries,
         vns=vns,
         mine=np.ones(count, dtype=np.bool_),
-        parameters={one.name: np.full(count, float(getattr(policy, one.name))) for one in policy.parameters},
+        parameters={name: np.full(count, float(getattr(policy, name))) for name in parameters_of(HyGenICC)},
         received_bps=arrived_bps,
         passed_bps=measured_bps,
         congested=np.zeros(count, dtype=np.bool_),

@@ -6,6 +6,7 @@ import re
 
 from support.paths import ROOT
 
+from controller.allocation.parameters import parameters_of
 from controller.policy.registry import policies
 
 DOCS = ROOT / "docs"
@@ -25,7 +26,7 @@ def test_examples_run_one_after_the_other():
 def test_the_table_of_parameters_is_complete_and_right():
     text = TEXT + "".join(page.read_text(encoding="utf-8") for page in sorted((DOCS / "policies").glob("*.md")))
     for name, policy in policies.items():
-        for parameter in policy.parameters:
-            shown = f"`{name}` | `{parameter.name}` | {parameter.default:g} | {parameter.bounds}"
-            meaning = "" if policy.borrows else f" {parameter.meaning} |"
+        for key, parameter in parameters_of(policy).items():
+            shown = f"`{name}` | `{key}` | {parameter.default:g} | {parameter.bounds}"
+            meaning = "" if policy.borrows else f" {parameter.about} |"
             assert f"| {shown} |{meaning}" in text

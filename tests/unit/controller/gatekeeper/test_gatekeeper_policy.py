@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.configs import star
 
+from controller.allocation.parameters import parameters_of
 from controller.central.controller import CentralController
 from controller.columns import NEW_ROW
 from controller.config.document import ConfigError
@@ -44,7 +45,7 @@ class World:
         rows = sorted(pairs, key=lambda pair: (pair[1], pair[0]))
         ends = (np.array([pair[n] for pair in rows], dtype=np.int64) for n in range(2))
         self.entries = EntryTable(*ends, np.arange(1, len(rows) + 1))
-        values = {one.name: getattr(self.policy, one.name) for one in self.policy.parameters}
+        values = {name: getattr(self.policy, name) for name in parameters_of(type(self.policy))}
         self.parameters = {name: np.full(len(vns), value) for name, value in values.items()}
         self.memory = Memory(len(vns), rows=np.arange(len(rows)))
         self.limit_bps = np.full(len(rows), np.inf)

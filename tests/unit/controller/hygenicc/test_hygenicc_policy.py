@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from support.configs import fabric, star
 
+from controller.allocation.parameters import parameters_of
 from controller.errors import InvalidValueError
 from controller.fabric.entries import EntryTable
 from controller.fabric.links import FabricLinks
@@ -31,7 +32,7 @@ class World:
         ends = (np.array([pair[n] for pair in rows], dtype=np.int64) for n in range(2))
         self.entries = EntryTable(*ends, np.arange(1, len(rows) + 1))
         self.links = links or FabricLinks.of_access(vns)
-        self.values = {one.name: getattr(self.policy, one.name) for one in self.policy.parameters}
+        self.values = {name: getattr(self.policy, name) for name in parameters_of(type(self.policy))}
         self.memory = Memory(len(vns), rows=np.arange(len(rows)))
         self.limit_bps = np.full(len(rows), C)
         self.row = {pair: number for number, pair in enumerate(rows)}

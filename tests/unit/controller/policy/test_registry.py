@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 from support.configs import star
 
-from controller.allocation.parameters import Parameter, check_parameters
+from controller.allocation.parameters import check_parameters, parameter, parameters_of, switch
 from controller.errors import InvalidValueError
 from controller.fabric.vns import VnTable
 from controller.policy.groups import PolicyChoice, groups_of, under
 from controller.policy.registry import make_policy, policies, title_of
 
-COUNT = Parameter("count", 2.0, "how many", minimum=1.0, maximum=20.0, whole=True)
-FLAG = Parameter.switch("flag", True, "whether")
+
+@dataclass(frozen=True)
+class Toy:
+    count: float = parameter(2.0, "how many", least=1.0, most=20.0, whole=True)
+    flag: float = switch(True, "whether")
+    kept: float = 1.0  # nobody's to set
 
 
 def test_every_policy_is_made_with_the_defaults_that_are_described():
     for name, policy in policies.items():
-        values = {one.name: one.default for one in policy.parameters}
+        values = {key: one.default for key, one in parameters_of(policy).items()}
         assert make_policy(name) == make_policy(name, values)
         assert title_of(name) == policy.title
-        assert all(one.meaning for one in policy.parameters)
+        assert all(one.about for one in parameters_of(policy).values())
     assert title_of("gone") == "gone"
 
 
@@ -37,8 +43,8 @@ def test_every_policy_is_made_with_the_defaults_that_are_described():
 )
 def test_whole_numbers_and_switches_are_checked(given, refusal):
     with pytest.raises(InvalidValueError, match=refusal):
-        check_parameters("toy", (COUNT, FLAG), given)
-    assert check_parameters("toy", (COUNT, FLAG), {"count": 3, "flag": 0}) == {"count": 3.0, "flag": 0.0}
+        check_parameters("toy", parameters_of(Toy), given)
+    assert check_parameters("toy", parameters_of(Toy), {"count": 3, "flag": 0}) == {"count": 3.0, "flag": 0.0}
 
 
 def test_vlans_of_one_policy_are_one_call_if_their_parameters_agree_or_it_decides_together():
