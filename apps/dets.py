@@ -1,6 +1,6 @@
 """The DETS application for ryu-manager: ``ryu-manager --dets-config dets.yaml apps.dets``.
 
-Other Ryu applications can run next to it (docs/ryu-applications.md). The configuration is the file named by
+Other Ryu applications can run next to it (docs/operator-guide.md). The configuration is the file named by
 ``--dets-config``, by the environment variable DETS_CONFIG, or ``dets.yaml`` in the current folder.
 """
 
