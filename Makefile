@@ -49,7 +49,7 @@ figures: setup $(if $(filter ovs,$(FABRIC)),ovs)
 	@$(BIN)/dets figures --paper $(PAPER) --fabric $(FABRIC) $(FIGURES_ARGS)
 
 screenshots: setup
-	@$(BIN)/python -m experiments.screenshots docs
+	@$(BIN)/python tests/ui/screenshots.py docs
 
 test: setup ovs
 	@scripts/run-tests $(BIN)/python $(PYTEST_ARGS)
