@@ -25,10 +25,10 @@ from experiments.machine.processors import (
     vswitchd_pid,
 )
 from experiments.measure.frames import TCP_WIRE_BYTES, UDP_FRAME_BYTES
+from experiments.ovs import endpoint
 from experiments.ovs.agents import fabric_agents
 from experiments.ovs.fabric import OvsFabric, OvsOptions, describe_switches
 from experiments.ovs.static_limits import install_static_limits
-from experiments.runs import endpoint
 from experiments.runs.configuration import agents_at, controllers, static_limits, uplink_classes
 from experiments.runs.decisions import LOOK_EVERY_S, Controllers, NodesDecisions, decisions_of, tell
 from experiments.runs.on_model import Progress, standing_bps

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from experiments.runs import endpoint
+from experiments.ovs import endpoint
 
 SOURCE = {
     "protocol": "tcp", "address": "127.0.0.1", "payload_bps": None, "spans": [[0.0, 0.4]], "octets": None, "flows": 1,
