@@ -13,7 +13,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("ryu", "eventlet", "numpy", "matplotlib", "pydantic")
-PROGRAMS = {"ovs-vsctl": "--version", "iperf3": "--version", "tc": "-V", "mn": "--version"}
+PROGRAMS = {"ovs-vsctl": "--version", "tc": "-V", "mn": "--version"}
 SETTINGS = (
     "net/core/wmem_default",
     "net/core/wmem_max",

@@ -2,7 +2,7 @@
 
 ``python endpoint.py receive|send JOB`` reads its job (JSON), prints ``ready``, and waits for a line on stdin: when the
 traffic begins (ns of CLOCK_MONOTONIC, the same clock in every process). It ends by itself and leaves its report beside
-the job. Choice: not iperf3, which cannot stay silent and go on, nor count by sender at the receiver.
+the job.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ def send(job: dict[str, Any]) -> dict[str, Any]:
     """Send what each source has to, in a thread for each."""
     flows = [(source, open_socket(job, source)) for source in job["sources"] for _ in range(source["flows"])]
     reports: list[dict[str, Any]] = [{} for _ in flows]
-    start_s = wait_for_start()
+    start_s = max(wait_for_start(), time.monotonic())  # what would have come before is not made up for
     threads = []
     for (source, sock), report in zip(flows, reports, strict=True):
         work = send_udp if source["protocol"] == "udp" else send_tcp if source["sessions"] is None else serve

@@ -1,7 +1,7 @@
-"""iperf3 sources on an Open vSwitch fabric: TCP with a congestion control of one's choice, UDP at a rate.
+"""Traffic on an Open vSwitch fabric: the processes at both ends of sources, in VNs' namespaces (``endpoint``).
 
-One iperf3 server per flow, since a server takes one test at a time. Every process ends by itself after a bounded time
-and is ended by its own pid before that; each client leaves its JSON report in the run's folder.
+Every process ends by itself after a bounded time and is ended by its own pid before that; each leaves its job, its log
+and its report in the run's folder.
 """
 
 from __future__ import annotations
@@ -9,28 +9,66 @@ from __future__ import annotations
 import contextlib
 import json
 import subprocess
+import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from experiments.machine.process_groups import end_groups
-from experiments.measure.frames import UDP_FRAME_BYTES, UDP_PAYLOAD_BYTES
+from experiments.measure.frames import TCP_WIRE_BYTES, UDP_FRAME_BYTES
+from experiments.ovs import endpoint
 from experiments.ovs.fabric import OvsFabric
 from topologies.fabric import VirtualNode
 
 FIRST_PORT = 5201
-GRACE_S = 5.0  # iperf3 exchanges results at the end, over a path that may be full
+BEGIN_IN_S = 0.5
+FRAME_BYTES = {"udp": UDP_FRAME_BYTES, "tcp": TCP_WIRE_BYTES}
+
+
+class EndProcess:
+    """One end of sources, "receive" or "send", at a VN."""
+
+    def __init__(self, ovs: OvsFabric, vn: VirtualNode, role: str, job: Mapping[str, Any], path: Path) -> None:
+        job = {**job, "address": vn.ip, "interface": vn.host_interface}
+        path.write_text(json.dumps(job))
+        self._path = path
+        command = [sys.executable, endpoint.__file__, role, str(path)]
+        with path.with_suffix(".log").open("wb") as log:
+            self.process: subprocess.Popen[bytes] = ovs.host(vn.name).popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
+            )
+
+    def wait_ready(self) -> None:
+        """Wait until it can begin; RuntimeError with what it said if it cannot, for then it ends by itself."""
+        assert self.process.stdout is not None
+        if self.process.stdout.readline() != endpoint.READY:
+            raise RuntimeError(f"{self._path.stem}: did not get ready: {self.said()}")
+
+    def begin(self, at_ns: int) -> None:
+        """Let it begin at a time of CLOCK_MONOTONIC, or once it is ready."""
+        assert self.process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # it has ended: its status tells
+            self.process.stdin.write(f"{at_ns}\n".encode())
+            self.process.stdin.flush()
+
+    def said(self) -> str:
+        """Return the last line of its log."""
+        return " ".join(self._path.with_suffix(".log").read_text().strip().splitlines()[-1:])
+
+    def report(self) -> dict[str, Any]:
+        """Return its report; OSError or ValueError where it was ended before it could write one."""
+        return dict(json.loads(self._path.with_suffix(".report.json").read_text()))
 
 
 @dataclass(frozen=True, slots=True)
-class IperfSource:
+class Flow:
     """What one VN sends to another of its VLAN: TCP ``streams``, or UDP; its ``wire_rate_bps`` counts tagged frames."""
 
     sender: VirtualNode
     receiver: VirtualNode
-    tcp_port: int
+    port: int
     congestion_control: str | None = None
     wire_rate_bps: int | None = None
     streams: int = 1
@@ -40,94 +78,91 @@ class IperfSource:
         """The flow's name, and its report's."""
         return f"{self.sender.name}-to-{self.receiver.name}"
 
-    def client_command(self, duration_s: float) -> list[str]:
-        """Return iperf3's command line."""
-        command = ["iperf3", "-c", self.receiver.ip, "-p", str(self.tcp_port), "-t", f"{duration_s:.0f}", "-J"]
-        command += ["--connect-timeout", "5000"]
-        if self.wire_rate_bps is None:
-            return [*command, "-C", str(self.congestion_control), "-P", str(self.streams)]
-        payload_bps = round(self.wire_rate_bps * UDP_PAYLOAD_BYTES / UDP_FRAME_BYTES)
-        return [*command, "-u", "-b", str(payload_bps), "-l", str(UDP_PAYLOAD_BYTES)]
+    def job(self, duration_s: float) -> dict[str, Any]:
+        """Return what both ends do for so long, one interval of counting."""
+        is_udp = self.wire_rate_bps is not None
+        rate_bps = self.wire_rate_bps * endpoint.PAYLOAD_BYTES / UDP_FRAME_BYTES if self.wire_rate_bps else None
+        source = {
+            "protocol": "udp" if is_udp else "tcp",
+            "address": self.receiver.ip,
+            "port": self.port,
+            "payload_bps": rate_bps,
+            "spans": [[0.0, duration_s]],
+            "octets": None,
+            "flows": self.streams,
+            "sessions": None,
+            "congestion_control": self.congestion_control,
+        }
+        return {"duration_s": duration_s, "intervals": 1, "interval_s": duration_s, "sources": [source]}
 
 
-def tcp_sources(senders: Sequence[VirtualNode], receiver: VirtualNode, congestion_control: str) -> list[IperfSource]:
+def tcp_flows(senders: Sequence[VirtualNode], receiver: VirtualNode, congestion_control: str) -> list[Flow]:
     """Return one TCP flow from each sender to the receiver."""
-    return [
-        IperfSource(vn, receiver, FIRST_PORT + i, congestion_control=congestion_control) for i, vn in enumerate(senders)
-    ]
+    return [Flow(vn, receiver, FIRST_PORT + i, congestion_control=congestion_control) for i, vn in enumerate(senders)]
 
 
-class IperfTraffic:
-    """The iperf3 processes of one run; a context manager that ends them all."""
+class Traffic:
+    """The processes of some flows; a context manager that ends them all."""
 
     def __init__(self, fabric: OvsFabric, folder: Path, max_duration_s: float) -> None:
         self._fabric = fabric
         self._folder = folder
         self._max_duration_s = max_duration_s
-        self._servers: list[subprocess.Popen[bytes]] = []
-        self._clients: dict[str, subprocess.Popen[bytes]] = {}
+        self._receivers: list[EndProcess] = []
+        self._senders: dict[str, EndProcess] = {}
 
-    def __enter__(self) -> IperfTraffic:
+    def __enter__(self) -> Traffic:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        end_groups([*self._clients.values(), *self._servers])
+        end_groups([one.process for one in (*self._senders.values(), *self._receivers)])
 
-    def serve(self, sources: Iterable[IperfSource]) -> None:
-        """Start the servers of these flows and wait until each listens; raise TimeoutError if one does not."""
-        sources = list(sources)
-        for source in sources:
-            # The report of a server goes nowhere: what a VN received is measured on the wire, by the sampler.
-            command = [*_bounded(self._max_duration_s), "iperf3", "-s", "-p", str(source.tcp_port)]
-            host = self._fabric.host(source.receiver.name)
-            self._servers.append(host.popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
-        deadline = time.monotonic() + 10
-        wanted = {(source.receiver.name, source.tcp_port) for source in sources}
-        while missing := {key for key in wanted if key[1] not in self._listening(key[0])}:
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"iperf3 servers do not listen: {sorted(missing)}")
-            time.sleep(0.1)
+    def serve(self, flows: Iterable[Flow]) -> None:
+        """Start the receivers of these flows and wait until each listens; RuntimeError if one does not."""
+        started = []
+        for flow in flows:
+            path = self._folder / f"receive-{flow.name}.json"
+            one = EndProcess(self._fabric, flow.receiver, "receive", flow.job(self._max_duration_s), path)
+            self._receivers.append(one)
+            started.append(one)
+        for one in started:
+            one.wait_ready()
+            one.begin(time.monotonic_ns())
 
-    def start(self, sources: Iterable[IperfSource], duration_s: float) -> None:
-        """Start these flows' clients at once."""
-        for source in sources:
-            host = self._fabric.host(source.sender.name)
-            with (self._folder / f"{source.name}.json").open("wb") as report:
-                command = [*_bounded(duration_s + GRACE_S), *source.client_command(duration_s)]
-                self._clients[source.name] = host.popen(command, stdout=report, stderr=subprocess.STDOUT)
+    def start(self, flows: Iterable[Flow], duration_s: float) -> None:
+        """Start these flows' senders; they begin together, in half a second; who is not ready then, later."""
+        begin_ns = time.monotonic_ns() + round(BEGIN_IN_S * 1e9)
+        for flow in flows:
+            path = self._folder / f"send-{flow.name}.json"
+            path.with_suffix(".report.json").unlink(missing_ok=True)
+            one = EndProcess(self._fabric, flow.sender, "send", flow.job(duration_s), path)
+            one.begin(begin_ns)
+            self._senders[flow.name] = one
 
-    def check_running(self, sources: Iterable[IperfSource]) -> None:
+    def check_running(self, flows: Iterable[Flow]) -> None:
         """Raise RuntimeError naming the flows that have stopped already, and why."""
-        ended = [s.name for s in sources if self._clients[s.name].poll() is not None]
+        ended = [flow.name for flow in flows if self._senders[flow.name].process.poll() is not None]
         if ended:
-            said = self.report(ended[0]).get("error", "nothing")
-            raise RuntimeError(f"{len(ended)} iperf3 flows do not run, {ended[0]} first; it said: {said}")
+            said = self._senders[ended[0]].said() or "nothing"
+            raise RuntimeError(f"{len(ended)} flows do not run, {ended[0]} first; it said: {said}")
 
-    def is_running(self, source: IperfSource) -> bool:
-        """Whether a flow's client has not ended yet."""
-        return self._clients[source.name].poll() is None
+    def is_running(self, flow: Flow) -> bool:
+        """Whether a flow's sender has not ended yet."""
+        return self._senders[flow.name].process.poll() is None
 
-    def wait(self, sources: Iterable[IperfSource], timeout_s: float) -> None:
-        """Wait until these clients have ended, ``timeout_s`` at most; what has not ended by then is ended."""
-        clients = [self._clients[s.name] for s in sources]
+    def wait(self, flows: Iterable[Flow], timeout_s: float) -> None:
+        """Wait until these senders have ended, ``timeout_s`` at most; what has not ended by then is ended."""
+        processes = [self._senders[flow.name].process for flow in flows]
         deadline = time.monotonic() + timeout_s
-        for client in clients:
+        for process in processes:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                client.wait(max(0.0, deadline - time.monotonic()))
-        end_groups(clients)
+                process.wait(max(0.0, deadline - time.monotonic()))
+        end_groups(processes)
 
-    def report(self, name: str) -> dict[str, Any]:
-        """Return a client's JSON report; {"error": ...} if it was ended before it could write one."""
+    def report(self, name: str) -> dict[str, int]:
+        """Return how many segments or datagrams a flow has "sent", and TCP sent again ("lost"); {} if ended early."""
         try:
-            return dict(json.loads((self._folder / f"{name}.json").read_text()))
-        except (OSError, ValueError) as error:
-            return {"error": f"no report: {error}"}
-
-    def _listening(self, host_name: str) -> set[int]:
-        text = self._fabric.host(host_name).cmd("ss -Hltn")
-        return {int(line.split()[3].rpartition(":")[2]) for line in text.splitlines() if len(line.split()) > 3}
-
-
-def _bounded(duration_s: float) -> list[str]:
-    """Return the start of a command line that ends by itself."""
-    return ["timeout", f"{duration_s:.0f}"]
+            (report,) = self._senders[name].report()["sources"]
+        except (OSError, ValueError):
+            return {}
+        return {key: int(report[key]) for key in ("sent", "lost") if key in report}

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import json
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -24,11 +21,11 @@ from experiments.machine.processors import (
     read_cpu_ticks,
     vswitchd_pid,
 )
-from experiments.measure.frames import TCP_WIRE_BYTES, UDP_FRAME_BYTES
 from experiments.ovs import endpoint
 from experiments.ovs.agents import fabric_agents
 from experiments.ovs.fabric import OvsFabric, OvsOptions, describe_switches
 from experiments.ovs.static_limits import install_static_limits
+from experiments.ovs.traffic import BEGIN_IN_S, FRAME_BYTES, EndProcess
 from experiments.runs.configuration import agents_at, controllers, static_limits, uplink_classes
 from experiments.runs.decisions import LOOK_EVERY_S, Controllers, NodesDecisions, decisions_of, tell
 from experiments.runs.on_model import Progress, standing_bps
@@ -44,9 +41,7 @@ from experiments.scenarios.scenario import BASELINES, INTERVAL_S, Scenario, Sour
 from topologies.fabric import Fabric, VirtualNode
 
 FIRST_PORT = 6000
-BEGIN_IN_S = 0.5
 END_TIMEOUT_S = 30.0
-FRAME_BYTES = {"udp": UDP_FRAME_BYTES, "tcp": TCP_WIRE_BYTES}
 
 
 def run_on_ovs(
@@ -206,13 +201,13 @@ class _Endpoints:
     def __init__(self, ovs: OvsFabric, scenario: Scenario, seed: int, law: str, folder: Path) -> None:
         self._ovs, self._scenario, self._folder = ovs, scenario, folder
         self._spans, self._sessions, self._law = scenario.timeline(seed), scenario.sessions(seed), law
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._ends: dict[str, EndProcess] = {}
         self._senders: dict[str, list[int]] = {}
         self._receivers: dict[str, list[int]] = {}
 
     def __enter__(self) -> _Endpoints:
         for number, source in enumerate(self._scenario.sources):
-            sender, receiver = self._ends(source)
+            sender, receiver = self._vns_of(source)
             self._senders.setdefault(sender.name, []).append(number)
             self._receivers.setdefault(receiver.name, []).append(number)
         try:
@@ -229,19 +224,16 @@ class _Endpoints:
     def begin(self) -> float:
         """Let the traffic begin; return when, in seconds of CLOCK_MONOTONIC."""
         begin_ns = time.monotonic_ns() + round(BEGIN_IN_S * 1e9)
-        for process in self._processes.values():
-            assert process.stdin is not None
-            process.stdin.write(f"{begin_ns}\n".encode())
-            process.stdin.flush()
+        for end in self._ends.values():
+            end.begin(begin_ns)
         return begin_ns / 1e9
 
     def wait(self) -> None:
         """Wait until all have written their reports; RuntimeError naming one that failed."""
-        for name, process in self._processes.items():
-            status = process.wait(END_TIMEOUT_S)
+        for name, end in self._ends.items():
+            status = end.process.wait(END_TIMEOUT_S)
             if status != 0:
-                said = (self._folder / f"{name}.log").read_text().strip().splitlines()[-1:]
-                raise RuntimeError(f"{name}: ended with status {status}: {' '.join(said)}")
+                raise RuntimeError(f"{name}: ended with status {status}: {end.said()}")
 
     def columns(self) -> dict[str, FloatArray]:
         """Return the columns of a run, but for the grants."""
@@ -254,7 +246,7 @@ class _Endpoints:
         time_s = np.zeros(0)
         for vid, pn in receivers_of(self._scenario):
             name = self._ovs.fabric.vn(vid, pn).name
-            report = self._report("receive", name)
+            report = self._ends[f"receive-{name}"].report()
             rows = np.array(report["rows"], dtype=np.float64)
             own_s = rows[:, 0] / 1e9
             time_s = time_s if len(time_s) else own_s
@@ -268,7 +260,7 @@ class _Endpoints:
                 got_packets[number] = report["total"][column] / endpoint.PAYLOAD_BYTES
                 transfers += [(number, *times) for times in report["requests"].get(str(column), [])]
         for name, numbers in self._senders.items():
-            for number, one in zip(numbers, self._report("send", name)["sources"], strict=True):
+            for number, one in zip(numbers, self._ends[f"send-{name}"].report()["sources"], strict=True):
                 sent[number] = one["sent"]
                 lost[number] = one.get("lost", max(one["sent"] - got_packets[number], 0.0))
                 transfers += [(number, begun_s, ended_s) for begun_s, ended_s in one["transfers"]]
@@ -285,7 +277,7 @@ class _Endpoints:
     def _intervals(self) -> int:
         return int(self._scenario.duration_s / INTERVAL_S + 1e-6)
 
-    def _ends(self, source: Source) -> tuple[VirtualNode, VirtualNode]:
+    def _vns_of(self, source: Source) -> tuple[VirtualNode, VirtualNode]:
         fabric = self._ovs.fabric
         return fabric.vn(source.vlan_vid, source.sender), fabric.vn(source.vlan_vid, source.receiver)
 
@@ -294,36 +286,21 @@ class _Endpoints:
         for name, numbers in hosts.items():
             vn = next(vn for vn in self._ovs.fabric.vns() if vn.name == name)
             job = {
-                "address": vn.ip,
-                "interface": vn.host_interface,
                 "duration_s": self._scenario.duration_s,
                 "intervals": self._intervals(),
                 "interval_s": INTERVAL_S,
                 "sources": [self._job(number) for number in numbers],
             }
-            path = self._folder / f"{role}-{name}.json"
-            path.write_text(json.dumps(job))
-            command = [sys.executable, endpoint.__file__, role, str(path)]
-            with (self._folder / f"{role}-{name}.log").open("wb") as log:
-                self._processes[f"{role}-{name}"] = self._ovs.host(name).popen(
-                    command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
-                )
+            self._ends[f"{role}-{name}"] = EndProcess(self._ovs, vn, role, job, self._folder / f"{role}-{name}.json")
         for name in hosts:
-            self._wait_ready(f"{role}-{name}")
-
-    def _wait_ready(self, name: str) -> None:
-        process = self._processes[name]
-        assert process.stdout is not None
-        if process.stdout.readline() != endpoint.READY:  # a process that cannot get ready ends by itself
-            said = (self._folder / f"{name}.log").read_text().strip().splitlines()[-1:]
-            raise RuntimeError(f"{name}: did not get ready: {' '.join(said)}")
+            self._ends[f"{role}-{name}"].wait_ready()
 
     def _job(self, number: int) -> dict[str, Any]:
         source = self._scenario.sources[number]
         payload = endpoint.PAYLOAD_BYTES / FRAME_BYTES[source.protocol]
         return {
             "protocol": source.protocol,
-            "address": self._ends(source)[1].ip,
+            "address": self._vns_of(source)[1].ip,
             "port": FIRST_PORT + number,
             "payload_bps": None if source.rate_bps is None else source.rate_bps * payload / source.flows,
             "spans": [list(span) for span in self._spans[number]],
@@ -333,8 +310,5 @@ class _Endpoints:
             "congestion_control": source.congestion_control or self._law,
         }
 
-    def _report(self, role: str, name: str) -> dict[str, Any]:
-        return dict(json.loads((self._folder / f"{role}-{name}.report.json").read_text()))
-
     def _end(self) -> None:
-        end_groups(list(self._processes.values()))
+        end_groups([end.process for end in self._ends.values()])

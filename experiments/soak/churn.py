@@ -12,7 +12,7 @@ from pathlib import Path
 from experiments.machine.controller_process import ControllerProcess
 from experiments.measure.series import Window
 from experiments.ovs.fabric import OvsFabric
-from experiments.ovs.traffic import FIRST_PORT, IperfSource, IperfTraffic
+from experiments.ovs.traffic import FIRST_PORT, Flow, Traffic
 from experiments.soak.judging import JudgedLimitChange, Transient
 from experiments.soak.schedule import VICTIM_VLAN_INDEX, Action, ActionKind
 from topologies.fabric import VirtualNode
@@ -49,9 +49,9 @@ class Diary:
 
 
 @dataclass(frozen=True, slots=True)
-class _Flow:
-    source: IperfSource
-    traffic: IperfTraffic
+class _Passing:
+    flow: Flow
+    traffic: Traffic
     until_s: float
 
 
@@ -63,7 +63,7 @@ class Churn:
         self._ovs = ovs
         self._controller = controller
         self._folder = folder
-        self._flows: list[_Flow] = []
+        self._flows: list[_Passing] = []
         self._links: list[tuple[str, float, float]] = []  # interface, down since, until
         self._number = 0
         self._do: dict[ActionKind, Callable[[Action], None]] = {
@@ -90,13 +90,13 @@ class Churn:
             self._links.remove(link)
             self._set_link(link[0], "up")
             self._transient(ActionKind.LINK, link[1], LINK_TRANSIENT_S)
-        for flow in [flow for flow in self._flows if now_s >= flow.until_s]:
-            self._end_flow(flow)
+        for one in [one for one in self._flows if now_s >= one.until_s]:
+            self._end_flow(one)
 
     def close(self) -> None:
         """End all flows and bring all links up."""
-        for flow in list(self._flows):
-            self._end_flow(flow)
+        for one in list(self._flows):
+            self._end_flow(one)
         for name, _, _ in self._links:
             self._set_link(name, "up")
         self._links.clear()
@@ -128,25 +128,23 @@ class Churn:
         sender, receiver = (fabric.vn(action.vlan_vid, pn) for pn in (action.sender, action.receiver))
         self._number += 1
         tcp = CONGESTION_CONTROL if action.rate_bps is None else None
-        source = IperfSource(sender, receiver, CHURN_PORT + self._number % 1000, tcp, action.rate_bps)
-        if any(flow.source.name == source.name for flow in self._flows):
+        wanted = Flow(sender, receiver, CHURN_PORT + self._number % 1000, tcp, action.rate_bps)
+        if any(one.flow.name == wanted.name for one in self._flows):
             return self._leave_out(action, "the same pair talks already")
-        traffic = IperfTraffic(self._ovs, self._folder, action.lasts_s + 3 * FLOW_GRACE_S)
+        traffic = Traffic(self._ovs, self._folder, action.lasts_s + 3 * FLOW_GRACE_S)
         try:
-            traffic.serve([source])
-            traffic.start([source], action.lasts_s)
+            traffic.serve([wanted])
+            traffic.start([wanted], action.lasts_s)
         except BaseException:
             traffic.__exit__()
             raise
-        self._flows.append(_Flow(source, traffic, time.monotonic() + action.lasts_s + FLOW_GRACE_S))
+        self._flows.append(_Passing(wanted, traffic, time.monotonic() + action.lasts_s + FLOW_GRACE_S))
         return self._done(action)
 
-    def _end_flow(self, flow: _Flow) -> None:
-        self._flows.remove(flow)
-        flow.traffic.__exit__()
-        report = self._folder / f"{flow.source.name}.json"
-        self.diary.flows_without_report += "error" in flow.traffic.report(flow.source.name)
-        report.unlink(missing_ok=True)
+    def _end_flow(self, one: _Passing) -> None:
+        self._flows.remove(one)
+        one.traffic.__exit__()
+        self.diary.flows_without_report += not one.traffic.report(one.flow.name)
 
     def _vn_path(self, vn: VirtualNode) -> str:
         return f"/v1/vns/{vn.vlan_vid}/{vn.pn.switch}/{vn.pn.port_no}"

@@ -17,7 +17,7 @@ from experiments.measure.manifest import manifest
 from experiments.measure.sampler import Sampler
 from experiments.measure.series import rates_of, read_samples
 from experiments.ovs.fabric import OvsFabric, OvsOptions
-from experiments.ovs.traffic import IperfTraffic, tcp_sources
+from experiments.ovs.traffic import Traffic, tcp_flows
 from experiments.soak.churn import CONGESTION_CONTROL, Churn
 from experiments.soak.events import troubles
 from experiments.soak.logs import OVS_LOGS, LogTail, unexplained
@@ -130,19 +130,19 @@ class Soak:
         interfaces = [vn.switch_interface for vn in fabric.vns()]
         samples = self._options.output / "samples.csv"
         senders = [fabric.vn(record.judged.vlan_vid, pn.number) for pn in fabric.pns[:-1]]
-        sources = tcp_sources(senders, record.judged, CONGESTION_CONTROL)
+        flows = tcp_flows(senders, record.judged, CONGESTION_CONTROL)
         with contextlib.ExitStack() as stack:
-            traffic = stack.enter_context(IperfTraffic(self._ovs, self._options.output, duration_s + MARGIN_S))
-            traffic.serve(sources)
+            traffic = stack.enter_context(Traffic(self._ovs, self._options.output, duration_s + MARGIN_S))
+            traffic.serve(flows)
             stack.enter_context(Sampler(interfaces, INTERVAL_S, duration_s + MARGIN_S, samples))
             stack.callback(self._churn.close)
-            traffic.start(sources, duration_s + MARGIN_S)
+            traffic.start(flows, duration_s + MARGIN_S)
             record.begin_s = time.monotonic()
             for phase in self._pass_time(schedule, duration_s):
-                for source in sources:
-                    if not traffic.is_running(source):
+                for flow in flows:
+                    if not traffic.is_running(flow):
                         record.broken_flows += 1
-                        traffic.start([source], duration_s + MARGIN_S)
+                        traffic.start([flow], duration_s + MARGIN_S)
                 self._tell(phase, time.monotonic() - record.begin_s)
             record.end_s = time.monotonic()
         self._tell("waiting until all is forgotten", duration_s)

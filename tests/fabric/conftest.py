@@ -14,7 +14,7 @@ from experiments.ovs.fabric import OvsFabric, OvsOptions
 from experiments.ovs.ovs_vsctl import OvsError, vsctl
 from topologies.builders import fig1
 
-PROGRAMS = {"ovs-vsctl": "openvswitch-switch", "mnexec": "mininet", "iperf3": "iperf3", "tc": "iproute2"}
+PROGRAMS = {"ovs-vsctl": "openvswitch-switch", "mnexec": "mininet", "tc": "iproute2"}
 HERE = Path(__file__).parent
 CONNECT = "import socket; socket.create_connection(('{}', 7), timeout={}); print('connected')"
 SERVE = "import socket; s = socket.create_server(('', 7)); print('listening', flush=True); s.accept()"

@@ -14,7 +14,7 @@ from support.ovs import controlled, wait_until
 from experiments.measure.sampler import Sampler
 from experiments.measure.series import rates_of, read_samples
 from experiments.ovs.fabric import OvsFabric
-from experiments.ovs.traffic import FIRST_PORT, IperfSource, IperfTraffic
+from experiments.ovs.traffic import FIRST_PORT, Flow, Traffic
 from topologies.builders import fig1
 
 LINK_BPS, LIMIT_BPS = 50_000_000, 10_000_000
@@ -36,10 +36,10 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[OvsFabri
     }
     with (
         controlled(FABRIC, dict.fromkeys(vlans, LIMIT_BPS), folder, vlans=vlans) as (ovs, app),
-        IperfTraffic(ovs, folder, 200) as traffic,
+        Traffic(ovs, folder, 200) as traffic,
     ):
         flows = [
-            IperfSource(
+            Flow(
                 ovs.fabric.vn(vid, vid),
                 ovs.fabric.vn(vid, 4),
                 FIRST_PORT,

@@ -24,7 +24,7 @@ from experiments.measure.series import (
 )
 from experiments.ovs.fabric import OvsFabric
 from experiments.ovs.ovs_vsctl import find_rows, vsctl
-from experiments.ovs.traffic import FIRST_PORT, IperfSource, IperfTraffic, tcp_sources
+from experiments.ovs.traffic import FIRST_PORT, Flow, Traffic, tcp_flows
 from topologies.builders import fig1
 
 LIMITS_BPS = {1: 20_000_000, 2: 30_000_000}
@@ -64,10 +64,10 @@ def rates(ovs: OvsFabric, folder: Path, seconds: float, then: Callable[[], None]
     return {vid: rates_of(read_samples(samples, interface)) for vid, interface in interfaces.items()}
 
 
-def udp_flows(ovs: OvsFabric, vlan_vid: int, rate_bps: int) -> list[IperfSource]:
+def udp_flows(ovs: OvsFabric, vlan_vid: int, rate_bps: int) -> list[Flow]:
     """Return a flow from each of the first two PNs to the third."""
     ends = [ovs.fabric.vn(vlan_vid, pn) for pn in (1, 2, 3)]
-    return [IperfSource(vn, ends[2], FIRST_PORT + n, wire_rate_bps=rate_bps) for n, vn in enumerate(ends[:2])]
+    return [Flow(vn, ends[2], FIRST_PORT + n, wire_rate_bps=rate_bps) for n, vn in enumerate(ends[:2])]
 
 
 def limits_bps(app: Application, vlan_vid: int) -> int:
@@ -75,10 +75,10 @@ def limits_bps(app: Application, vlan_vid: int) -> int:
 
 
 @pytest.fixture(scope="module")
-def blast(fabric: tuple[OvsFabric, Application, Path]) -> Iterator[IperfTraffic]:
+def blast(fabric: tuple[OvsFabric, Application, Path]) -> Iterator[Traffic]:
     """VLAN 2 sends more than it may borrow, all the time, and has borrowed all that it may."""
     ovs, app, folder = fabric
-    with IperfTraffic(ovs, folder, 200) as traffic:
+    with Traffic(ovs, folder, 200) as traffic:
         flows = udp_flows(ovs, 2, UDP_BPS)
         traffic.serve(flows)
         traffic.start(flows, 150)
@@ -88,7 +88,7 @@ def blast(fabric: tuple[OvsFabric, Application, Path]) -> Iterator[IperfTraffic]
 
 
 def test_a_vlan_gets_more_than_its_limit_while_the_other_is_idle(
-    fabric: tuple[OvsFabric, Application, Path], blast: IperfTraffic
+    fabric: tuple[OvsFabric, Application, Path], blast: Traffic
 ) -> None:
     ovs, _, folder = fabric
     assert queue_rates_bps(1) == (LIMITS_BPS[1], CEILING_BPS)
@@ -103,7 +103,7 @@ def test_a_vlan_gets_more_than_its_limit_while_the_other_is_idle(
 
 
 def test_what_was_lent_is_taken_back_when_its_owner_wants_it(
-    fabric: tuple[OvsFabric, Application, Path], blast: IperfTraffic
+    fabric: tuple[OvsFabric, Application, Path], blast: Traffic
 ) -> None:
     """The owner asks for more than its limit, all at once. Of 50 Mb/s the borrower had 45, and is left 30."""
     ovs, app, folder = fabric
@@ -124,11 +124,11 @@ def test_what_was_lent_is_taken_back_when_its_owner_wants_it(
 
 
 def test_a_tcp_tenant_keeps_its_guarantee_against_a_borrowing_blast(
-    fabric: tuple[OvsFabric, Application, Path], blast: IperfTraffic
+    fabric: tuple[OvsFabric, Application, Path], blast: Traffic
 ) -> None:
     ovs, _, folder = fabric
-    flows = tcp_sources([ovs.fabric.vn(1, 1), ovs.fabric.vn(1, 2)], ovs.fabric.vn(1, 3), "cubic")
-    flows = [replace(flow, tcp_port=flow.tcp_port + len(flows)) for flow in flows]  # the owner's servers have the first
+    flows = tcp_flows([ovs.fabric.vn(1, 1), ovs.fabric.vn(1, 2)], ovs.fabric.vn(1, 3), "cubic")
+    flows = [replace(flow, port=flow.port + len(flows)) for flow in flows]  # the owner's servers have the first
     blast.serve(flows)
     blast.start(flows, 60)
     goodput_bps: list[float] = []

@@ -20,7 +20,7 @@ from experiments.measure.sampler import Sampler
 from experiments.measure.series import Rates, rates_of, read_samples
 from experiments.ovs.fabric import OvsFabric
 from experiments.ovs.ovs_vsctl import find_rows, ofctl, vsctl
-from experiments.ovs.traffic import FIRST_PORT, IperfSource, IperfTraffic
+from experiments.ovs.traffic import FIRST_PORT, Flow, Traffic
 from topologies.builders import fig1
 from topologies.fabric import Fabric
 
@@ -73,9 +73,9 @@ class Blast:
         return latest
 
 
-def sources(fabric: Fabric) -> list[IperfSource]:
+def sources(fabric: Fabric) -> list[Flow]:
     receiver = fabric.vn(1, 3)
-    return [IperfSource(fabric.vn(1, n), receiver, FIRST_PORT + n, wire_rate_bps=UDP_BPS) for n in (1, 2)]
+    return [Flow(fabric.vn(1, n), receiver, FIRST_PORT + n, wire_rate_bps=UDP_BPS) for n in (1, 2)]
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +90,7 @@ def fabric(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[OvsFabric
 @pytest.fixture(scope="module")
 def blast(fabric: tuple[OvsFabric, Application, Path]) -> Iterator[Blast]:
     ovs, app, folder = fabric
-    with IperfTraffic(ovs, folder, 620) as traffic:
+    with Traffic(ovs, folder, 620) as traffic:
         flows = sources(ovs.fabric)
         traffic.serve(flows)
         traffic.start(flows, 600)

@@ -19,7 +19,7 @@ from experiments.measure.sampler import Sampler
 from experiments.measure.series import rates_of, read_samples
 from experiments.ovs.fabric import OvsFabric
 from experiments.ovs.ovs_vsctl import ofctl
-from experiments.ovs.traffic import FIRST_PORT, IperfSource, IperfTraffic
+from experiments.ovs.traffic import FIRST_PORT, Flow, Traffic
 from topologies.builders import dumbbell
 
 LINK_BPS, MARKED_FROM_BPS = 50_000_000, 20_000_000
@@ -41,13 +41,13 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[OvsFabri
     sections = {"vlans": {1: MARKED}, "ecn": {"marks": "both"}}
     with (
         controlled(FABRIC, {1: LINK_BPS}, folder, **sections) as (ovs, app),
-        IperfTraffic(ovs, folder, 200) as traffic,
+        Traffic(ovs, folder, 200) as traffic,
     ):
         link_marker.mark_at(FABRIC.core_links[0].interfaces[0], MARKED_FROM_BPS, 0.006, 0.030)
         for vn in FABRIC.vns():
             ovs.host(vn.name).cmd("sysctl -w net.ipv4.tcp_ecn=1")
         flows = [
-            IperfSource(
+            Flow(
                 FABRIC.vn(1, sender),
                 FABRIC.vn(1, receiver),
                 FIRST_PORT,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from support import tcp_ends
 from support.application import ROOT, Application
 
 from experiments.machine.controller_process import configuration, free_ports
@@ -30,12 +30,12 @@ def test_tcp_gets_its_limit_between_hosts_of_mn(tmp_path: Path) -> None:
     config = configuration(fabric, dict.fromkeys(fabric.vlans, int(LIMIT_BPS)), "fp", {}, *free_ports(2))
     sender, receiver = (fabric.vn(1, pn) for pn in (1, 2))
     address, _, port = config["openflow"]["listen"].rpartition(":")
-    result = tmp_path / "iperf3.json"
+    result, program = tmp_path / "goodput", tcp_ends.__file__
     lines = [
         f"sh {sys.executable} -m apps.cli status --wait --timeout 30 --url http://{config['rest']['listen']}",
-        f"{receiver.name} iperf3 -s -1 -D",
+        f"{receiver.name} {sys.executable} {program} receive {result} &",
         f"{sender.name} ping -c 3 -i 0.3 {receiver.ip}",
-        f"{sender.name} iperf3 -c {receiver.ip} -t {SECONDS} -O 2 -J > {result}",
+        f"{sender.name} {sys.executable} {program} send {receiver.ip} {SECONDS + tcp_ends.SKIP_S} cubic",
         f"{sender.name} ip route add 10.2.0.0/16 dev {sender.name}-eth0",  # so that only the fabric is in the way
         f"{sender.name} ping -c 1 -W 1 {fabric.vn(2, 2).ip}",
     ]
@@ -54,7 +54,7 @@ def test_tcp_gets_its_limit_between_hosts_of_mn(tmp_path: Path) -> None:
     said = done.stdout + done.stderr
     assert "3 packets transmitted, 3 received" in said, said
     assert "1 packets transmitted, 0 received" in said, said  # the other VLAN is another network
-    goodput_bps = json.loads(result.read_text())["end"]["sum_received"]["bits_per_second"]
+    goodput_bps = float(result.read_text())
     assert 0.8 * LIMIT_BPS < goodput_bps < LIMIT_BPS
 
 

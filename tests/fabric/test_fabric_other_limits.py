@@ -12,7 +12,7 @@ from experiments.machine.controller_process import configuration, free_ports
 from experiments.measure.sampler import Sampler
 from experiments.measure.series import rates_of, read_samples
 from experiments.ovs.fabric import OvsFabric, OvsOptions
-from experiments.ovs.traffic import FIRST_PORT, IperfSource, IperfTraffic
+from experiments.ovs.traffic import FIRST_PORT, Flow, Traffic
 from topologies.builders import fig1
 
 LIMITS_BPS = {1: 20_000_000, 2: 30_000_000}
@@ -41,10 +41,8 @@ def test_a_receive_limit_that_changes_all_the_time_moves_nobody_else(tmp_path: P
     options = OvsOptions(controller=f"tcp:{config['openflow']['listen']}", static_arp=True)
     with Application(config, tmp_path) as app, OvsFabric(FABRIC, options) as ovs:
         app.wait_ready()
-        with IperfTraffic(ovs, tmp_path, 90) as traffic:
-            flows = [
-                IperfSource(FABRIC.vn(1, n), FABRIC.vn(1, 3), FIRST_PORT + n, wire_rate_bps=UDP_BPS) for n in (1, 2)
-            ]
+        with Traffic(ovs, tmp_path, 90) as traffic:
+            flows = [Flow(FABRIC.vn(1, n), FABRIC.vn(1, 3), FIRST_PORT + n, wire_rate_bps=UDP_BPS) for n in (1, 2)]
             traffic.serve(flows)
             traffic.start(flows, 80)
             app.wait_for(lambda: app.get("/v1/vns/1/s1/3")["congested"], "congested")

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from support import tcp_ends
 from support.application import Application
 from support.ovs import flow_durations, meter_durations, meter_rates, wait_until
 from support.vlan_hosts import BRIDGE, VlanHosts, end
@@ -26,7 +27,7 @@ LIMITS_BPS = {1: 1_200_000, 2: 4_000_000}
 UDP_BPS = 1_100_000  # of each of two senders: less than the limit alone, more together
 LINK_BPS = 10_000_000
 PORT = f"{BRIDGE}-eth3"
-IPERF3_S = 120
+TCP_S = 120
 READY_S = 120.0
 BROADCASTS = 20
 BROADCAST = f"""
@@ -132,10 +133,10 @@ def test_meters_drop_and_deliver_what_was_granted(blast: Place) -> None:
 
 def test_set_queue_takes_each_vlan_to_its_class_and_tcp_has_its_limit(blast: Place) -> None:
     before = class_packets()
-    server = blast.hosts.start(3, "iperf3", "-s", "-1")
-    wait_until(lambda: ":5201" in listening(blast), "listening")
-    address = blast.hosts.address(2, 3)
-    client = blast.hosts.start(1, "iperf3", "-c", address, "-t", str(IPERF3_S), "-C", "cubic")
+    server = blast.hosts.start(3, sys.executable, tcp_ends.__file__, "receive", "/dev/null")
+    wait_until(lambda: f":{tcp_ends.PORT} " in listening(blast), "listening")
+    words = ("send", blast.hosts.address(2, 3), str(TCP_S), "cubic")
+    client = blast.hosts.start(1, sys.executable, tcp_ends.__file__, *words)
     try:
         blast.wait_received(2, LIMITS_BPS[2], 0.05)
         after = class_packets()

@@ -17,7 +17,7 @@ BRIDGE = "s1"
 DPID = 1
 INTERVAL_MS = 110  # user-mode-linux has one slow processor for everything
 
-# Sends a few datagrams every tick, which costs far less than iperf3's timers where a system call is dear.
+# Sends a few datagrams every tick, since a timer for each costs much where a system call is dear.
 SEND = """
 import socket, sys, time
 address, rate_bps, seconds, payload, wire = sys.argv[1], *map(float, sys.argv[2:4]), *map(int, sys.argv[4:6])

@@ -48,7 +48,7 @@ from experiments.machine.processors import (
 from experiments.measure.sampler import Sampler
 from experiments.measure.series import Window, read_samples
 from experiments.ovs.fabric import OvsFabric, OvsOptions
-from experiments.ovs.traffic import FIRST_PORT, IperfSource, IperfTraffic
+from experiments.ovs.traffic import FIRST_PORT, Flow, Traffic
 from topologies.fabric import MAX_MININET_RATE_BPS, Fabric, PhysicalNode, TopoSwitch
 
 DATAPATHS = {"userspace": "user", "kernel": "kernel"}
@@ -211,7 +211,7 @@ def _measure(
         environment = {ENVIRONMENT: str(folder / "plan.json")}
         application = Path(__file__).with_name("granting_app.py")
         controller = stack.enter_context(ControllerProcess(config, folder, application, environment))
-        traffic = stack.enter_context(IperfTraffic(ovs, folder, WARM_UP_S + seconds + 60.0))
+        traffic = stack.enter_context(Traffic(ovs, folder, WARM_UP_S + seconds + 60.0))
         sources = [_source(fabric, slot, case) for slot, case in enumerate(batch)]
         traffic.serve(sources)
         controller.wait_ready({"s1"})
@@ -264,13 +264,13 @@ def _plan(batch: Sequence[Case], way: str, seconds: float, seed: int, interval_m
     return GrantPlan(tuple(slots), WAYS[way], seed, intervals, str(folder / "grants.csv"))
 
 
-def _source(fabric: Fabric, slot: int, case: Case) -> IperfSource:
+def _source(fabric: Fabric, slot: int, case: Case) -> Flow:
     sender, receiver = (fabric.vn(SENDERS_VLAN, 2 * slot + number) for number in (1, 2))
     if case.traffic.udp:
         offered_bps = case.traffic.factor * case.grant_bps
-        return IperfSource(sender, receiver, FIRST_PORT, wire_rate_bps=offered_bps)
+        return Flow(sender, receiver, FIRST_PORT, wire_rate_bps=offered_bps)
     control = case.traffic.congestion_control
-    return IperfSource(sender, receiver, FIRST_PORT, congestion_control=control, streams=case.traffic.streams)
+    return Flow(sender, receiver, FIRST_PORT, congestion_control=control, streams=case.traffic.streams)
 
 
 def _pings(ovs: OvsFabric, batch: Sequence[Case], seconds: float) -> list[subprocess.Popen[bytes]]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from experiments.bench.enforcement.cases import WIRE_BITS, Case
 from experiments.bench.enforcement.grant_schedules import STEP
-from experiments.measure.frames import VLAN_TAG_BYTES
+from experiments.measure.frames import TCP_PAYLOAD_BYTES, VLAN_TAG_BYTES
 from experiments.measure.series import MeasurementError, Samples, Window
 
 FloatArray = NDArray[np.float64]
@@ -100,13 +100,12 @@ def step_figures(log: GrantLog, samples: Samples, window: Window) -> dict[str, f
     return {"step_ratio": delivered / granted, "step_first_interval_bits": worst_bits}
 
 
-def tcp_figures(report: Mapping[str, Any]) -> dict[str, float | None]:
-    """Return TCP's figures from iperf3's report: retransmissions per MB that was received."""
-    end = report.get("end", {})
-    sent, received = end.get("sum_sent", {}), end.get("sum_received", {})
-    if not received.get("bytes"):
+def tcp_figures(report: Mapping[str, int]) -> dict[str, float | None]:
+    """Return TCP's figures from the sender's report: retransmissions per MB that was delivered."""
+    delivered = report.get("sent", 0) - report.get("lost", 0)
+    if delivered <= 0:
         return {"retransmits_per_mb": None}
-    return {"retransmits_per_mb": sent.get("retransmits", 0) / (received["bytes"] / 1e6)}
+    return {"retransmits_per_mb": report["lost"] / (delivered * TCP_PAYLOAD_BYTES / 1e6)}
 
 
 def ping_figures(output: str) -> dict[str, float | None]:

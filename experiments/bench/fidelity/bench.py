@@ -21,7 +21,7 @@ from experiments.machine.processors import machine
 from experiments.measure.frames import TCP_HEADERS_BYTES, VLAN_TAG_BYTES
 from experiments.ovs.fabric import OvsFabric, OvsOptions
 from experiments.ovs.ovs_vsctl import ofctl
-from experiments.ovs.traffic import FIRST_PORT, IperfSource, IperfTraffic
+from experiments.ovs.traffic import FIRST_PORT, Flow, Traffic
 from experiments.runs.run import DEFAULT_SETTINGS
 from experiments.scenarios.dets_fig5 import joined_by_udp
 from topologies.builders import fig1
@@ -139,10 +139,8 @@ def measure_on_ovs(case: Metered) -> float:
         _install_on_ovs(fabric, sender, receiver, case)
         assert ovs.classifier is not None
         ovs.classifier.settle()
-        flow = IperfSource(
-            sender, receiver, FIRST_PORT, None if case.udp else "cubic", UDP_RATE_BPS if case.udp else None
-        )
-        with tempfile.TemporaryDirectory() as folder, IperfTraffic(ovs, Path(folder), 60) as traffic:
+        flow = Flow(sender, receiver, FIRST_PORT, None if case.udp else "cubic", UDP_RATE_BPS if case.udp else None)
+        with tempfile.TemporaryDirectory() as folder, Traffic(ovs, Path(folder), 60) as traffic:
             traffic.serve([flow])
             traffic.start([flow], WARM_UP_S + MEASURE_S + 2)
             _wait(WARM_UP_S, case)
