@@ -24,11 +24,12 @@ SETTINGS = (
 
 
 def manifest(options: Any, **more: Any) -> dict[str, Any]:
-    """Return versions, commit, machine and settings of a run. ``options`` is a dataclass; ``more`` is added."""
+    """Return versions, commit, machine and settings of a run: ``options``, a dataclass or a dict; ``more`` is added."""
+    given = options if isinstance(options, dict) else dataclasses.asdict(options)
     return {
         "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "commit": _commit(),
-        "options": {key: _plain(value) for key, value in dataclasses.asdict(options).items()},
+        "options": {key: _plain(value) for key, value in given.items()},
         "machine": {
             "kernel": platform.release(),
             "cpus": os.cpu_count(),

@@ -1,4 +1,4 @@
 """The long haul: churn on Open vSwitch, and a judgement of everything that must hold meanwhile (docs/soak.md).
 
-Start with run.py; schedule.py says what happens when, judging.py what must hold.
+Start with run.py; schedule.py says what happens when, verdict.py what must hold.
 """

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any
 
 from topologies.fabric import Fabric
 
@@ -20,6 +19,7 @@ LONG_S, RESTARTS_SHARE = 900.0, 2 / 3
 RECEIVE_LIMITS_BPS = (8_000_000, 12_000_000, 16_000_000, 20_000_000)
 SEND_LIMITS_BPS = (12_000_000, 16_000_000, 20_000_000)
 UDP_RATES_BPS = (2_000_000, 8_000_000, 15_000_000)
+RATES_BPS = {"receive_limit_bps": RECEIVE_LIMITS_BPS, "send_limit_bps": SEND_LIMITS_BPS}
 
 
 class ActionKind(StrEnum):
@@ -32,19 +32,13 @@ class ActionKind(StrEnum):
     CONTROLLER = "controller"
 
 
-class ChurnPace(NamedTuple):
-    """The least and most seconds from one action of a kind to the next."""
-
-    least_s: float
-    most_s: float
-
-
+# The least and most seconds from one action of a kind to the next.
 PACES = {
-    ActionKind.FLOW: ChurnPace(1.5, 3.5),
-    ActionKind.LIMIT: ChurnPace(6.0, 12.0),
-    ActionKind.ALGORITHM: ChurnPace(14.0, 22.0),
-    ActionKind.LINK: ChurnPace(20.0, 34.0),
-    ActionKind.CONTROLLER: ChurnPace(34.0, 46.0),
+    ActionKind.FLOW: (1.5, 3.5),
+    ActionKind.LIMIT: (6.0, 12.0),
+    ActionKind.ALGORITHM: (14.0, 22.0),
+    ActionKind.LINK: (20.0, 34.0),
+    ActionKind.CONTROLLER: (34.0, 46.0),
 }
 
 
@@ -73,70 +67,48 @@ def make_schedule(fabric: Fabric, duration_s: float, seed: int) -> list[Action]:
 
     The last PN of the fabric is the receiver that is judged: its own link stays up.
     """
-    makers: dict[ActionKind, Callable[[random.Random, float, int], Action]] = {
-        ActionKind.FLOW: lambda chance, at_s, number: _flow(fabric, chance, at_s, number),
-        ActionKind.LIMIT: lambda chance, at_s, number: _limit(fabric, chance, at_s, number),
-        ActionKind.ALGORITHM: lambda chance, at_s, _: _algorithm(fabric, chance, at_s),
-        ActionKind.LINK: lambda chance, at_s, number: _link(fabric, chance, at_s, number),
-        ActionKind.CONTROLLER: lambda chance, at_s, number: _controller(chance, at_s, number),
-    }
     actions = []
-    for kind, make in makers.items():
+    for kind, (least_s, most_s) in PACES.items():
         chance = random.Random(f"{seed} {kind}")
         last_s = duration_s - CALM_END_S
         if kind == ActionKind.CONTROLLER and duration_s >= LONG_S:
             last_s = duration_s * RESTARTS_SHARE
-        actions += [make(chance, at_s, number) for number, at_s in enumerate(_times(kind, chance, last_s))]
+        at_s, number = CALM_START_S + chance.uniform(0, least_s), 0
+        while at_s < last_s:
+            actions.append(Action(round(at_s, 3), kind, **_drawn(kind, fabric, chance, number)))
+            at_s, number = at_s + chance.uniform(least_s, most_s), number + 1
     return sorted(actions, key=lambda action: action.at_s)
 
 
-def _times(kind: ActionKind, chance: random.Random, last_s: float) -> Iterator[float]:
-    pace = PACES[kind]
-    at_s = CALM_START_S + chance.uniform(0, pace.least_s)
-    while at_s < last_s:
-        yield round(at_s, 3)
-        at_s += chance.uniform(*pace)
-
-
-def _flow(fabric: Fabric, chance: random.Random, at_s: float, number: int) -> Action:
-    """Every other flow is UDP towards the judged PN, in the other VLAN."""
+def _drawn(kind: ActionKind, fabric: Fabric, chance: random.Random, number: int) -> dict[str, Any]:
+    """Return what the action of a kind with this number is, but for its time."""
     *others, judged = (pn.number for pn in fabric.pns)
     victim_vid, other_vid = fabric.vlans[VICTIM_VLAN_INDEX], fabric.vlans[1 - VICTIM_VLAN_INDEX]
-    lasts_s = round(chance.uniform(3.0, 9.0))
-    if number % 2 == 0:
-        sender, udp_bps = chance.choice(others), chance.choice(UDP_RATES_BPS)
-        return Action(at_s, ActionKind.FLOW, "", other_vid, sender, judged, udp_bps, lasts_s)
-    vid = chance.choice([victim_vid, other_vid])
-    sender, receiver = chance.sample([*others, judged] if vid == other_vid else others, 2)
-    rate_bps = chance.choice([None, 2_000_000, 4_000_000])
-    return Action(at_s, ActionKind.FLOW, "", vid, sender, receiver, rate_bps, lasts_s)
-
-
-def _limit(fabric: Fabric, chance: random.Random, at_s: float, number: int) -> Action:
-    """Every third change is of the judged VN's receive limit."""
-    *others, judged = (pn.number for pn in fabric.pns)
-    if number % 3 == 0:
-        vid, receiver, what = fabric.vlans[VICTIM_VLAN_INDEX], judged, "receive_limit_bps"
-    else:
-        vid, receiver = chance.choice(fabric.vlans), chance.choice(others)
-        what = chance.choice(["receive_limit_bps", "send_limit_bps"])
-    rates = SEND_LIMITS_BPS if what == "send_limit_bps" else RECEIVE_LIMITS_BPS
-    return Action(at_s, ActionKind.LIMIT, what, vid, 0, receiver, chance.choice(rates))
-
-
-def _algorithm(fabric: Fabric, chance: random.Random, at_s: float) -> Action:
-    return Action(at_s, ActionKind.ALGORITHM, chance.choice(ALGORITHMS), chance.choice(fabric.vlans))
-
-
-def _link(fabric: Fabric, chance: random.Random, at_s: float, number: int) -> Action:
-    """Core links and PNs' links in turn."""
-    cores = [link.interfaces[0] for link in fabric.core_links]
-    edges = [pn.trunk_interface for pn in fabric.pns[:-1]]
-    names = edges if number % 2 or not cores else cores
-    return Action(at_s, ActionKind.LINK, chance.choice(names), lasts_s=round(chance.uniform(2.0, 5.0), 3))
-
-
-def _controller(chance: random.Random, at_s: float, number: int) -> Action:
-    """A stop and a kill in turn."""
-    what = "SIGKILL" if number % 2 else "SIGTERM"
-    return Action(at_s, ActionKind.CONTROLLER, what, lasts_s=round(chance.uniform(0.5, 3.0), 3))
+    match kind:
+        case ActionKind.FLOW:
+            lasts_s = round(chance.uniform(3.0, 9.0))
+            if number % 2 == 0:  # UDP towards the judged PN, in the other VLAN
+                ends = {"vlan_vid": other_vid, "sender": chance.choice(others), "receiver": judged}
+                return {**ends, "rate_bps": chance.choice(UDP_RATES_BPS), "lasts_s": lasts_s}
+            vid = chance.choice([victim_vid, other_vid])
+            sender, receiver = chance.sample([*others, judged] if vid == other_vid else others, 2)
+            rate_bps = chance.choice([None, 2_000_000, 4_000_000])
+            ends = {"vlan_vid": vid, "sender": sender, "receiver": receiver}
+            return {**ends, "rate_bps": rate_bps, "lasts_s": lasts_s}
+        case ActionKind.LIMIT:
+            if number % 3 == 0:  # of the judged VN
+                vid, receiver, what = victim_vid, judged, "receive_limit_bps"
+            else:
+                vid, receiver, what = chance.choice(fabric.vlans), chance.choice(others), chance.choice([*RATES_BPS])
+            return {"what": what, "vlan_vid": vid, "receiver": receiver, "rate_bps": chance.choice(RATES_BPS[what])}
+        case ActionKind.ALGORITHM:
+            return {"what": chance.choice(ALGORITHMS), "vlan_vid": chance.choice(fabric.vlans)}
+        case ActionKind.LINK:  # core links and PNs' links in turn
+            cores = [link.interfaces[0] for link in fabric.core_links]
+            edges = [pn.trunk_interface for pn in fabric.pns[:-1]]
+            return {
+                "what": chance.choice(edges if number % 2 or not cores else cores),
+                "lasts_s": round(chance.uniform(2.0, 5.0), 3),
+            }
+        case ActionKind.CONTROLLER:  # a stop and a kill in turn
+            return {"what": "SIGKILL" if number % 2 else "SIGTERM", "lasts_s": round(chance.uniform(0.5, 3.0), 3)}

@@ -1,32 +1,40 @@
-"""From what a soak has measured to its figures and targets. Pure."""
+"""From what a soak has written down to its figures and targets: which guarantee was missed, and when. Pure.
+
+Two guarantees are judged, in windows of WINDOW_S:
+
+- *ceiling*: no VN receives more than its receive limit, controller or not;
+- *floor*: the judged VN, which has more demand than its limit all the time, gets its limit, WINDOW_FLOOR of it in each
+  window and FLOOR of it over all of them.
+
+A window that touches a stated transient (docs/soak.md) is not judged, nor is one in which the machine had no time left.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.soak.judging import (
-    FLOOR,
-    MOST_BUSY_SHARE,
-    WINDOW_FLOOR,
-    Judgement,
-    Transient,
-    busy_windows,
-    floor_share,
-    judge_ceiling,
-    judge_floor,
-    touched,
-    windows_of,
-)
-from experiments.soak.record import Look, Record
-from experiments.soak.resources import growth_per_minute
+from experiments.machine.processors import BUSY_IDLE_SHARE
+from experiments.measure.series import Rates, goodput_limit_bps
+from experiments.soak.ledger import Ledger, Look, Transient
 from experiments.soak.schedule import ActionKind
 
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+
+WINDOW_S = 2.0
+START_S = 3.0
+FLOOR = 0.95  # of the goodput that the limits allow, over all windows that are judged
+# ... and in each: TCP flows that wait out one retransmission time-out at once (250 ms) leave 0.87 of a window's.
+WINDOW_FLOOR = 0.80
+CEILING = 1.05  # of the limit
+MOST_BUSY_SHARE = 0.25  # of the windows: with more of them not judged a run proves nothing
 MIB = 1 << 20
 # Memory may grow while caches fill; a leak goes on. The slope is judged over the second half of the longest life, where
 # that half is long enough to tell them apart.
@@ -37,130 +45,192 @@ MOST_HANDLES_MORE = 4
 LINES_SHOWN = 20
 FLOOR_SHARE = "floor over all windows, of what the limits allow"
 ENOUGH_TIME = "windows in which the machine had time"
+PROCESSES = {"controller": "controller", "vswitchd": "ovs-vswitchd"}
 
 
-def judgements(record: Record) -> list[Judgement]:
-    """Return the judgement of every guarantee of every VN; the floor of the judged VN is the first."""
-    starts = windows_of(record.begin_s, record.end_s)
-    diary = record.diary
-    busy = _busy(record, starts)
-    own = _concerning(diary.transients, record.judged.name)
-    start = Transient(_first_seconds(record), "start")
-    judged = [
-        judge_floor(
-            record.judged.name,
-            record.rates[record.judged.name],
-            diary.limits[record.judged.name],
-            starts,
-            [*own, start],
-            busy,
-        )
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """One guarantee of one VN, (n,) each: the start of each window, what was allowed and received, the verdicts."""
+
+    vn: str
+    guarantee: str
+    start_s: FloatArray
+    wanted_bps: FloatArray
+    received_bps: FloatArray
+    excused: BoolArray
+    missed: BoolArray
+
+    @property
+    def judged(self) -> int:
+        """How many windows were judged."""
+        return int((~self.excused).sum())
+
+
+def windows_of(start_s: float, end_s: float) -> FloatArray:
+    """Return the starts of the whole windows between two times."""
+    return start_s + WINDOW_S * np.arange(max(0, int((end_s - start_s) / WINDOW_S)), dtype=np.float64)
+
+
+def means_by_window(rates: Rates, values: FloatArray, starts: FloatArray) -> FloatArray:
+    """Return the time-weighted mean of a column in each window, by the rows whose middle is in it; nan without any."""
+    edges = np.append(starts, starts[-1:] + WINDOW_S)
+    row = np.searchsorted(edges, (rates.start_s + rates.end_s) / 2, side="right") - 1
+    inside = (row >= 0) & (row < len(starts))
+    passed_s = rates.end_s - rates.start_s
+    weight = np.bincount(row[inside], passed_s[inside], minlength=len(starts))
+    total = np.bincount(row[inside], (values * passed_s)[inside], minlength=len(starts))
+    mean = np.full(len(starts), np.nan)
+    np.divide(total, weight, out=mean, where=weight > 0)
+    return mean
+
+
+def limits_by_window(changes: Sequence[tuple[float, float]], starts: FloatArray) -> FloatArray:
+    """Return the largest limit that was in force at any time of each window; ``changes`` are (from, limit)."""
+    at_s, limit_bps = np.array(changes, dtype=np.float64).T
+    first = np.maximum(np.searchsorted(at_s, starts, side="right") - 1, 0)
+    last = np.searchsorted(at_s, starts + WINDOW_S, side="left") - 1
+    rows = zip(first.tolist(), last.tolist(), strict=True)
+    return np.array([limit_bps[a : max(a, b) + 1].max() for a, b in rows])
+
+
+def touched(transients: Sequence[Transient], starts: FloatArray) -> BoolArray:
+    """Return which windows a transient touches."""
+    found = np.zeros(len(starts), dtype=bool)
+    for one in transients:
+        found |= (starts < one.end_s) & (starts + WINDOW_S > one.start_s)
+    return found
+
+
+def busy_windows(looks: Sequence[Look], starts: FloatArray) -> BoolArray:
+    """Return the windows in which the machine was busy; a look's idle share is that since the look before."""
+    before = [looks[0], *looks]
+    spans = [Transient(a.at_s, b.at_s) for a, b in zip(before, looks, strict=False) if b.idle_share < BUSY_IDLE_SHARE]
+    return touched(spans, starts)
+
+
+def judge_floor(
+    vn: str,
+    rates: Rates,
+    changes: Sequence[tuple[float, float]],
+    starts: FloatArray,
+    transients: Sequence[Transient],
+    busy: BoolArray,
+) -> Judgement:
+    """Judge that a VN with demand gets WINDOW_FLOOR of the goodput its limit allows."""
+    wanted_bps = WINDOW_FLOOR * np.array([goodput_limit_bps(limit) for limit in limits_by_window(changes, starts)])
+    received_bps = means_by_window(rates, rates.tcp_goodput_bps, starts)
+    excused = touched([t for t in transients if t.floor], starts) | busy | np.isnan(received_bps)
+    missed = ~excused & (received_bps < wanted_bps)
+    return Judgement(vn, "floor", starts, wanted_bps, received_bps, excused, missed)
+
+
+def floor_share(floor: Judgement) -> float:
+    """Return what was received in all windows judged, of what the limits allow."""
+    judged = ~floor.excused
+    allowed_bps = float(floor.wanted_bps[judged].sum()) / WINDOW_FLOOR
+    return float(floor.received_bps[judged].sum()) / allowed_bps
+
+
+def judge_ceiling(
+    vn: str,
+    rates: Rates,
+    changes: Sequence[tuple[float, float]],
+    starts: FloatArray,
+    transients: Sequence[Transient],
+) -> Judgement:
+    """Judge that a VN receives no more than its limit; a busy machine is no excuse for that."""
+    wanted_bps = CEILING * limits_by_window(changes, starts)
+    received_bps = means_by_window(rates, rates.wire_bps, starts)
+    excused = touched([t for t in transients if t.ceiling], starts) | np.isnan(received_bps)
+    missed = ~excused & (received_bps > wanted_bps)
+    return Judgement(vn, "ceiling", starts, wanted_bps, received_bps, excused, missed)
+
+
+def growth_per_minute(time_s: Sequence[float], values: Sequence[float]) -> float:
+    """Return the slope of a least-squares line, per minute; 0 for fewer than two different times."""
+    x, y = np.array(time_s), np.array(values, dtype=np.float64)
+    if len(x) < 2 or np.ptp(x) == 0:
+        return 0.0
+    return float(np.polyfit(x - x[0], y, 1)[0] * 60)
+
+
+def verdict(ledger: Ledger) -> dict[str, Any]:
+    """Return figures, targets and what was found wrong; the first look and the last one are those without traffic."""
+    starts = windows_of(ledger.begin_s, ledger.end_s)
+    busy = busy_windows(ledger.looks, starts)
+    name = ledger.judged.name
+    of_floor = [*_concerning(ledger, name), Transient(ledger.begin_s, ledger.begin_s + START_S)]
+    floor = judge_floor(name, ledger.rates[name], ledger.limits[name], starts, of_floor, busy)
+    ceilings = [
+        judge_ceiling(vn, rates, ledger.limits[vn], starts, _concerning(ledger, vn))
+        for vn, rates in ledger.rates.items()
     ]
-    for name, rates in record.rates.items():
-        judged.append(judge_ceiling(name, rates, diary.limits[name], starts, _concerning(diary.transients, name)))
-    return judged
-
-
-def _first_seconds(record: Record) -> Any:
-    from experiments.measure.series import Window
-
-    return Window(record.begin_s, record.begin_s + 3.0)
-
-
-def _short_of_floor(floor: Judgement) -> int:
-    short = floor.received_bps < floor.wanted_bps * FLOOR / WINDOW_FLOOR
-    return int((~floor.excused & short).sum())
-
-
-def _concerning(transients: Sequence[Transient], vn: str) -> list[Transient]:
-    """Return the transients of everybody and those of this VN alone: "limit v1_2"."""
-    return [t for t in transients if " " not in t.kind or t.kind.split()[1] == vn]
-
-
-def verdict(record: Record) -> dict[str, Any]:
-    """Return figures, targets and what was found wrong."""
-    judged = judgements(record)
-    floor, ceilings = judged[0], judged[1:]
-    start, quiet = record.quiet
-    assert start is not None
-    assert quiet is not None
-    diary = record.diary
-    busy = _busy(record, floor.start_s)
+    misses = [_miss(ledger, one, row) for one in (floor, *ceilings) for row in np.flatnonzero(one.missed).tolist()]
     figures = {
-        "actions": dict(Counter(str(action.kind) for _, action in diary.done)),
-        "left out": len(diary.left_out),
-        "events": dict(sorted(record.events.items())),
+        "actions": dict(Counter(str(action.kind) for _, action in ledger.done)),
+        "events": dict(sorted(ledger.events.items())),
         "windows judged (floor)": floor.judged,
-        f"windows below {FLOOR:.0%} (floor)": _short_of_floor(floor),
-        "windows judged (ceilings)": sum(j.judged for j in ceilings),
-        "windows in transients (floor)": int(touched(_concerning(diary.transients, floor.vn), floor.start_s).sum()),
+        "windows judged (ceilings)": sum(one.judged for one in ceilings),
         "share of windows in which the machine was busy": round(float(busy.mean()), 3),
-        "idle share, mean": round(float(np.mean([look.idle_share for look in record.looks])), 3),
-        "flows without a report": diary.flows_without_report,
-        "controller, MiB": _mib(record.looks, "controller"),
-        "ovs-vswitchd, MiB": _mib(record.looks, "vswitchd"),
+        "idle share, mean": round(float(np.mean([look.idle_share for look in ledger.looks])), 3),
+        **{f"{shown}, MiB": _mib(ledger.looks, process) for process, shown in PROCESSES.items()},
     }
     targets = [
         _at_least(ENOUGH_TIME, 1 - float(busy.mean()), 1 - MOST_BUSY_SHARE, "share"),
-        _at_least("kinds of churn that took place", len({a.kind for _, a in diary.done}), len(ActionKind), ""),
+        _at_least("kinds of churn that took place", len({a.kind for _, a in ledger.done}), len(ActionKind), ""),
         *([_at_least(FLOOR_SHARE, round(floor_share(floor), 4), FLOOR, "share")] if floor.judged else []),
         _at_most("floor missed", int(floor.missed.sum()), 0, "windows of 2 s"),
-        _at_most("ceilings missed", int(sum(j.missed.sum() for j in ceilings)), 0, "windows of 2 s"),
-        _at_most("judged flows broken off", record.broken_flows, 0, ""),
-        _at_most("ailments reported outside transients", len(record.ailments), 0, "looks"),
-        _at_most("events of trouble without explanation", len(record.troubles), 0, "events"),
-        *_held_targets(start, quiet),
-        _at_most("rows in OVSDB after the fabric's end", _more(record.rows_after, record.rows_before), 0, ""),
-        *_process_targets(record, start, quiet),
-        _at_most("lines of log without explanation", len(record.log_lines), 0, "lines"),
+        _at_most("ceilings missed", int(sum(one.missed.sum() for one in ceilings)), 0, "windows of 2 s"),
+        _at_most("judged flows broken off", ledger.broken_flows, 0, ""),
+        _at_most("ailments reported outside transients", len(ledger.ailments), 0, "looks"),
+        _at_most("events of trouble without explanation", len(ledger.troubles), 0, "events"),
+        *_left_over(ledger),
+        *_grown(ledger),
+        _at_most("lines of log without explanation", len(ledger.log_lines), 0, "lines"),
     ]
     return {
         "figures": figures,
         "targets": targets,
-        "misses": [_miss(record, j, row) for j in judged for row in np.flatnonzero(j.missed).tolist()],
-        "ailments": [f"{at_s - record.begin_s:.1f} {text}" for at_s, text in record.ailments[:LINES_SHOWN]],
-        "troubles": [f"{at_s - record.begin_s:.1f} {text}" for at_s, text in record.troubles[:LINES_SHOWN]],
-        "unexplained": record.log_lines[:LINES_SHOWN],
+        "misses": misses,
+        "ailments": [f"{at_s - ledger.begin_s:.1f} {text}" for at_s, text in ledger.ailments[:LINES_SHOWN]],
+        "troubles": [f"{at_s - ledger.begin_s:.1f} {text}" for at_s, text in ledger.troubles[:LINES_SHOWN]],
+        "unexplained": ledger.log_lines[:LINES_SHOWN],
     }
 
 
-def _held_targets(start: Look, quiet: Look) -> list[dict[str, Any]]:
-    held, first = quiet.held, start.held
-    assert held is not None
+def _concerning(ledger: Ledger, vn: str) -> list[Transient]:
+    return [one for one in ledger.transients if one.vn in (None, vn)]
+
+
+def _left_over(ledger: Ledger) -> list[dict[str, Any]]:
+    first, last = ledger.looks[0].held, ledger.looks[-1].held
     assert first is not None
+    assert last is not None
     return [
-        _at_most("meters left over", held.meters - first.meters, 0, ""),
-        _at_most("flow entries left over", held.flows - first.flows, 0, ""),
-        _at_most("rows in OVSDB left over", _more(held.rows, first.rows), 0, ""),
+        _at_most("meters left over", last.meters - first.meters, 0, ""),
+        _at_most("flow entries left over", last.flows - first.flows, 0, ""),
+        _at_most("rows in OVSDB left over", (last.rows - first.rows).total(), 0, ""),
+        _at_most("rows in OVSDB after the fabric's end", (ledger.rows_after - ledger.rows_before).total(), 0, ""),
     ]
 
 
-def _process_targets(record: Record, start: Look, quiet: Look) -> list[dict[str, Any]]:
+def _grown(ledger: Ledger) -> list[dict[str, Any]]:
     targets = []
-    for name, shown in (("controller", "controller"), ("vswitchd", "ovs-vswitchd")):
-        first, last = getattr(start, name), getattr(quiet, name)
+    for name, shown in PROCESSES.items():
+        first, last = getattr(ledger.looks[0], name), getattr(ledger.looks[-1], name)
+        more = (last.rss_bytes - first.rss_bytes) / MIB
         targets += [
             _at_most(f"file handles of {shown} left open", last.handles - first.handles, MOST_HANDLES_MORE, ""),
-            _at_most(
-                f"memory of {shown}, end less begin", (last.rss_bytes - first.rss_bytes) / MIB, MOST_MIB_MORE, "MiB"
-            ),
+            _at_most(f"memory of {shown}, end less begin", more, MOST_MIB_MORE, "MiB"),
         ]
-        slope = _settled_slope(record, name)
-        if slope is not None:
+        starts = ledger.starts_s if name == "controller" else [ledger.begin_s]
+        begin_s, end_s = max(pairwise([*starts, ledger.end_s]), key=lambda life: life[1] - life[0])
+        if end_s - begin_s >= 2 * SETTLED_S:
+            looks = [look for look in ledger.looks if (begin_s + end_s) / 2 <= look.at_s <= end_s]
+            sizes = [(look.at_s, use.rss_bytes / MIB) for look in looks if (use := getattr(look, name)) is not None]
+            slope = growth_per_minute(*zip(*sizes, strict=True))
             targets.append(_at_most(f"memory of {shown}, once settled", slope, MOST_MIB_PER_MINUTE, "MiB/minute"))
     return targets
-
-
-def _settled_slope(record: Record, name: str) -> float | None:
-    """Return by how much a process grows, MiB/minute, in the second half of its longest life; None if that is short."""
-    begins = [at_s for at_s, _ in record.diary.lives] if name == "controller" else [record.begin_s]
-    lives = list(pairwise([*begins, record.end_s]))
-    begin_s, end_s = max(lives, key=lambda life: life[1] - life[0])
-    half_s = (begin_s + end_s) / 2
-    if end_s - half_s < SETTLED_S:
-        return None
-    looks = [look for look in record.looks if half_s <= look.at_s <= end_s and getattr(look, name) is not None]
-    return growth_per_minute((k.at_s for k in looks), (getattr(k, name).rss_bytes / MIB for k in looks))
 
 
 def _mib(looks: Sequence[Look], name: str) -> dict[str, float]:
@@ -168,30 +238,16 @@ def _mib(looks: Sequence[Look], name: str) -> dict[str, float]:
     return {"first": round(sizes[0], 1), "most": round(max(sizes), 1), "last": round(sizes[-1], 1)}
 
 
-def _more(after: dict[str, int], before: dict[str, int]) -> int:
-    return sum(max(0, count - before.get(table, 0)) for table, count in after.items())
-
-
-def _busy(record: Record, starts: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Return the windows in which the machine was busy."""
-    looks = np.array([(look.at_s, look.idle_share) for look in record.looks])
-    return busy_windows(looks[:, 0], looks[:, 1], starts)
-
-
-def _miss(record: Record, judgement: Judgement, row: int) -> dict[str, Any]:
+def _miss(ledger: Ledger, judgement: Judgement, row: int) -> dict[str, Any]:
     at_s = float(judgement.start_s[row])
-    before = [(done_s, action) for done_s, action in record.diary.done if done_s <= at_s + 2]
+    before = [(done_s, action) for done_s, action in ledger.done if done_s <= at_s + WINDOW_S]
     return {
-        "at_s": round(at_s - record.begin_s, 1),
+        "at_s": round(at_s - ledger.begin_s, 1),
         "vn": judgement.vn,
         "guarantee": judgement.guarantee,
         "wanted_bps": round(float(judgement.wanted_bps[row])),
         "received_bps": round(float(judgement.received_bps[row])),
-        "last_actions": [
-            f"{done_s - record.begin_s:.1f} {action.kind} {action.what or action.rate_bps} "
-            f"v{action.vlan_vid}_{action.sender}-{action.receiver}"
-            for done_s, action in before[-3:]
-        ],
+        "last_actions": [f"{done_s - ledger.begin_s:.1f} {action}" for done_s, action in before[-3:]],
     }
 
 

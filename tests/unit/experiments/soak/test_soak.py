@@ -2,31 +2,37 @@
 
 from __future__ import annotations
 
-import dataclasses
+from collections import Counter
 
 import numpy as np
 import pytest
 
 from controller.errors import InvalidValueError
-from experiments.measure.series import Rates, Window
-from experiments.soak.churn import Diary
-from experiments.soak.events import MENDS_AFTER_START_S, troubles
-from experiments.soak.judging import (
-    JudgedLimitChange,
+from experiments.measure.series import Rates
+from experiments.soak.ledger import (
+    MENDS_AFTER_START_S,
+    Ledger,
+    LogTail,
+    Look,
+    ProcessUse,
+    ResourceHoldings,
     Transient,
+    unexplained,
+)
+from experiments.soak.run import run, soak_fabric
+from experiments.soak.schedule import LONG_S, RESTARTS_SHARE, Action, ActionKind, make_schedule
+from experiments.soak.verdict import (
+    FLOOR_SHARE,
+    MIB,
     busy_windows,
     floor_share,
+    growth_per_minute,
     judge_ceiling,
     judge_floor,
     limits_by_window,
+    verdict,
     windows_of,
 )
-from experiments.soak.logs import LogTail, unexplained
-from experiments.soak.record import Look, Record
-from experiments.soak.resources import ProcessUse, ResourceHoldings, growth_per_minute
-from experiments.soak.run import SoakOptions, soak_fabric
-from experiments.soak.schedule import LONG_S, RESTARTS_SHARE, Action, ActionKind, make_schedule
-from experiments.soak.verdict import FLOOR_SHARE, MIB, verdict
 
 FABRIC = soak_fabric()
 JUDGED = FABRIC.vn(1, 5)
@@ -66,7 +72,7 @@ def test_no_flow_is_from_a_vn_to_itself_and_limits_always_fit_their_ports() -> N
 @pytest.mark.parametrize(("field", "value"), [("minutes", 0.5), ("minutes", 2000), ("seed", -1)])
 def test_what_cannot_be_run_is_refused_by_name(field: str, value: float) -> None:
     with pytest.raises(InvalidValueError) as caught:
-        dataclasses.replace(SoakOptions(), **{field: value}).checked()
+        run(**{field: value})
     assert caught.value.key == field
 
 
@@ -80,31 +86,32 @@ def test_the_floor_is_missed_below_80_percent_of_the_goodput_allowed_and_nowhere
     allowed_bps = 10e6 * 1448 / 1518
     received = [allowed_bps] * 2 + [0.79 * allowed_bps] * 2 + [0.81 * allowed_bps] * 2
     starts = windows_of(0, 6)
-    judgement = judge_floor("v", rates(received), [JudgedLimitChange(0, 10e6)], starts, [], np.zeros(3, bool))
+    judgement = judge_floor("v", rates(received), [(0, 10e6)], starts, [], np.zeros(3, bool))
     assert judgement.missed.tolist() == [False, True, False]
-    excuse = Transient(Window(3.5, 3.6), "link")
-    judgement = judge_floor("v", rates(received), [JudgedLimitChange(0, 10e6)], starts, [excuse], np.zeros(3, bool))
+    excuse = Transient(3.5, 3.6)
+    judgement = judge_floor("v", rates(received), [(0, 10e6)], starts, [excuse], np.zeros(3, bool))
     assert (judgement.missed.tolist(), judgement.judged) == ([False, False, False], 2)
     assert floor_share(judgement) == pytest.approx((1 + 0.81) / 2, rel=1e-3)
-    judgement = judge_floor("v", rates(received), [JudgedLimitChange(0, 10e6)], starts, [], np.array([0, 1, 0], bool))
+    judgement = judge_floor("v", rates(received), [(0, 10e6)], starts, [], np.array([0, 1, 0], bool))
     assert judgement.judged == 2
 
 
 def test_a_ceiling_is_not_excused_by_what_excuses_a_floor() -> None:
     received = [9e6, 9e6, 11e6, 11e6]
-    link, change = Transient(Window(2, 3), "link"), Transient(Window(2, 3), "limit", ceiling=True)
-    changes = [JudgedLimitChange(0, 10e6)]
+    link, change = Transient(2, 3), Transient(2, 3, ceiling=True)
+    changes = [(0, 10e6)]
     assert judge_ceiling("v", rates(received), changes, windows_of(0, 4), [link]).missed.tolist() == [False, True]
     assert not judge_ceiling("v", rates(received), changes, windows_of(0, 4), [change]).missed.any()
 
 
 def test_a_window_has_the_largest_limit_that_was_in_force_in_it() -> None:
-    changes = [JudgedLimitChange(-5, 20e6), JudgedLimitChange(3, 8e6), JudgedLimitChange(6, 12e6)]
+    changes = [(-5, 20e6), (3, 8e6), (6, 12e6)]
     assert limits_by_window(changes, windows_of(0, 8)).tolist() == [20e6, 20e6, 8e6, 12e6]
 
 
 def test_a_busy_look_tells_of_all_windows_since_the_look_before() -> None:
-    busy = busy_windows(np.array([1.0, 3.0, 5.5, 7.0]), np.array([0.5, 0.5, 0.01, 0.5]), windows_of(0, 10))
+    looks = [Look(*look) for look in ((1.0, 0.5), (3.0, 0.5), (5.5, 0.01), (7.0, 0.5))]
+    busy = busy_windows(looks, windows_of(0, 10))
     assert busy.tolist() == [False, True, True, False, False]
 
 
@@ -113,9 +120,16 @@ def test_only_mending_soon_after_a_start_is_explained() -> None:
         return {"kind": kind, "at_s": at_s, "text": "x"}
 
     soon, late = 100 + MENDS_AFTER_START_S - 1, 100 + MENDS_AFTER_START_S + 1
-    assert troubles([event("tables-mended", soon), event("link-up", late)], 100) == []
-    assert troubles([event("tables-mended", late)], 100) == [(late, "tables-mended: x")]
-    assert len(troubles([event("queues-failed", soon)], 100)) == 1
+
+    def troubles(*events: dict[str, object]) -> list[tuple[float, str]]:
+        ledger = Ledger(FABRIC, JUDGED, starts_s=[0.0, 100.0])
+        ledger.note_events(events)
+        assert ledger.events.total() == len(events)
+        return ledger.troubles
+
+    assert troubles(event("tables-mended", soon), event("link-up", late)) == []
+    assert troubles(event("tables-mended", late)) == [(late, "tables-mended: x")]
+    assert len(troubles(event("queues-failed", soon))) == 1
 
 
 EXPLAINED = (
@@ -138,12 +152,12 @@ NOT_EXPLAINED = (
 
 @pytest.mark.parametrize("line", [*EXPLAINED, "2026-11-21T11:08:47Z|1|bridge|INFO|fine", "switch-up: s1 is up"])
 def test_lines_that_need_no_word_or_have_one(line: str) -> None:
-    assert list(unexplained([line])) == []
+    assert unexplained([line]) == []
 
 
 @pytest.mark.parametrize("line", NOT_EXPLAINED)
 def test_lines_that_nobody_has_explained(line: str) -> None:
-    assert list(unexplained([line])) == [line]
+    assert unexplained([line]) == [line]
 
 
 def test_a_tail_is_what_was_written_since(tmp_path) -> None:
@@ -161,44 +175,46 @@ def test_growth_is_a_slope_per_minute() -> None:
     assert growth_per_minute([1], [5.0]) == 0.0
 
 
-HELD = ResourceHoldings(10, 80, {"QoS": 3, "Queue": 9})
+HELD = ResourceHoldings(10, 80, Counter({"QoS": 3, "Queue": 9}))
 
 
-def record(minutes: float = 12.0, mib_per_minute: float = 0.0) -> Record:
+def ledger(minutes: float = 12.0, mib_per_minute: float = 0.0) -> Ledger:
     """A run in which everything held, of a controller that never was restarted."""
     end_s = minutes * 60
-    record = Record(FABRIC, JUDGED, 0.0, end_s)
+    looks = []
     for at_s in range(0, int(end_s) + 1, 10):
         use = ProcessUse(int((100 + at_s / 60 * mib_per_minute) * MIB), 12)
-        record.looks.append(Look(float(at_s), 0.5, use, ProcessUse(20 * MIB, 100), HELD))
-    record.quiet = record.looks[0], record.looks[-1]
-    record.rates = {vn.name: rates([19.5e6] * int(end_s)) for vn in FABRIC.vns()}
-    record.diary = Diary(limits={vn.name: [JudgedLimitChange(0, 20_000_000)] for vn in FABRIC.vns()}, lives=[(0.0, 1)])
-    record.diary.done = [(float(n), Action(n, kind)) for n, kind in enumerate(ActionKind)]
-    return record
+        looks.append(Look(float(at_s), 0.5, use, ProcessUse(20 * MIB, 100), HELD))
+    return Ledger(
+        FABRIC,
+        JUDGED,
+        end_s=end_s,
+        limits={vn.name: [(0.0, 20e6)] for vn in FABRIC.vns()},
+        starts_s=[0.0],
+        done=[(float(n), Action(n, kind)) for n, kind in enumerate(ActionKind)],
+        looks=looks,
+        rates={vn.name: rates([19.5e6] * int(end_s)) for vn in FABRIC.vns()},
+    )
 
 
-def missed(record: Record) -> list[str]:
-    return [row["name"] for row in verdict(record)["targets"] if not row["met"]]
+def missed(written: Ledger) -> list[str]:
+    return [row["name"] for row in verdict(written)["targets"] if not row["met"]]
 
 
 def test_a_run_in_which_everything_held_misses_nothing() -> None:
-    assert missed(record()) == []
+    assert missed(ledger()) == []
 
 
 def test_a_slow_leak_of_memory_is_found_once_a_life_is_long() -> None:
-    assert missed(record(mib_per_minute=1.0)) == ["memory of controller, once settled"]
-    assert missed(record(minutes=2, mib_per_minute=1.0)) == []
+    assert missed(ledger(mib_per_minute=1.0)) == ["memory of controller, once settled"]
+    assert missed(ledger(minutes=2, mib_per_minute=1.0)) == []
 
 
 def test_what_is_left_over_is_told() -> None:
-    leaking = record()
-    start = leaking.quiet[0]
-    assert start is not None
-    more = ResourceHoldings(11, 82, {"QoS": 4, "Queue": 9})
-    use = ProcessUse(100 * MIB, 20)
-    leaking.quiet = start, Look(720.0, 0.5, use, ProcessUse(90 * MIB, 100), more)
-    leaking.rows_before, leaking.rows_after = {"Queue": 1}, {"Queue": 2}
+    leaking = ledger()
+    more = ResourceHoldings(11, 82, Counter({"QoS": 4, "Queue": 9}))
+    leaking.looks.append(Look(730.0, 0.5, ProcessUse(100 * MIB, 20), ProcessUse(90 * MIB, 100), more))
+    leaking.rows_before, leaking.rows_after = Counter({"Queue": 1}), Counter({"Queue": 2})
     assert missed(leaking) == [
         "meters left over",
         "flow entries left over",
@@ -210,7 +226,7 @@ def test_what_is_left_over_is_told() -> None:
 
 
 def test_a_guarantee_that_was_missed_is_told_with_what_was_done_last() -> None:
-    bad = record(minutes=2)
+    bad = ledger(minutes=2)
     bad.rates[JUDGED.name].tcp_goodput_bps[60:62] = 1e6
     bad.rates["v2_1"].wire_bps[80:82] = 30e6
     assert missed(bad) == ["floor missed", "ceilings missed"]
@@ -221,7 +237,7 @@ def test_a_guarantee_that_was_missed_is_told_with_what_was_done_last() -> None:
 
 def test_a_floor_that_is_short_all_the_time_is_told() -> None:
     """Though no window is as short as one in which TCP waited."""
-    short = record(minutes=2)
+    short = ledger(minutes=2)
     before = next(row["value"] for row in verdict(short)["targets"] if row["name"] == FLOOR_SHARE)
     short.rates[JUDGED.name].tcp_goodput_bps[:] *= 0.94 / before
     assert missed(short) == [FLOOR_SHARE]
@@ -229,7 +245,7 @@ def test_a_floor_that_is_short_all_the_time_is_told() -> None:
 
 
 def test_a_machine_without_time_proves_nothing() -> None:
-    busy = record(minutes=2)
+    busy = ledger(minutes=2)
     for look in busy.looks:
         look.idle_share = 0.01
     busy.rates[JUDGED.name].tcp_goodput_bps[60:62] = 1e6
@@ -237,6 +253,6 @@ def test_a_machine_without_time_proves_nothing() -> None:
 
 
 def test_a_kind_of_churn_that_never_took_place_proves_nothing() -> None:
-    idle = record()
-    idle.diary.done = idle.diary.done[1:]
+    idle = ledger()
+    del idle.done[0]
     assert missed(idle) == ["kinds of churn that took place"]

@@ -1,0 +1,179 @@
+"""What a soak writes down while it runs: what was done, what processes and switches hold, events, lines of logs."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from controller.events import EventKind
+from experiments.measure.series import Rates
+from experiments.ovs.ovs_vsctl import find_rows, ofctl
+from experiments.soak.schedule import Action
+from topologies.fabric import Fabric, VirtualNode
+
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+ROW_TABLES = ("QoS", "Queue", "Port", "Interface", "Bridge", "Controller")
+TROUBLE = {
+    EventKind.TABLES_MENDED,
+    EventKind.SWITCH_REFUSED,
+    EventKind.QUEUES_FAILED,
+    EventKind.COUNTERS_IMPLAUSIBLE,
+    EventKind.OUT_OF_METERS,
+    EventKind.HOSTS_FULL,
+    EventKind.STORE_REFUSED,
+    EventKind.RELOAD_FAILED,
+}
+# A controller that has just started finds what ran out while it was away, and its first audits remove that.
+MENDS_AFTER_START_S = 25.0
+
+# Levels from warning on, as Open vSwitch, Python's logging and structlog write them, and what a crash looks like.
+LOUD = re.compile(
+    r"\|(WARN|ERR|EMER)\||\b(WARNING|ERROR|CRITICAL)\b|\[(warning|error|critical) *\]|"
+    r'"level": *"(warning|error|critical)"|Traceback|Exception'
+)
+# Lines that are expected, by the reason.
+EXPLANATIONS = {
+    "the controller was away: the run stops and kills it": re.compile(
+        r"rconn\|WARN\|\w+<->tcp:\S+: connection (failed|dropped) \((Connection refused|Connection reset by peer|"
+        r"Broken pipe)\)"
+    ),
+    "a link was down: the run takes links down": re.compile(
+        r"netdev_linux\|WARN\|error (receiving|sending) Ethernet packet on \S+: Network is down|"
+        r"dpif_netdev\|ERR\|error receiving data from \S+: Network is down"
+    ),
+    "a controller that is stopped or killed while it writes queues does not hear the database's answer": re.compile(
+        r"\|(jsonrpc|reconnect)\|WARN\|unix#\d+: (send error: Broken pipe|connection dropped \(Broken pipe\))"
+    ),
+    "Open vSwitch repeats what is explained above more often than it writes down": re.compile(
+        r"(netdev_linux\|WARN|dpif_netdev\|ERR)\|Dropped \d+ log messages in last \d+ seconds"
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Transient:
+    """A stated time in which a guarantee may be missed: of one VN by name, or of all."""
+
+    start_s: float
+    end_s: float
+    vn: str | None = None
+    floor: bool = True
+    ceiling: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessUse:
+    """Resident memory in bytes and open file handles of a process."""
+
+    rss_bytes: int
+    handles: int
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceHoldings:
+    """What stands: meters and flow entries of all switches, rows of OVSDB's tables."""
+
+    meters: int
+    flows: int
+    rows: Counter[str]
+
+
+@dataclass
+class Look:
+    """What was looked at once a second; what is asked for less often, and what a process that is gone used, is None."""
+
+    at_s: float
+    idle_share: float
+    controller: ProcessUse | None = None
+    vswitchd: ProcessUse | None = None
+    held: ResourceHoldings | None = None
+
+
+@dataclass
+class Ledger:
+    """All that a run has written down, for the verdict; ``limits`` are (from, receive limit) by VN."""
+
+    fabric: Fabric
+    judged: VirtualNode
+    begin_s: float = 0.0
+    end_s: float = 0.0
+    limits: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+    transients: list[Transient] = field(default_factory=list)
+    starts_s: list[float] = field(default_factory=list)  # of the controller
+    done: list[tuple[float, Action]] = field(default_factory=list)
+    looks: list[Look] = field(default_factory=list)
+    ailments: list[tuple[float, str]] = field(default_factory=list)
+    events: Counter[str] = field(default_factory=Counter)
+    troubles: list[tuple[float, str]] = field(default_factory=list)
+    broken_flows: int = 0
+    rows_before: Counter[str] = field(default_factory=Counter)
+    rows_after: Counter[str] = field(default_factory=Counter)
+    rates: dict[str, Rates] = field(default_factory=dict)
+    log_lines: list[str] = field(default_factory=list)
+
+    def note_limit(self, vn: str, at_s: float, limit_bps: float) -> None:
+        """Note a VN's receive limit if it has changed."""
+        changes = self.limits.setdefault(vn, [])
+        if not changes or changes[-1][1] != limit_bps:
+            changes.append((at_s, limit_bps))
+
+    def in_transient(self, at_s: float) -> bool:
+        """Whether a time lies in a transient."""
+        return any(one.start_s <= at_s <= one.end_s for one in self.transients)
+
+    def note_events(self, events: Iterable[dict[str, Any]]) -> None:
+        """Note the controller's events since it was started last, and those that need an explanation and have none."""
+        for event in events:
+            self.events[event["kind"]] += 1
+            late = event["at_s"] - self.starts_s[-1] > MENDS_AFTER_START_S
+            if event["kind"] in TROUBLE and (late or event["kind"] != EventKind.TABLES_MENDED):
+                self.troubles.append((event["at_s"], f"{event['kind']}: {event['text']}"))
+
+
+def process_use(pid: int) -> ProcessUse | None:
+    """Return what a process uses; None if it is gone."""
+    folder = Path(f"/proc/{pid}")
+    try:
+        pages = int((folder / "statm").read_text().split()[1])
+        return ProcessUse(pages * PAGE_BYTES, len(list((folder / "fd").iterdir())))
+    except OSError:
+        return None
+
+
+def holdings(fabric: Fabric) -> ResourceHoldings:
+    """Ask the switches and the database."""
+    names = [switch.name for switch in fabric.switches]
+    meters = sum(ofctl("dump-meters", name).count("meter=") for name in names)
+    return ResourceHoldings(meters, sum(ofctl("dump-flows", name).count("cookie=") for name in names), count_rows())
+
+
+def count_rows() -> Counter[str]:
+    """Return how many rows the tables of OVSDB have."""
+    return Counter({table: len(find_rows(table, "_uuid")) for table in ROW_TABLES})
+
+
+def unexplained(lines: Iterable[str]) -> list[str]:
+    """Return the lines that are warnings or worse, and have no explanation."""
+    loud = (line for line in lines if LOUD.search(line))
+    return [line for line in loud if not any(pattern.search(line) for pattern in EXPLANATIONS.values())]
+
+
+class LogTail:
+    """What is written to a file from now on."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._offset = path.stat().st_size if path.exists() else 0
+
+    def lines(self) -> list[str]:
+        """Return the lines since then."""
+        if not self.path.exists():
+            return []
+        with self.path.open("rb") as file:
+            file.seek(self._offset)
+            return file.read().decode(errors="replace").splitlines()
