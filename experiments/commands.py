@@ -143,7 +143,7 @@ def figures(
     pages: Annotated[
         bool, typer.Option("--pages", help="Run nothing: only write the pages again, from DOCS/results/*.json.")
     ] = False,
-    output: Annotated[Path, typer.Option(help="Where runs, pictures and index.html go.")] = Path("results"),
+    output: Annotated[Path, typer.Option(help="Where runs and pictures go.")] = Path("results"),
     docs: Annotated[Path, typer.Option(help="Where results.md and results/ go.")] = Path("docs"),
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> int:
@@ -171,7 +171,7 @@ def figures(
     for key, verdict in made["claims"].items():
         held = {True: "holds", False: "does not hold", None: "not known"}[verdict["holds"]]
         print(f"{key:15} {held:14} {verdict['found']}")
-    print(f"{output / 'index.html'}, {docs / page_of(paper_named(paper))}")
+    print(f"{options.cell_folder}, {docs / page_of(paper_named(paper))}")
     return 0
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 from collections.abc import Callable, Sequence
@@ -35,7 +34,7 @@ class FigureOptions:
     """What to make: ``experiments`` of a paper by name (none: all), ``seeds`` of each (None: what the experiment says).
 
     ``conditions`` are the product's, the paper's (with those between, to tell which of them decides) or both. ``again``
-    runs what is done already. The pages are written to ``results`` and ``docs``.
+    runs what is done already. Pictures go to ``results``, pages to ``docs``.
     """
 
     paper: str = DEFAULT
@@ -136,16 +135,10 @@ def keep_digest(options: FigureOptions) -> dict[str, Any]:
 
 
 def write_pages(options: FigureOptions) -> list[Path]:
-    """Write the pages of all papers from the digests that are kept, and the pictures that are there; return them."""
-    from experiments.figures.index import index_page
-    from experiments.figures.pages import read_results, write_docs
+    """Write the pages of all papers from the digests that are kept; return them."""
+    from experiments.figures.pages import write_docs
 
-    index = options.results / "index.html"
-    options.results.mkdir(parents=True, exist_ok=True)
-    written = write_docs(options.docs)
-    results = read_results(options.docs / "results")
-    index.write_text(index_page(results, _pictures(options.results), _manifests(options.results)))
-    return [index, *written]
+    return write_docs(options.docs)
 
 
 def _draw(options: FigureOptions, done: Sequence[tuple[Cell, dict[str, Any]]]) -> None:
@@ -162,22 +155,6 @@ def _draw(options: FigureOptions, done: Sequence[tuple[Cell, dict[str, Any]]]) -
         else:
             shown = in_order(mine)
             draw_isolation([(title_of(one.control), one.load(options.cell_folder)) for one in shown], path)
-
-
-def _pictures(results: Path) -> dict[str, list[tuple[str, str, Path]]]:
-    found: dict[str, list[tuple[str, str, Path]]] = {}
-    for fabric in FABRICS:
-        for path in sorted((results / "figures" / fabric).glob("*.png")):
-            name = path.stem.removesuffix("-use-and-fairness")
-            caption = "use of the limit and fairness" if path.stem != name else "rates"
-            found.setdefault(name, []).append((fabric, caption, path))
-    return dict(sorted(found.items()))
-
-
-def _manifests(results: Path) -> dict[str, dict[str, Any]]:
-    root = results / "figures"
-    paths = sorted(root.glob("*/*/*/*/summary.json"))
-    return {str(path.parent.relative_to(root)): json.loads(path.read_text())["manifest"] for path in paths}
 
 
 def _run(todo: Sequence[Cell], options: FigureOptions) -> list[str]:

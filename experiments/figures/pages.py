@@ -1,4 +1,4 @@
-"""What people read: ``docs/results.md``, a page of claims for each paper, and ``results/index.html`` with the pictures.
+"""What people read: ``docs/results.md`` and a page of claims for each paper.
 
 All of it is made from the digests, ``docs/results/*.json``, so that the pages can be written again without a run.
 """
@@ -90,7 +90,8 @@ def overview_page(results: Sequence[PaperResults]) -> str:
         "- How claims are judged: `experiments/papers/PAPER.py`. What is measured: [experiments](experiments.md).",
         "- Every measure by experiment and control, with confidence intervals: the `tables` of "
         "`docs/results/PAPER-FABRIC.json`.",
-        "- Pictures, the same tables, and each run's manifest: `results/index.html`, after `make figures`.",
+        "- Pictures: `results/figures/FABRIC/EXPERIMENT.png`, after `make figures`; each run's columns, manifest: "
+        "in the folders beside them.",
         "- `make figures PAPER=NAME` runs what is missing and writes the pages; `dets figures --pages` writes them.",
     ]
     return "\n".join(lines) + "\n"

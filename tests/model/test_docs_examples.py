@@ -99,10 +99,11 @@ def test_figures_judge_the_paper_and_name_the_scenario_and_the_algorithm(project
     found = json.loads((project / "pages" / "results" / "my-model.json").read_text())["claims"]["follows"]["found"]
     assert found.endswith("% of the oracle's")
     assert "| [My paper](results/my.md) | 1 | 1 of 1 | 0 |" in (project / "pages" / "results.md").read_text()
-    index = (project / "results" / "index.html").read_text()
-    assert "<td>Fixed part of the limit (part)</td><td>1</td>" in index
+    (table,) = json.loads((project / "pages" / "results" / "my-model.json").read_text())["tables"].values()
+    assert [row[:2] for row in table if "`part`" in row[0]] == [["Fixed part of the limit (`part`)", "1"]]
     assert (project / "results/figures/model/my-burst.png").read_bytes().startswith(b"\x89PNG")
-    assert "my-burst/part/seed-1" in index
+    manifest = json.loads((project / "results/figures/model/my-burst/part/seed-1/summary.json").read_text())["manifest"]
+    assert (manifest["experiment"], manifest["control"]) == ("my-burst", "part")
 
 
 @pytest.mark.parametrize(
