@@ -22,12 +22,15 @@ _CORE = Path("/proc/sys/net/core")
 def large_receive_buffers() -> Iterator[None]:
     """Inside, new sockets get at least ``RECEIVE_BUFFER_BYTES`` to receive in; afterwards the default is as before.
 
-    The default is the machine's, not the namespace's, so that it is changed only for as long as ports are being added.
+    The default is the machine's, not the namespace's, so that it is changed only for as long as ports are being added,
+    and not where it is large enough (``scripts/ovs tune``): another network's processes may not change it.
     """
     setting = _CORE / "rmem_default"
     before = setting.read_text()
-    if int(before) < RECEIVE_BUFFER_BYTES:
-        setting.write_text(str(RECEIVE_BUFFER_BYTES))
+    if int(before) >= RECEIVE_BUFFER_BYTES:
+        yield
+        return
+    setting.write_text(str(RECEIVE_BUFFER_BYTES))
     try:
         yield
     finally:
