@@ -51,7 +51,7 @@ figures: setup $(if $(filter ovs,$(FABRIC)),ovs)
 screenshots: setup
 	@$(BIN)/python tests/ui/screenshots.py docs
 
-test: setup ovs
+test: setup
 	@scripts/run-tests $(BIN)/python $(PYTEST_ARGS)
 
 test-kernel: setup ovs

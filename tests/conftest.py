@@ -6,10 +6,16 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+# Shared builders are imported as ``support.x`` (tests/support).
+sys.path.insert(0, str(Path(__file__).parent))
+
+from support import lanes
 
 HERE = Path(__file__).parent
 FABRIC_FOLDER, WIRE_FOLDER = HERE / "fabric", HERE / "wire"
@@ -17,13 +23,11 @@ FABRIC_FOLDER, WIRE_FOLDER = HERE / "fabric", HERE / "wire"
 # what fails is repeated, twice at most; "-rR" tells which.
 REAL_TIME = (FABRIC_FOLDER, HERE / "kernel", HERE / "ui", WIRE_FOLDER)
 REPEATS = 2
-# These carry real traffic, and no other test runs at the same time (scripts/run-tests).
-ALONE = (FABRIC_FOLDER, HERE / "kernel", HERE / "ui")
+# These wait most of the time, but for those of them that compare rates: each has a lane (support/lanes.py).
+IN_LANES = (FABRIC_FOLDER, HERE / "kernel", HERE / "ui")
 # Properties are tried on the same examples in every run, and none fails because a machine is slow.
 settings.register_profile("tests", derandomize=True, deadline=None)
 settings.load_profile("tests")
-# Shared builders are imported as ``support.x`` (tests/support).
-sys.path.insert(0, str(Path(__file__).parent))
 
 
 def _missing_for_fabric() -> str | None:
@@ -37,31 +41,35 @@ def _missing_for_fabric() -> str | None:
     return None
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
     """Mark what stands in tests/fabric, and skip it where it cannot run; repeat what fails in real time.
 
     The wire tier, which waits most, comes first: it is not left when the others are done.
     """
-    items.sort(key=lambda item: item.path.parent != WIRE_FOLDER)
     # A file at a time: there are twenty times as many tests.
     paths = {item.path for item in items}
     real_time = {path for path in paths if any(path.is_relative_to(folder) for folder in REAL_TIME)}
     for item in items:
         if item.path in real_time:
             item.add_marker(pytest.mark.flaky(reruns=REPEATS, reruns_delay=1))
-        if item.path.parent in ALONE:
-            item.add_marker(pytest.mark.alone)
+        if item.path.parent in IN_LANES and item.get_closest_marker(lanes.RATES) is None:
+            item.add_marker(lanes.FUNCTIONS)
     fabric = [item for item in items if item.path.parent == FABRIC_FOLDER or item.get_closest_marker("fabric")]
     missing = _missing_for_fabric() if fabric else None
     for item in fabric:
         item.add_marker(pytest.mark.fabric)
         if missing is not None:
             item.add_marker(pytest.mark.skip(reason=f"fabric: {missing}"))
+    yield
+    wire = [item for item in items if item.path.parent == WIRE_FOLDER]
+    others = [item for item in items if item.path.parent != WIRE_FOLDER]
+    items[:] = lanes.dealt(others, wire, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Shout if the fabric or the kernel tier, or a part of it, did not run."""
+    """Shout if the fabric or the kernel tier, or a part of it, did not run, and write down what the tests came to."""
+    lanes.write_tally(terminalreporter.stats)
     for tier, what in (
         ("fabric", "real Open vSwitch"),
         ("kernel", "Open vSwitch's kernel datapath"),

@@ -33,6 +33,8 @@ from support.paths import ROOT
 
 from controller.dets.control_frames import CONTROLLER_MAC, Feature, Opcode, ReportFlag, Speaker, encode, records
 
+pytestmark = pytest.mark.rates
+
 
 @pytest.fixture
 def uplink() -> Iterator[None]:

@@ -12,6 +12,8 @@ from experiments.runs.on_ovs import run_on_ovs
 from experiments.runs.run import RunSettings, ScenarioRun
 from experiments.scenarios.scenario import LimitChange, Limits, Requests, Scenario, Source
 
+pytestmark = pytest.mark.rates
+
 M = 1_000_000
 SCENARIO = Scenario(
     name="emulated",

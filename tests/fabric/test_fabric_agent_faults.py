@@ -28,7 +28,7 @@ from experiments.ovs.agents import fabric_agents
 from experiments.ovs.fabric import OvsFabric, OvsOptions
 from topologies.builders import fig1
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.rates
 
 VLAN = 1
 LIMIT_BPS, BLAST_BPS = 20_000_000, 40_000_000

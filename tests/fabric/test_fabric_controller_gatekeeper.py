@@ -17,6 +17,8 @@ from experiments.ovs.fabric import OvsFabric
 from experiments.ovs.traffic import FIRST_PORT, Flow, Traffic
 from topologies.builders import fig1
 
+pytestmark = pytest.mark.rates
+
 LINK_BPS, LIMIT_BPS = 50_000_000, 10_000_000
 DETS, MAX_MIN, GATEKEEPER = 1, 2, 3
 UDP_BPS = 30_000_000

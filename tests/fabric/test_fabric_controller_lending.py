@@ -27,6 +27,8 @@ from experiments.ovs.ovs_vsctl import find_rows, vsctl
 from experiments.ovs.traffic import FIRST_PORT, Flow, Traffic, tcp_flows
 from topologies.builders import fig1
 
+pytestmark = pytest.mark.rates
+
 LIMITS_BPS = {1: 20_000_000, 2: 30_000_000}
 CEILING_BPS = 45_000_000
 UDP_BPS = 25_000_000  # of each of two senders: more than the ceiling together

@@ -24,6 +24,8 @@ from experiments.ovs.traffic import FIRST_PORT, Flow, Traffic
 from topologies.builders import fig1
 from topologies.fabric import Fabric
 
+pytestmark = pytest.mark.rates
+
 LIMITS_BPS = {1: 20_000_000, 2: 30_000_000}
 UDP_BPS = 18_000_000  # of each of two senders: more than the limit together, less than it alone
 INTERVAL_S = 0.055

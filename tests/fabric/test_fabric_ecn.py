@@ -22,6 +22,8 @@ from experiments.ovs.ovs_vsctl import ofctl
 from experiments.ovs.traffic import FIRST_PORT, Flow, Traffic
 from topologies.builders import dumbbell
 
+pytestmark = pytest.mark.rates
+
 LINK_BPS, MARKED_FROM_BPS = 50_000_000, 20_000_000
 FABRIC = dumbbell(pns=4, link_rate_bps=LINK_BPS, vlans=(1,), receivers=2)
 PAIRS = ((1, 3), (2, 4))

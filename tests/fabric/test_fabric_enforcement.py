@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from experiments.bench.enforcement import bench
 from experiments.bench.enforcement.cases import WAYS
+
+pytestmark = pytest.mark.rates
 
 
 def test_the_smallest_case_of_the_bench(tmp_path: Path) -> None:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from experiments.runs.on_ovs import run_on_ovs
 from experiments.scenarios.scenario import Limits, Scenario, Source
+
+pytestmark = pytest.mark.rates
 
 LINK_BPS = 50_000_000
 JOIN_S, SETTLED_S, END_S = 2.0, 4.0, 9.0

@@ -6,8 +6,12 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from experiments.options import ExperimentOptions
 from experiments.single import run
+
+pytestmark = pytest.mark.rates
 
 OPTIONS = ExperimentOptions(
     senders=3,

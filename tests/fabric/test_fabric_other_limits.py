@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pytest
 from support.application import Application
 
 from experiments.machine.controller_process import configuration, free_ports
@@ -14,6 +15,8 @@ from experiments.measure.series import rates_of, read_samples
 from experiments.ovs.fabric import OvsFabric, OvsOptions
 from experiments.ovs.traffic import FIRST_PORT, Flow, Traffic
 from topologies.builders import fig1
+
+pytestmark = pytest.mark.rates
 
 LIMITS_BPS = {1: 20_000_000, 2: 30_000_000}
 UDP_BPS = 18_000_000  # of each of two senders of VLAN 1

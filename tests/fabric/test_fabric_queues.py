@@ -159,6 +159,7 @@ BLAST = (
 )
 
 
+@pytest.mark.rates
 @pytest.mark.parametrize(
     ("least_bps", "first_part"),
     [((2_000_000, 8_000_000), 0.2), ((18_000_000, 36_000_000), 0.5)],

@@ -13,6 +13,8 @@ from controller.whatif.replay import replay
 from experiments.measure.frames import UDP_FRAME_BYTES
 from experiments.runs.on_ovs import run_on_ovs
 
+pytestmark = pytest.mark.rates
+
 SCALE = 0.05
 FULL, HALF_FULL = (2.0, 7.0), (7.5, 10.0)
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from experiments.soak.run import run
 from experiments.soak.verdict import ENOUGH_TIME
+
+pytestmark = pytest.mark.rates
 
 
 def test_a_minute_of_churn_leaves_nothing_and_misses_nothing(tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ def test_figures_judge_the_paper_and_name_the_scenario_and_the_algorithm(project
 
 
 @pytest.mark.parametrize(
-    "fabric", ["model", "wire", pytest.param("ovs", marks=[pytest.mark.fabric, pytest.mark.alone])]
+    "fabric", ["model", "wire", pytest.param("ovs", marks=[pytest.mark.fabric, pytest.mark.functions])]
 )
 def test_the_policy_is_run_drawn_and_judged(project: Path, dets: Dets, fabric: str) -> None:
     words = ("--fabric", fabric, "--algorithm", "steps", "--parameter", "gentle=1", "-q", "--output", f"steps-{fabric}")

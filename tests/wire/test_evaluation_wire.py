@@ -13,7 +13,7 @@ from experiments.runs.on_wire import run_on_wire
 from experiments.runs.run import RunSettings, owner_changes
 from experiments.scenarios.scenario import AlgorithmChange, Limits, Scenario, Source
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.rates
 M = 1_000_000
 SCENARIO = Scenario(
     name="wired",

@@ -15,7 +15,7 @@ from experiments.runs.run import RunSettings
 from experiments.scenarios.dets_fig5 import joined_by_udp
 from experiments.switch.emulated import EMULATED, EmulatedSwitch
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.rates
 M = 1_000_000
 VICTIM_BPS, AGGRESSOR_BPS = 20 * M, 25 * M
 WARM_UP_S, BLAST_S = 3.0, 5.0

@@ -16,7 +16,7 @@ from experiments.single import run
 from experiments.wire.real_time_model import WireModel
 from topologies.builders import fig1
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.rates
 OPTIONS = ExperimentOptions(
     senders=4,
     udp_rate_bps=15_000_000,

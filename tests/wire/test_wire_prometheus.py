@@ -74,7 +74,7 @@ def expressions() -> list[str]:
     return [re.sub(r"\$(vlan|switch)", ".*", one).replace("$__rate_interval", "15s") for one in asked]
 
 
-@pytest.mark.alone
+@pytest.mark.functions
 def test_the_dashboard_has_something_to_show(tmp_path: Path) -> None:
     if subprocess.run([PROGRAM, "--version"], capture_output=True, check=False).returncode == NOT_THERE:
         pytest.skip("PROMETHEUS CANNOT BE HAD: the dashboard's queries are not asked")

@@ -14,7 +14,7 @@ from support.paths import ROOT
 
 from experiments.machine.controller_process import free_ports
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.functions
 TIMEOUT_S = 400
 _BLOCK = re.compile(r"^```(sh|text)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _HERE = re.compile(r"^[^\n]*<<'(\w+)'\n.*?^\1$", re.DOTALL | re.MULTILINE)

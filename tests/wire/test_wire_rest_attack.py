@@ -15,7 +15,7 @@ from experiments.bench.rest.attack import Attack
 SENDERS, RECEIVER = (1, 2, 3), 4
 
 
-@pytest.mark.alone
+@pytest.mark.rates
 def test_the_loop_is_undisturbed(tmp_path: Path) -> None:
     """Traffic is at its limit: no interval is missed, and no guarantee, under floods, slow clients and bad requests."""
     store = str(tmp_path / "x.db")

@@ -8,7 +8,7 @@ import pytest
 from experiments.runs.on_wire import run_on_wire
 from experiments.scenarios import scenarios
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.rates
 SECONDS = 12.0
 
 

@@ -1,0 +1,165 @@
+"""Which tests run when, and what all of them came to: ``scripts/run-tests``.
+
+Most tests share the processors. Two lanes are a pytest each, with a network and an Open vSwitch of its own
+(``scripts/lane``): in that of functions are the fabric tier, the kernel tier and the live page, which wait most of the
+time, beside those that share; in that of rates, after them, is what compares rates in real time, with the machine to
+itself. Each pytest writes down what its tests came to, so that one table tells of all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+FUNCTIONS, RATES = LANES = ("functions", "rates")  # the names of the marks
+TALLY = "DETS_TEST_TALLY"  # the environment variable that names the file
+COUNTED = ("passed", "failed", "error", "skipped", "rerun")
+WAITING = 2  # how many of the processes that share begin with tests that wait
+FAILED, NONE_SELECTED, INTERRUPTED = 1, 5, 130
+# A pytest that is interrupted has this long to take down what it has set up.
+GRACE_S = 20.0
+
+
+def dealt(items: Sequence[Any], waiting: Sequence[Any], processes: int) -> list[Any]:
+    """Return both in such an order that ``WAITING`` processes begin with those that wait; files stay whole.
+
+    Each process begins with a part of its own, as large as the others'.
+    """
+    if processes < WAITING:
+        return [*waiting, *items]
+    files = list(dict.fromkeys(item.path for item in waiting))
+    share = (len(items) + len(waiting)) // processes
+    order = list(items)
+    for number in range(WAITING):
+        mine = [item for item in waiting if files.index(item.path) % WAITING == number]
+        order[number * share : number * share] = mine
+    return order
+
+
+def write_tally(stats: Mapping[str, Sequence[Any]]) -> None:
+    """Write down what a pytest's tests came to, where the environment says."""
+    if TALLY in os.environ:
+        came_to = {what: [report.nodeid for report in stats.get(what, ())] for what in COUNTED}
+        Path(os.environ[TALLY]).write_text(json.dumps(came_to), encoding="utf-8")
+
+
+class Part:
+    """A pytest with a name, which runs inside ``with`` and not afterwards, whatever happens.
+
+    ``tests`` are, once it has ended, those that came to something, by what; one that was repeated as often as it was.
+    """
+
+    def __init__(self, name: str, command: Sequence[str], output: IO[bytes] | None = None) -> None:
+        self.name, self.status, self.took_s = name, INTERRUPTED, 0.0
+        self.tests: dict[str, list[str]] = {what: [] for what in COUNTED}
+        self._command, self._output = command, output
+
+    def __enter__(self) -> Part:
+        self._began_s = time.monotonic()
+        self._folder = Path(tempfile.mkdtemp(prefix="tally-"))
+        environment = {**os.environ, TALLY: str(self._folder / "tally.json")}
+        self._process = subprocess.Popen(
+            self._command, stdout=self._output, stderr=self._output, env=environment, process_group=0
+        )
+        return self
+
+    def wait(self) -> int:
+        """Wait until it has ended by itself; return its exit status."""
+        self.status = self._process.wait()
+        return self.status
+
+    def __exit__(self, *exception: object) -> None:
+        self._end()
+        self.took_s = time.monotonic() - self._began_s
+        tally = self._folder / "tally.json"
+        if tally.exists():
+            self.tests = json.loads(tally.read_text(encoding="utf-8"))
+        shutil.rmtree(self._folder)
+
+    def _end(self) -> None:
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(GRACE_S)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+
+def summary(parts: Sequence[Part]) -> str:
+    """Return what all parts came to: counts, and the names of tests that were repeated or failed."""
+    lines = [f"{'':10}" + "".join(f"{what:>9}" for what in (*COUNTED, "seconds"))]
+    for part in parts:
+        counts = "".join(f"{len(part.tests[what]):9}" for what in COUNTED)
+        lines.append(f"{part.name:10}{counts}{part.took_s:9.0f}")
+    for what in ("rerun", "error", "failed"):
+        names = [name for part in parts for name in part.tests[what]]
+        lines += [f"{what.upper()} {name} ({names.count(name)})" for name in dict.fromkeys(names)]
+    return "\n".join(lines)
+
+
+def status_of(statuses: Sequence[int]) -> int:
+    """Return the exit status of all: the worst; that none was selected only if none was in any."""
+    ran = [status for status in statuses if status != NONE_SELECTED]
+    return max(ran, key=lambda status: (status not in (0, FAILED), status != 0)) if ran else NONE_SELECTED
+
+
+def is_isolating() -> bool:
+    """Whether a lane can have a network of its own here. Without, what needs Open vSwitch says that it is skipped."""
+    command = ["unshare", "--net", "--mount", "--pid", "--fork", "true"]
+    return os.geteuid() == 0 and subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def run_all(root: Path, arguments: Sequence[str]) -> int:
+    """Run all tests, or those that pytest's arguments select; print what they came to; return the exit status."""
+    pytest = [sys.executable, "-m", "pytest", *arguments]
+    lane = []
+    if is_isolating():
+        subprocess.run([root / "scripts/ovs", "tune"], check=False)
+        lane = [str(root / "scripts/lane")]
+    alone = [] if arguments else ["--ignore=tests/unit"]
+    with tempfile.TemporaryFile() as log:
+        # Some processes more than processors: many tests wait.
+        processes = f"--numprocesses={(os.cpu_count() or 1) + WAITING}"
+        others = f"not {FUNCTIONS} and not {RATES}"
+        shared = Part("shared", [*pytest, processes, "--dist=worksteal", "-m", others])
+        functions = Part(FUNCTIONS, [*lane, *pytest, *alone, "-m", FUNCTIONS], log)
+        rates = Part(RATES, [*lane, *(["nice", "-n", "-10"] if lane else []), *pytest, *alone, "-m", RATES])
+        parts = [shared, functions, rates]
+        try:
+            try:
+                with functions:
+                    with shared:
+                        status = shared.wait()
+                    # Interrupted, or not understood: the others would be no better.
+                    if status in (0, FAILED, NONE_SELECTED):
+                        print("Waiting for the lane of functions", flush=True)
+                        functions.wait()
+            finally:
+                log.seek(0)
+                print(log.read().decode(errors="replace"), flush=True)
+            if functions.status in (0, FAILED, NONE_SELECTED):
+                with rates:
+                    rates.wait()
+        except KeyboardInterrupt:
+            print("Interrupted", flush=True)
+    print(summary(parts), flush=True)
+    return status_of([part.status for part in parts])
+
+
+if __name__ == "__main__":
+    # As Ctrl-C: what was started ends.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # Hundreds of processes import this project: it is compiled once, whatever the environment says.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.exit(run_all(Path(__file__).parents[2], sys.argv[1:]))
