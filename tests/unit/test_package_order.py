@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import networkx as nx
-import pytest
 from support.paths import ROOT
 
 TOPS = ("controller", "apps", "topologies", "experiments")
@@ -50,6 +49,9 @@ def imports(path: Path) -> Iterator[tuple[str, str]]:
             yield from ((alias.name, "") for alias in node.names if alias.name in MODULES)
 
 
+IMPORTS = [(module, *found) for module in sorted(MODULES) for found in imports(MODULES[module])]
+
+
 def test_the_table_names_every_package_once() -> None:
     named = [one for floor in order() for one in floor]
     assert len(named) == len(set(named))
@@ -58,33 +60,26 @@ def test_the_table_names_every_package_once() -> None:
     }
 
 
-@pytest.mark.parametrize("module", sorted(MODULES))
-def test_a_module_imports_only_from_floors_below_its_own(module: str) -> None:
+def test_modules_import_only_from_floors_below_their_own() -> None:
     floor_of = {name: number for number, floor in enumerate(order()) for name in floor}
-    own = package(module)
-    wrong = [
+    assert [
         f"{module} imports {other}"
-        for other, _ in imports(MODULES[module])
-        if package(other) != own and floor_of[package(other)] >= floor_of[own]
-    ]
-    assert not wrong
+        for module, other, _ in IMPORTS
+        if package(other) != package(module) and floor_of[package(other)] >= floor_of[package(module)]
+    ] == []
 
 
-@pytest.mark.parametrize("module", sorted(MODULES))
-def test_no_private_name_of_another_package_is_imported(module: str) -> None:
-    private = [
-        f"{other}.{name}"
-        for other, name in imports(MODULES[module])
+def test_no_private_name_of_another_package_is_imported() -> None:
+    assert [
+        f"{module} imports {other}.{name}"
+        for module, other, name in IMPORTS
         if package(other) != package(module)
         and any(word.startswith("_") and not word.startswith("__") for word in (*other.split("."), name))
-    ]
-    assert not private
+    ] == []
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
-    graph = nx.DiGraph(
-        (module, other) for module, path in MODULES.items() for other, _ in imports(path) if other != module
-    )
+    graph = nx.DiGraph((module, other) for module, other, _ in IMPORTS if other != module)
     assert [sorted(one) for one in nx.strongly_connected_components(graph) if len(one) > 1] == []
 
 
