@@ -11,7 +11,6 @@ import ssl
 import sys
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any, ClassVar
 
 from apps import config_reader, rest
@@ -23,7 +22,6 @@ from apps.cluster.node import ClusterNode
 from apps.cluster.reach import Reach
 from apps.cluster.roles import Roles
 from apps.in_force import ChangesInForce
-from apps.looks import Looks
 from apps.metrics import Metrics
 from apps.ovsdb.queue_keeper import QueueKeeper
 from apps.reload import Reloader, Reloads
@@ -133,7 +131,7 @@ class Dets(AppBase):
 
     def start(self) -> Any:
         """Start the loops; each goes on whatever happens in one of its rounds."""
-        self.loops.every("interval", self.config.interval_s, self._run_interval, self._looks())
+        self.loops.every("interval", self.config.interval_s, self._run_interval)
         self.loops.every("hub lag", LAG_INTERVAL_S, self._measure_lag)
         self.loops.whenever("event lines", self.shell.lines.wait, self.shell.lines.write)
         self.loops.every("tests", TESTS_INTERVAL_S, lambda: probing.run_round(self.shell.peers))
@@ -167,13 +165,6 @@ class Dets(AppBase):
             self._tokens.close()
         self.shell.lines.write()
         self.logger.info("stopped; on_stop: %s", self.config.on_stop)
-
-    def _looks(self) -> Callable[[float], None] | None:
-        """Return what waits for a round and begins it sooner where it has to; None where nothing looks."""
-        look_s = self.config.look_ms / 1e3
-        if not look_s:
-            return None
-        return Looks(self.shell, look_s, time.monotonic, hub.sleep, partial(self.loops.guarded, "looks")).wait
 
     def _run_interval(self) -> None:
         if self.exchange is not None:

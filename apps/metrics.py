@@ -141,7 +141,6 @@ class _Controller(Collector):
                 "Rounds of the control loop that were due and never began.",
                 times.skipped_intervals,
             ),
-            ("early_rounds", "Rounds that began before they were due.", times.early_rounds),
             ("unanswered_polls", "Switches that did not send their counters in time.", times.unanswered_polls),
             ("read_meters", "Meters whose counters were read.", times.read_meters),
             ("set_meters", "Meters that were modified.", times.set_meters),

@@ -44,7 +44,6 @@ class LoopTimes:
 
     def __init__(self, interval_s: float) -> None:
         self.skipped_intervals = 0
-        self.early_rounds = 0  # that began before they were due
         self.unanswered_polls = 0
         self.read_meters = 0
         self.set_meters = 0
@@ -100,7 +99,6 @@ class LoopTimes:
             "interval_ms": self._interval_s * 1e3,
             "rounds": self._number,
             "skipped_intervals": self.skipped_intervals,
-            "early_rounds": self.early_rounds,
             "unanswered_polls": self.unanswered_polls,
             "read_meters": self.read_meters,
             "set_meters": self.set_meters,

@@ -33,16 +33,13 @@ from apps.runtime.connection.switch_connection import Reply, SwitchConnection, c
 from apps.runtime.handshake import shake_hands
 from apps.runtime.lasting_listener import LastingListener
 from apps.runtime.logs import LogFormat, set_format, set_level
-from apps.runtime.sockets.roll_call import MOST_PORTS
 from apps.runtime.tls import TlsConnection
 from controller.errors import InvalidValueError
 
 __all__ = [
     "BARRIER_CALL",
     "METER_CALL",
-    "MOST_PORTS",
     "OFP_VERSION",
-    "PORT_CALL",
     "AppBase",
     "PeerDatapath",
     "Reply",
@@ -66,7 +63,7 @@ run_in_thread = tpool.execute
 sys.setswitchinterval(0.0005)
 OFP_VERSION = ofproto_v1_3.OFP_VERSION
 # The roll calls of this process.
-METER_CALL, BARRIER_CALL, PORT_CALL = READER.meters, READER.barriers, READER.ports
+METER_CALL, BARRIER_CALL = READER.meters, READER.barriers
 CONNECTIONS_PER_S = 200.0
 MOST_WAITING, MOST_WAITING_OF_HOST = 128, 64  # connections without a handshake
 MOST_FILES = 65_536

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 LOG = logging.getLogger("dets.loops")
@@ -44,24 +43,16 @@ class Supervisor:
         self._clock, self._spawn, self._sleep, self._kill = clock, spawn, sleep, kill
         self._greenlets: list[Any] = []
 
-    def every(
-        self, name: str, interval_s: float, work: Callable[[], None], wait: Callable[[float], None] | None = None
-    ) -> None:
-        """Do ``work`` every ``interval_s``; a round that takes longer is followed by the next one at once.
-
-        ``wait`` may take the place of sleep: when it comes back sooner, the round begins, and those after it are
-        counted from then.
-        """
+    def every(self, name: str, interval_s: float, work: Callable[[], None]) -> None:
+        """Do ``work`` every ``interval_s``; a round that takes longer is followed by the next one at once."""
         state = self.loops[name] = LoopState()
-        wait = self._sleep if wait is None else wait
 
         def rounds() -> None:
             due_s = self._clock()
             while True:
                 due_s = max(due_s + interval_s, self._clock())
                 state.due_s = due_s
-                wait(max(due_s - self._clock(), 0.0))
-                due_s = min(due_s, self._clock())
+                self._sleep(max(due_s - self._clock(), 0.0))
                 self._attempt(name, state, work)
 
         self._greenlets.append(self._spawn(rounds))
@@ -81,10 +72,6 @@ class Supervisor:
                 self._attempt(name, state, work)
 
         self._greenlets.append(self._spawn(rounds))
-
-    def guarded(self, name: str, work: Callable[[], None]) -> Callable[[], None]:
-        """Return ``work`` as a loop that others run: an exception is counted, and not theirs."""
-        return partial(self._attempt, name, self.loops.setdefault(name, LoopState()), work)
 
     def stop(self) -> None:
         """End all loops."""

@@ -87,7 +87,6 @@ class Peer:
     meters_set: Reply | None = None
     confirmed_s: float | None = None  # when a roll call heard that these were set
     meters_listed: int = 0  # how many it listed the last time
-    ports_listed: int = 0  # how many ports, when it was last looked at between two rounds
     known_flows: FlowStats = field(default_factory=lambda: decode_flow_stats(b""))
     compared: bool = False  # whether they have been compared with what they should be, all of them
     tidied: bool = False  # whether no other switch was awaited when they were compared last

@@ -13,7 +13,6 @@ from controller.fabric.description import Config, CoreLink, Endpoint, Vn
 # What only a restart can change, by the attribute of Config and the key in the file.
 FIXED = {
     "interval_ms": "control.interval_ms",
-    "look_ms": "control.look_ms",
     "openflow_listen": "openflow.listen",
     "openflow_tls": "openflow",
     "first_meter_id": "openflow.first_meter_id",

@@ -50,7 +50,6 @@ from controller.config.values import MAX_VLAN_VID, MIN_VLAN_VID
 from controller.errors import InvalidValueError
 from controller.fabric.description import Cluster, Config, EdgePort, Endpoint, Switch, Vlan
 from controller.fabric.values import NAME_RULE, check_name
-from controller.units import MIN_INTERVAL_MS
 
 _MAX_FILE_BYTES = 64 * 2**20
 _MOST_ENTRIES = Bounds({"vlans": MAX_VLAN_VID, "vns": MAX_VLAN_VID, "trunk": MAX_VLAN_VID}, 2**16)
@@ -112,12 +111,10 @@ def _read_config(data: object, source_name: str) -> tuple[Config, list[Problem]]
     links, bad_links = read_links(root.links, switches)
     problems += bad_control + bad_openflow + bad_logging + bad_queues + bad_rest_section + bad_store + bad_rest
     problems += bad_tls + bad_vlans + bad_switches + bad_links + bad_agents + bad_ecn + bad_cluster
-    problems += _look_problems(control, cluster)
     problems += _listener_problems(openflow, rest.listen, cluster)
     config = Config(
         source_name=source_name,
         interval_ms=control.interval_ms,
-        look_ms=control.look_ms,
         on_stop=control.on_stop,
         mac_ageing_s=control.mac_ageing_s,
         max_macs_per_vn=control.max_macs_per_vn,
@@ -144,19 +141,6 @@ def _read_config(data: object, source_name: str) -> tuple[Config, list[Problem]]
         cluster=cluster,
     )
     return config, problems
-
-
-def _look_problems(control: ControlSection, cluster: Cluster | None) -> Iterator[Problem]:
-    look_ms = control.look_ms
-    if look_ms == 0 or control.has_bad("look_ms") or control.has_bad("interval_ms"):
-        return
-    if not MIN_INTERVAL_MS <= look_ms < control.interval_ms:
-        message = (
-            f"{look_ms} ms is neither 0 nor from {MIN_INTERVAL_MS} to less than interval_ms, {control.interval_ms}"
-        )
-        yield Problem(("control", "look_ms"), message)
-    if cluster is not None and cluster.share == "switches":
-        yield Problem(("control", "look_ms"), "cannot be with cluster.share: switches: each node would count intervals")
 
 
 def _listener_problems(openflow: OpenFlowSection, rest: Endpoint, cluster: Cluster | None) -> Iterator[Problem]:

@@ -62,8 +62,6 @@ class ControlSection(Section):
     path = "control"
     interval_ms: Annotated[int, Field(ge=MIN_INTERVAL_MS, le=MAX_INTERVAL_MS)] = 55
     """The control interval, milliseconds."""
-    look_ms: Annotated[int, Field(ge=0, le=MAX_INTERVAL_MS)] = 0
-    """How often ports are looked at between two rounds, so that a blast is met sooner, milliseconds; 0: not at all."""
     on_stop: Literal["keep", "remove"] = "keep"
     """What a stop does with meters, flows and queues."""
     mac_ageing_s: Annotated[int, Field(ge=1, le=MAX_IDLE_TIMEOUT_S)] = 300

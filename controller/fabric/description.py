@@ -235,7 +235,6 @@ class Config:
     ecn_deliver: Literal["hide", "keep"] = "hide"
     ecn_codepoint: Literal[1, 2] = 1
     cluster: Cluster | None = None
-    look_ms: int = 0
     newcomers: Literal["share", "limit"] = "share"
 
     @property

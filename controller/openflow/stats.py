@@ -52,7 +52,6 @@ _PORT_RECORD = np.dtype([("port_no", ">u4"), ("pad", "V4"), *((name, ">u8") for 
 _QUEUE_RECORD = np.dtype(
     [("port_no", ">u4"), ("queue_id", ">u4"), *((name, ">u8") for name in _QUEUE_COUNTERS), *_DURATION]
 )
-PORT_BYTES = _PORT_RECORD.itemsize
 PORT_STATS = np.dtype(
     [("port_no", np.uint32), *((name, np.uint64) for name in _PORT_COUNTERS), ("duration_s", np.float64)]
 )

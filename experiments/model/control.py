@@ -24,7 +24,6 @@ from controller.fabric.description import Config
 from controller.fabric.topology import HELLO_INTERVAL_S, PortId
 from controller.fabric.vns import VnTable
 from controller.forwarding.pipeline import Table
-from controller.loop.early_rounds import SOONEST_S, EarlyRounds, PortCounters
 from controller.openflow.actions import Output
 from controller.openflow.buffers import HEADER
 from controller.openflow.constants import PORT_CONTROLLER, MessageType
@@ -52,19 +51,17 @@ class ControlTiming:
     """When the loop runs: every ``interval_s``, late by up to ``jitter_s`` (uniform).
 
     From the reading of the counters to the new meters ``loop_delay_s`` pass; the control step is half-way. The default
-    is what the application was seen to take on one Open vSwitch. Every ``look_s`` ports are looked at between two
-    rounds, and the next one may begin sooner (``controller.loop.early_rounds``); 0: nobody looks.
+    is what the application was seen to take on one Open vSwitch.
     """
 
     interval_s: float = 0.055
     loop_delay_s: float = 0.002
     jitter_s: float = 0.001
-    look_s: float = 0.0
 
     def __post_init__(self) -> None:
         if self.interval_s <= 0:
             raise InvalidValueError("interval_s", self.interval_s, "is not above 0")
-        for name in ("loop_delay_s", "jitter_s", "look_s"):
+        for name in ("loop_delay_s", "jitter_s"):
             if not 0 <= getattr(self, name) < self.interval_s:
                 raise InvalidValueError(name, getattr(self, name), f"is outside 0 to {self.interval_s:g} seconds")
 
@@ -109,10 +106,8 @@ class ControlPlane:
 
     def __init__(self, model: ModelFabric, central: CentralController, timing: ControlTiming | None = None) -> None:
         self.model, self.central = model, central
-        config = central.config
-        self.timing = timing or ControlTiming(config.interval_s, look_s=config.look_ms / 1e3)
+        self.timing = timing or ControlTiming(central.config.interval_s)
         self.operator = Operator(central)
-        self._rounds = EarlyRounds()
         self.counts = Counts()
         self._xid = 0
         self._began_s = self._read_s = 0.0
@@ -139,8 +134,6 @@ class ControlPlane:
             self._listen(port.dpid)
         self.push()
         self._schedule()
-        if self.timing.look_s:
-            model.at(model.now_s + self.timing.look_s, self._look)
 
     def listen(self, dpid: int) -> None:
         """Take in what a switch says now."""
@@ -161,32 +154,8 @@ class ControlPlane:
     # -- the loop
 
     def _schedule(self) -> None:
-        number = self.counts.intervals + 1
-        at_s = self._began_s + number * self.timing.interval_s
-        self.model.at(at_s + self.model.rng.uniform(0.0, self.timing.jitter_s), lambda: self._begin(number))
-
-    def _begin(self, number: int, early: bool = False) -> None:
-        """Begin a round, unless it has begun; those after one that is early are counted from it."""
-        if number != self.counts.intervals + 1:
-            return
-        if early:
-            self._began_s = self.model.now_s - number * self.timing.interval_s
-        self._read()
-
-    def _look(self) -> None:
-        """Look at the ports; the next round may begin at once, or as soon as counters can be read again."""
-        model, fabric = self.model, self.central.fabric
-        model.at(model.now_s + self.timing.look_s, self._look)
-        model.count_hits()
-        stats = []
-        for dpid, datapath in model.switches.items():
-            datapath.advance(model.now_s)
-            stats.append(decode_port_stats(self._ask(dpid, encode_port_stats_request)))
-        of, ends = np.concatenate(stats), np.cumsum([len(one) for one in stats], dtype=np.int64)
-        counters = PortCounters(list(model.switches), of["port_no"].astype(np.int64), of["tx_bytes"], ends)
-        if self._rounds.look(fabric.vns, fabric.congestion.congested, counters, model.now_s):
-            number = self.counts.intervals + 1
-            model.at(max(model.now_s, self._read_s + SOONEST_S), lambda: self._begin(number, early=True))
+        at_s = self._began_s + (self.counts.intervals + 1) * self.timing.interval_s
+        self.model.at(at_s + self.model.rng.uniform(0.0, self.timing.jitter_s), self._read)
 
     def _read(self) -> None:
         """Read the counters; the reply is on its way for half the loop's delay."""

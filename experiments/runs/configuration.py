@@ -31,7 +31,7 @@ def controller_configuration(
     ports = (openflow_port, rest_port)
     receive_bps = {vid: limits.receive_bps for vid, limits in scenario.limits.items()}
     document = configuration(fabric, receive_bps, algorithm, parameters, *ports, queues=scenario.queues)
-    document["control"] |= {"interval_ms": settings.interval_ms, "look_ms": settings.look_ms}
+    document["control"] |= {"interval_ms": settings.interval_ms}
     document["queues"]["max_rate"] = "limit" if CONDITIONS[scenario.conditions].shaped else "capacity"
     for vid, limits in scenario.limits.items():
         document["vlans"][vid] |= _as_keys(limits, algorithm)

@@ -24,8 +24,7 @@ class RunSettings:
     """What a scenario leaves open: the grain of virtual time, TCP's congestion control, Open vSwitch's datapath.
 
     ``shaping`` is one of scenario.SHAPINGS; "meter" leaves it to the scenario. ``interval_ms`` is the controller's:
-    what comes of a run is measured in the paper's intervals, whatever it is. So is ``look_ms``, which does not count
-    for what a cell is called (its digest) either.
+    what comes of a run is measured in the paper's intervals, whatever it is.
 
     With ``kill_at_s`` three controllers share the switches out, and the one that owns the first receiver's switch is
     killed so many seconds after the traffic began; not on the model, where there are no processes. It does not count
@@ -41,7 +40,6 @@ class RunSettings:
     datapath: str = "user"
     shaping: str = "meter"
     interval_ms: int = 55
-    look_ms: int = field(default=0, repr=False)
     kill_at_s: float | None = field(default=None, repr=False)
     announce: Callable[[str], None] | None = field(default=None, repr=False, compare=False)
     make: Callable[[Datapath], None] | None = field(default=None, repr=False, compare=False)

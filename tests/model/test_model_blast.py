@@ -1,4 +1,4 @@
-"""``dets bench interval``: blasts by pairs that are known, with looks between rounds and without."""
+"""``dets bench interval``: blasts by pairs that are known."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from experiments.bench.interval import bench, blast
 
 
 @pytest.mark.parametrize("algorithm", ["fp", "level"])
-def test_with_looks_between_rounds_meters_meet_a_blast_in_half_the_time(
+def test_at_half_the_interval_meters_meet_a_blast_in_half_the_time(
     monkeypatch: pytest.MonkeyPatch, algorithm: str
 ) -> None:
     monkeypatch.setattr(blast, "PHASES", 6)
-    without, with_looks = (blast.figures(blast.on_model(55, look_ms, algorithm)) for look_ms in (0, 10))
-    for name in list(without)[1:]:  # median and most
-        assert with_looks[name] is not None
-        assert without[name] is not None
-        assert with_looks[name] < 0.55 * without[name]
+    usual, shorter = (blast.figures(blast.on_model(interval_ms, algorithm)) for interval_ms in (55, 27))
+    for name in list(usual)[1:]:  # median and most
+        assert shorter[name] is not None
+        assert usual[name] is not None
+        assert shorter[name] < 0.6 * usual[name]
 
 
 def test_blasts_begin_in_every_phase_of_an_interval_and_end_before_the_next_one() -> None:
@@ -35,9 +35,9 @@ def test_what_was_decided_before_a_blast_is_not_the_answer_to_it() -> None:
     assert blast._decided_ms(decided, 10.3) == pytest.approx(1000.0)
 
 
-def test_both_are_rows_of_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_they_are_rows_of_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blast, "PHASES", 2)
     rows = list(bench._blasts([10, 55], ["model"]))
     cases = [(row["interval_ms"], row["case"]) for row in rows]
-    assert cases == [(10, "blast, look_ms 0"), (55, "blast, look_ms 0"), (55, "blast, look_ms 10")]
-    assert "| model | blast, look_ms 10 | blast to meters, median, ms | - | " in bench.table(rows)
+    assert cases == [(10, "blast"), (55, "blast")]
+    assert "| model | blast | blast to meters, median, ms | " in bench.table(rows)

@@ -78,7 +78,6 @@ class Loop(BaseModel):
     interval_ms: float
     rounds: int = Field(description="rounds so far")
     skipped_intervals: int = Field(description="rounds that were due and never began, so far")
-    early_rounds: int = Field(description="rounds that began before they were due, so far")
     unanswered_polls: int = Field(description="times that a switch did not answer within its interval, so far")
     read_meters: int = Field(description="meters read, so far")
     set_meters: int = Field(description="meters set to another rate or burst, so far")

@@ -16,7 +16,7 @@ from eventlet import hubs, patcher
 from ryu.lib import hub
 
 from apps.runtime.sockets.arrivals import Arrival, Inbox
-from apps.runtime.sockets.roll_call import MeterCall, PortCall, RollCall
+from apps.runtime.sockets.roll_call import MeterCall, RollCall
 from controller.openflow.buffers import Buffer
 
 _select = patcher.original("select")  # eventlet takes epoll away from the patched one
@@ -109,9 +109,9 @@ class SharedReader:
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self.meters, self.barriers, self.ports = MeterCall(), RollCall(), PortCall()
+        self.meters, self.barriers = MeterCall(), RollCall()
         self._on_arrival: dict[int, Callable[[Arrival], bool]] = {}
-        self._inbox, self._clock = Inbox(self.meters, self.barriers, self.ports), clock
+        self._inbox, self._clock = Inbox(self.meters, self.barriers), clock
         self._epoll = _select.epoll()
         self._running = False
 
@@ -150,9 +150,8 @@ class SharedReader:
         if was_over:
             return True
         self.meters.look()
-        self.ports.look()
         return goes_on or self._awaited() > 0
 
     def _awaited(self) -> int:
         """Return how many answers to roll calls are awaited."""
-        return int(self.meters.left[0] + self.barriers.left[0] + self.ports.left[0])
+        return int(self.meters.left[0] + self.barriers.left[0])

@@ -41,8 +41,7 @@ typedef struct { /* who was called for its meters, by number: each's end at ``en
     i64 part_octets;
 } MeterCall;
 
-enum { NOTHING = -1, HEADER_BYTES = 8, MULTIPART_BYTES = 16, MULTIPART_REPLY = 19, BARRIER_REPLY = 21, PORT = 4, METER = 9, MORE = 1 };
-enum { PORT_BYTES = 112, SENT_AT = 32 }; /* of a port's counters, and where tx_bytes is (OpenFlow 1.3.5, 7.3.5.6) */
+enum { NOTHING = -1, HEADER_BYTES = 8, MULTIPART_BYTES = 16, MULTIPART_REPLY = 19, BARRIER_REPLY = 21, METER = 9, MORE = 1 };
 enum { MOST_OCTETS_ASKED = 64, TOO_LONG = -2 };
 
 static inline i64 number_of(const RollCall *roll, i64 fd) { return fd < roll->descriptors ? roll->index_of[fd] : -1; }
@@ -107,25 +106,6 @@ static int keep_part(const MeterCall *call, i64 fd, const uint8_t *octets, i64 l
     memcpy(call->parts + call->slot[number] * call->part_octets, octets, (size_t)length);
     call->kept[number] = length;
     return 1;
-}
-
-/* The same for the counters of ports: of each, its number and what it sent. */
-static i64 take_ports(const RollCall *roll, const i64 *ends, i64 *port_no, uint64_t *sent_bytes, i64 fd, const uint8_t *octets,
-                      i64 length, i64 version, double now_s)
-{
-    i64 number = number_of(roll, fd);
-    if (number < 0)
-        return 0;
-    i64 first = number ? ends[number - 1] : 0, ports = ends[number] - first, ours = MULTIPART_BYTES + ports * PORT_BYTES;
-    if (length < ours || !begins(octets, version, MULTIPART_REPLY, ours, roll->xid[number]) || get(octets + 8, 2) != PORT ||
-        get(octets + 10, 2) & MORE)
-        return 0;
-    for (i64 i = 0; i < ports; i++) {
-        const uint8_t *port = octets + MULTIPART_BYTES + i * PORT_BYTES;
-        port_no[first + i] = (i64)get(port, 4);
-        sent_bytes[first + i] = get(port + SENT_AT, 8);
-    }
-    return noted(roll, fd, now_s, ours);
 }
 
 /* The same for the reply to a barrier. */
@@ -194,7 +174,7 @@ static i64 receive(const MeterCall *call, i64 fd, uint8_t *to, i64 most_octets, 
  * and replies fit in any case. */
 i64 dets_receive(PyObject *columns, double now_s, i64 most_octets, i64 version, i64 kinds, i64 most)
 {
-    if (!side_by_side(columns, 26))
+    if (!side_by_side(columns, 19))
         return NOT_SIDE_BY_SIDE;
     const i64 *fd = column(columns, 0);
     uint8_t *to = column(columns, 1), *end = to + rows_of(columns, 1);
@@ -204,10 +184,6 @@ i64 dets_receive(PyObject *columns, double now_s, i64 most_octets, i64 version, 
                         column(columns, 8), column(columns, 9), column(columns, 10), column(columns, 11), column(columns, 12),
                         column(columns, 13), column(columns, 14), width_of(columns, 14)};
     RollCall barriers = {rows_of(columns, 15), column(columns, 15), column(columns, 16), column(columns, 17), column(columns, 18)};
-    RollCall ports = {rows_of(columns, 19), column(columns, 19), column(columns, 20), column(columns, 21), column(columns, 22)};
-    const i64 *port_ends = column(columns, 23);
-    i64 *port_no = column(columns, 24);
-    uint64_t *sent_bytes = column(columns, 25);
     i64 sockets = rows_of(columns, 0), left = rows_of(columns, 3), done = 0;
     for (; done < sockets && end - to >= most_octets && left >= most; done++) {
         Arrival *one = arrivals + done;
@@ -218,8 +194,6 @@ i64 dets_receive(PyObject *columns, double now_s, i64 most_octets, i64 version, 
         do {
             taken = take_meters(&meters, fd[done], to + answers, octets - answers, version, now_s);
             taken += take_barrier(&barriers, fd[done], to + answers + taken, octets - answers - taken, version, now_s);
-            taken += take_ports(&ports, port_ends, port_no, sent_bytes, fd[done], to + answers + taken, octets - answers - taken,
-                                version, now_s);
             answers += taken;
         } while (taken);
         if (answers == octets || keep_part(&meters, fd[done], to + answers, octets - answers, version)) {

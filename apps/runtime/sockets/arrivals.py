@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from apps.runtime.sockets import kernel as socket_kernel
-from apps.runtime.sockets.roll_call import MeterCall, PortCall, RollCall
+from apps.runtime.sockets.roll_call import MeterCall, RollCall
 from controller.openflow import constants as ofp
 from controller.openflow.buffers import HEADER
 from controller.openflow.constants import MessageType
@@ -47,8 +47,8 @@ class Arrival(NamedTuple):
 class Inbox:
     """Reads many sockets, none of which it waits for; answers to roll calls go to these."""
 
-    def __init__(self, meters: MeterCall, barriers: RollCall, ports: PortCall) -> None:
-        self._meters, self._calls = meters, (meters, barriers, ports)
+    def __init__(self, meters: MeterCall, barriers: RollCall) -> None:
+        self._meters, self._calls = meters, (meters, barriers)
         self._room = None if socket_kernel.library is None else socket_kernel.Room(_ROOM_BYTES, _ROOM_REPLIES)
         self._octets = memoryview(bytearray(READ_BYTES if self._room is None else 0))
 
@@ -85,9 +85,9 @@ class Inbox:
 
     def _receive_at_once(self, room: socket_kernel.Room, filenos: Sequence[int], now_s: float) -> Iterator[Arrival]:
         what = READ_BYTES, ofp.VERSION, _KINDS, MESSAGES_AT_ONCE
-        meters, barriers, ports = self._calls
+        meters, barriers = self._calls
         while filenos:
-            rolls = (*meters.columns, *barriers.columns, *ports.columns)
+            rolls = (*meters.columns, *barriers.columns)
             arrivals, replies = room.receive(filenos, rolls, now_s, *what)
             first = start = 0
             for fileno, (length, count, only_replies) in zip(filenos, arrivals, strict=False):

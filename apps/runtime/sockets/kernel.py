@@ -39,12 +39,11 @@ class Room:
     ) -> tuple[list[list[int]], list[list[int]]]:
         """Read the first of these sockets, as many as there is room for.
 
-        ``rolls`` are who is called for its meters (``MeterCall.columns``), for barriers (``RollCall.columns``) and for
-        its ports (``PortCall.columns``). ``what`` is how many octets of each socket at most; OpenFlow's version; the
-        types of replies, a bit for each; and how many replies of each socket at most. Return for each socket how many
-        octets came (-1: none but answers to the roll calls, 0: it has ended), how many whole replies are at the
-        beginning, and whether nothing else is; and of each reply its type, its xid, and from where to where it goes
-        within what came.
+        ``rolls`` are who is called for its meters (``MeterCall.columns``) and for barriers (``RollCall.columns``).
+        ``what`` is how many octets of each socket at most; OpenFlow's version; the types of replies, a bit for each;
+        and how many replies of each socket at most. Return for each socket how many octets came (-1: none but answers
+        to the roll calls, 0: it has ended), how many whole replies are at the beginning, and whether nothing else is;
+        and of each reply its type, its xid, and from where to where it goes within what came.
         """
         arrivals = np.empty((len(filenos), 3), np.int64)
         columns = np.array(filenos, np.int64), self._room, arrivals, self._replies, *rolls

@@ -20,14 +20,12 @@ from controller.openflow import constants as ofp
 from controller.openflow.buffers import HEADER
 from controller.openflow.constants import MessageType, MultipartType
 from controller.openflow.meters import METER_STATS, STATS_BYTES, decode_meter_stats, have_one_band
-from controller.openflow.stats import MULTIPART_HEAD, PORT_BYTES, decode_port_stats
+from controller.openflow.stats import MULTIPART_HEAD
 
 _MOST_OCTETS = 0xFFFF  # of one message
 _MOST_METERS = (_MOST_OCTETS - MULTIPART_HEAD.size) // STATS_BYTES
-MOST_PORTS = (_MOST_OCTETS - MULTIPART_HEAD.size) // PORT_BYTES
 _NOBODY = -1
 _REPLY, _METER, _BARRIER = int(MessageType.MULTIPART_REPLY), int(MultipartType.METER), int(MessageType.BARRIER_REPLY)
-_PORT = int(MultipartType.PORT_STATS)
 
 
 class RollCall:
@@ -222,40 +220,6 @@ class MeterCall(RollCall):
     def _kept(self, number: int) -> bytes:
         kept = int(self.kept[number])
         return self.parts[self.slot[number], :kept].tobytes() if kept else b""
-
-
-class PortCall(RollCall):
-    """Who was called last for what its ports have sent: ``port_no``, ``sent_bytes``, where each's end at ``ends``."""
-
-    def __init__(self) -> None:
-        self.expect([])
-        super().__init__()
-
-    def expect(self, ports: Sequence[int]) -> None:
-        """Say how many ports each of those who are called has: MOST_PORTS at most."""
-        self.ends: IntArray = np.cumsum(ports, dtype=np.int64)
-        self.port_no: IntArray = np.empty(sum(ports), np.int64)
-        self.sent_bytes: NDArray[np.uint64] = np.empty(sum(ports), np.uint64)
-
-    def _columns(self) -> tuple[NDArray[np.generic], ...]:
-        return *super()._columns(), self.ends, self.port_no, self.sent_bytes
-
-    def answer(self, fileno: int, octets: memoryview, now_s: float) -> int:
-        """Take what comes first at a socket if it is the answer that is awaited; return how many bytes it has, or 0."""
-        number = self._number(fileno)
-        if number == _NOBODY or len(octets) < MULTIPART_HEAD.size:
-            return 0
-        first, end = int(self.ends[number - 1]) if number else 0, int(self.ends[number])
-        length = MULTIPART_HEAD.size + (end - first) * PORT_BYTES
-        *head, flags = MULTIPART_HEAD.unpack_from(octets)
-        if head != [ofp.VERSION, _REPLY, length, self.xid[number], _PORT] or flags & ofp.MULTIPART_REPLY_MORE:
-            return 0
-        if len(octets) < length:
-            return 0
-        stats = decode_port_stats(octets[MULTIPART_HEAD.size : length])
-        self.port_no[first:end], self.sent_bytes[first:end] = stats["port_no"], stats["tx_bytes"]
-        self._note(fileno, number, now_s)
-        return length
 
 
 def ask(filenos: Sequence[int], xids: Sequence[int], encode: Callable[[int], bytes]) -> list[int]:

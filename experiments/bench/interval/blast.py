@@ -1,4 +1,4 @@
-"""How soon meters meet a blast, with looks between rounds and without: a part of ``dets bench interval``.
+"""How soon meters meet a blast: a part of ``dets bench interval``.
 
 Four pairs that the controller knows begin to send, together 2.56 times their receiver's limit, whose port has a queue.
 The time is that until meters are set that sum to 110 % of the limit. The blast begins at many phases of the interval.
@@ -30,8 +30,6 @@ LINK_BPS, LIMIT_BPS, OFFERED_BPS, KNOWN_BPS = 50_000_000, 25_000_000, 16_000_000
 SENDERS, RECEIVER, VLAN = (1, 2, 3, 4), 5, 2
 MET = 1.1
 PHASES = 20
-LOOKS_MS = (0, 10)
-"""without looks, and with them as often as docs/scale.md proposes"""
 HEARD_S, BEGIN_S, PATIENCE_S = (0.5, 1.0), 3.0, 1.0
 BLASTS, EVERY_S, LASTS_S = 20, 3.0, 0.6
 
@@ -45,15 +43,15 @@ def figures(times_ms: Iterable[float]) -> Figures:
     return dict(zip(names, (float(np.percentile(ordered, share)) for share in (0, 50, 100)), strict=True))
 
 
-def on_model(interval_ms: int, look_ms: int, algorithm: str = "fp") -> list[float]:
+def on_model(interval_ms: int, algorithm: str = "fp") -> list[float]:
     """Return the times, ms, from the beginning of a blast in each of PHASES phases of an interval."""
-    return [_met_ms(interval_ms, look_ms, algorithm, phase / PHASES) for phase in range(PHASES)]
+    return [_met_ms(interval_ms, algorithm, phase / PHASES) for phase in range(PHASES)]
 
 
-def _met_ms(interval_ms: int, look_ms: int, algorithm: str, phase: float) -> float:
+def _met_ms(interval_ms: int, algorithm: str, phase: float) -> float:
     description = fig5(pns=len(SENDERS) + 1, link_rate_bps=LINK_BPS)
     document = configuration(description, {1: LIMIT_BPS, VLAN: LIMIT_BPS}, algorithm, {}, 6653, 8080)
-    document["control"] |= {"interval_ms": interval_ms, "look_ms": look_ms}
+    document["control"] |= {"interval_ms": interval_ms}
     model = ModelFabric(description, ModelOptions())
     plane = ControlPlane(model, CentralController(parse_config(yaml.safe_dump(document), "model"), epoch=9))
     plane.start()
@@ -99,10 +97,10 @@ def scenario(interval_ms: int) -> Scenario:
     )
 
 
-def on_ovs(interval_ms: int, look_ms: int, algorithm: str = "fp") -> list[float]:
+def on_ovs(interval_ms: int, algorithm: str = "fp") -> list[float]:
     """Return the times, ms, of the blasts of one run on Open vSwitch, until the controller had decided (root)."""
     blasts = scenario(interval_ms)
-    settings = RunSettings(interval_ms=interval_ms, look_ms=look_ms)
+    settings = RunSettings(interval_ms=interval_ms)
     with tempfile.TemporaryDirectory(prefix="dets-blast-") as folder:
         ran = run_scenario(Cell("blasts", algorithm, 1, "ovs", blasts, settings), Path(folder))
         decided = list(_decided(recordings.read(Path(folder) / "recording")))

@@ -57,28 +57,6 @@ def test_a_loop_comes_round_at_its_pace_whatever_its_rounds_take(desk: Desk) -> 
     assert rounds[4:7] == pytest.approx([100.7, 100.8, 100.9])  # at once after one that took too long
 
 
-def test_whoever_waits_for_a_round_may_begin_it_sooner_and_the_others_follow_from_then(desk: Desk) -> None:
-    rounds: list[float] = []
-
-    def wait(left_s: float) -> None:
-        desk.sleep(left_s if len(rounds) != 2 else 0.03)
-
-    desk.supervisor.every("hurried", 0.1, lambda: rounds.append(desk.now_s), wait)
-    desk.run()
-    assert rounds[:5] == pytest.approx([100.1, 100.2, 100.23, 100.33, 100.43])
-
-
-def test_what_is_guarded_fails_without_its_caller_and_is_counted(desk: Desk) -> None:
-    def work() -> None:
-        raise ValueError("no such luck")
-
-    guarded = desk.supervisor.guarded("helper", work)
-    guarded()
-    guarded()
-    assert desk.supervisor.loops["helper"].failures == 2
-    assert desk.supervisor.ailing() == {"helper": "ValueError: no such luck"}
-
-
 def test_a_round_that_fails_is_followed_by_the_next_and_is_counted(desk: Desk) -> None:
     rounds: list[float] = []
 

@@ -664,33 +664,6 @@ def test_a_node_behind_another_address_listens_everywhere() -> None:
     assert cluster.address == Endpoint("10.0.0.1", 6654)
 
 
-@pytest.mark.parametrize("look_ms", [0, 10, 54])
-def test_ports_may_be_looked_at_between_two_rounds(look_ms: int) -> None:
-    assert parse_config(SMALL + f"control: {{look_ms: {look_ms}}}\n").look_ms == look_ms
-
-
-@pytest.mark.parametrize(
-    ("control", "said"),
-    [
-        ("look_ms: 9", "control.look_ms: 9 ms is neither 0 nor from 10 to less than interval_ms, 55"),
-        ("look_ms: 55", "control.look_ms: 55 ms is neither 0 nor from 10 to less than interval_ms, 55"),
-        (
-            "interval_ms: 20, look_ms: 20",
-            "control.look_ms: 20 ms is neither 0 nor from 10 to less than interval_ms, 20",
-        ),
-        ("look_ms: -1", "control.look_ms: -1"),
-    ],
-)
-def test_looks_are_not_nearer_than_readings_nor_as_seldom_as_rounds(control: str, said: str) -> None:
-    (line,) = refused(SMALL + f"control: {{{control}}}\n")
-    assert said in line
-
-
-def test_nodes_that_share_switches_do_not_look() -> None:
-    (line,) = refused(SHARED + "control: {look_ms: 12}\n")
-    assert "control.look_ms: cannot be with cluster.share: switches" in line
-
-
 METERS = SMALL.replace("    dpid: 1\n", "    dpid: 1\n    meters: {GIVEN}\n")
 
 

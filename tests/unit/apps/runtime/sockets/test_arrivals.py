@@ -17,11 +17,11 @@ from ryu.lib import hub
 
 from apps.runtime.sockets import kernel as socket_kernel
 from apps.runtime.sockets.arrivals import MESSAGES_AT_ONCE, Inbox
-from apps.runtime.sockets.roll_call import MeterCall, PortCall, RollCall
+from apps.runtime.sockets.roll_call import MeterCall, RollCall
 from controller.openflow.constants import MULTIPART_REPLY_MORE, VERSION, MessageType, MultipartType
 from controller.openflow.meters import decode_meter_stats
 
-XID, BARRIER_XID, PORT_XID, METERS, PORTS = 77, 78, 79, 3, 2
+XID, BARRIER_XID, METERS = 77, 78, 3
 compiled = pytest.mark.skipif(socket_kernel.library is None, reason="no C compiler was there when it was installed")
 
 
@@ -39,21 +39,8 @@ def message(kind: int, length: int = 8, version: int = VERSION, xid: int = 5) ->
     return struct.pack("!BBHI", version, kind, length, xid) + bytes(max(length - 8, 0))
 
 
-def port(port_no: int) -> bytes:
-    return struct.pack("!I4x12QII", port_no, *(2**62 + port_no * 100 + number for number in range(12)), 7, 500)
-
-
 BODY = b"".join(record(number) for number in range(METERS))
 ANSWER, DONE = reply(XID, BODY), message(MessageType.BARRIER_REPLY, xid=BARRIER_XID)
-PORT_BODY = port(1) + port(2**32 - 2)
-OF_PORTS = reply(PORT_XID, PORT_BODY, MultipartType.PORT_STATS)
-NEARLY_OF_PORTS = [
-    reply(PORT_XID + 1, PORT_BODY, MultipartType.PORT_STATS),
-    reply(PORT_XID, PORT_BODY[:-112], MultipartType.PORT_STATS),
-    reply(PORT_XID, PORT_BODY + port(3), MultipartType.PORT_STATS),
-    reply(PORT_XID, PORT_BODY, MultipartType.PORT_STATS, flags=MULTIPART_REPLY_MORE),
-    reply(PORT_XID, PORT_BODY, MultipartType.QUEUE),
-]
 NEARLY = [
     reply(XID + 1, BODY),
     reply(XID, BODY[:-56]),
@@ -86,10 +73,7 @@ NEARLY_PARTS = [
     reply(XID, BODY[:112], what=MultipartType.PORT_STATS, flags=MULTIPART_REPLY_MORE),
 ]
 streams = st.lists(
-    st.sampled_from([ANSWER, DONE, OF_PORTS])
-    | st.sampled_from([*NEARLY, *NEARLY_OF_PORTS, *OTHERS])
-    | st.binary(max_size=20),
-    max_size=6,
+    st.sampled_from([ANSWER, DONE]) | st.sampled_from([*NEARLY, *OTHERS]) | st.binary(max_size=20), max_size=6
 )
 
 
@@ -115,15 +99,12 @@ in_parts = patch("apps.runtime.sockets.roll_call._MOST_METERS", 2)  # so few met
 
 def read(chunks: Sequence[bytes], *, is_plain: bool) -> tuple[list[Any], list[Any]]:
     """Return what an inbox makes of what comes in these chunks, and of the roll call."""
-    roll, barriers, ports, got = MeterCall(), RollCall(), PortCall(), []
-    inbox = plain(Inbox(roll, barriers, ports)) if is_plain else Inbox(roll, barriers, ports)
+    roll, barriers, got = MeterCall(), RollCall(), []
+    inbox = plain(Inbox(roll, barriers)) if is_plain else Inbox(roll, barriers)
     with pair() as (mine, other):
         roll.expect([METERS])
         roll.call([mine.fileno()], [XID])
         barriers.call([mine.fileno()], [BARRIER_XID])
-        ports.expect([PORTS])
-        ports.call([mine.fileno()], [PORT_XID])
-        ports.port_no[:] = ports.sent_bytes[:] = 0
         roll.stats[:] = np.zeros(METERS, roll.stats.dtype)
         for number, chunk in enumerate(chunks):
             other.sendall(chunk)
@@ -138,7 +119,6 @@ def read(chunks: Sequence[bytes], *, is_plain: bool) -> tuple[list[Any], list[An
         told = [roll.at_s.tobytes(), roll.stats[:filled].tobytes(), roll.take_back(mine.fileno())]
         told += [barriers.at_s.tobytes(), barriers.take_back(mine.fileno())]
         told += [roll.meter_id[:filled].tolist(), begun.tobytes(), part]
-        told += [ports.port_no.tolist(), ports.sent_bytes.tolist(), ports.take_back(mine.fileno())]
     return got, told
 
 
@@ -245,17 +225,6 @@ class TestRollCall:
             assert (got, awaited, unconfirmed) == ([b""], False, False)
             assert (stats, at_s) == (decode_meter_stats(BODY).tobytes(), np.array([0.0]).tobytes())
 
-    def test_what_ports_have_sent_goes_to_columns_of_its_own(self, is_plain: bool) -> None:
-        got, (_, _, meters_awaited, *_, port_no, sent_bytes, awaited) = read([OF_PORTS + ANSWER], is_plain=is_plain)
-        assert (got, meters_awaited, awaited) == ([b""], False, False)
-        assert (port_no, sent_bytes) == ([1, 2**32 - 2], [2**62 + 103, 2**62 + (2**32 - 2) * 100 + 3])
-
-    @pytest.mark.parametrize("what", range(len(NEARLY_OF_PORTS)))
-    def test_what_is_nearly_that_of_ports_is_left_as_it_came(self, is_plain: bool, what: int) -> None:
-        got, (*_, port_no, _, awaited) = read([NEARLY_OF_PORTS[what]], is_plain=is_plain)
-        assert got[0][1] == NEARLY_OF_PORTS[what]
-        assert (port_no, awaited) == ([0, 0], True)
-
     def test_a_second_one_was_not_asked_for(self, is_plain: bool) -> None:
         got, _ = read([ANSWER + ANSWER], is_plain=is_plain)
         assert got == [(0, ANSWER, [(MessageType.MULTIPART_REPLY, XID, 0, len(ANSWER))], True), b""]
@@ -276,7 +245,7 @@ class TestRollCall:
 @compiled
 def test_many_sockets_are_read_though_there_is_room_for_few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("apps.runtime.sockets.arrivals._ROOM_BYTES", 300 << 10)
-    inbox, data = Inbox(MeterCall(), RollCall(), PortCall()), bytes(range(1, 200)) * 300
+    inbox, data = Inbox(MeterCall(), RollCall()), bytes(range(1, 200)) * 300
     pairs = [socket.socketpair() for _ in range(5)]
     for mine, other in pairs:
         mine.setblocking(False)

@@ -21,7 +21,7 @@ def one_short_case(monkeypatch: pytest.MonkeyPatch) -> None:
     figure_6 = scenarios()["dets-fig6"]
     short = dataclasses.replace(figure_6.scaled(0.05).lasting(1.1), sources=figure_6.scaled(0.05).sources[:5])
     monkeypatch.setattr(bench, "cases", lambda _fabric: {"short": bench.Case(short, bench._use)})
-    monkeypatch.setattr(bench.blast, "LOOKS_MS", ())
+    monkeypatch.setattr(bench, "_blasts", lambda _intervals_ms, _fabrics: ())
 
 
 @pytest.mark.usefixtures("one_short_case")
