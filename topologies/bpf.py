@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
-import mmap
 import os
 import platform
 import socket
@@ -18,15 +17,14 @@ from typing import NamedTuple
 
 R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10 = range(11)
 # struct __sk_buff
-SKB_LEN, SKB_PROTOCOL, SKB_VLAN_PRESENT, SKB_VLAN_TCI, SKB_PRIORITY, SKB_TC_CLASSID = 0, 16, 20, 24, 32, 72
-SKB_TSTAMP, SKB_WIRE_LEN = 152, 160
+SKB_LEN, SKB_VLAN_PRESENT, SKB_VLAN_TCI, SKB_TC_CLASSID = 0, 20, 24, 72
 # enum bpf_func_id
 MAP_LOOKUP, KTIME_GET_NS, VLAN_PUSH, VLAN_POP, REDIRECT, LOAD_BYTES, ECN_SET_CE = 1, 5, 18, 19, 23, 26, 97
 TC_ACT_OK, TC_ACT_SHOT = 0, 2
 
 _SYSCALL = {"x86_64": 321, "aarch64": 280}
 _MAP_CREATE, _MAP_UPDATE, _MAP_DELETE, _PROG_LOAD = 0, 2, 3, 5
-_PROG_TYPE_SCHED_CLS, _MAP_TYPE_HASH, _MAP_TYPE_ARRAY, _NO_PREALLOC, _MMAPABLE = 3, 1, 2, 1, 1 << 10
+_PROG_TYPE_SCHED_CLS, _MAP_TYPE_HASH, _MAP_TYPE_ARRAY, _NO_PREALLOC = 3, 1, 2, 1
 _PSEUDO_MAP = 1
 _PROGRAM = struct.Struct("=IIQQIIQII16s")  # union bpf_attr as BPF_PROG_LOAD takes it, up to prog_name
 _MAP = struct.Struct("=IIIII")
@@ -71,46 +69,6 @@ def add_to(target: int, constant: int) -> bytes:
     return line(0x07, target, constant=constant)
 
 
-def add(target: int, source: int) -> bytes:
-    """Return ``target += source``."""
-    return line(0x0F, target, source)
-
-
-def multiply(target: int, source: int) -> bytes:
-    """Return ``target *= source``."""
-    return line(0x2F, target, source)
-
-
-def shift_right(target: int, bits: int) -> bytes:
-    """Return ``target >>= bits``."""
-    return line(0x77, target, constant=bits)
-
-
-def negate(target: int) -> bytes:
-    """Return ``target = -target``."""
-    return line(0x87, target)
-
-
-def load_double(target: int, base: int, offset: int) -> bytes:
-    """Return ``target = the 64 bits at base + offset``."""
-    return line(0x79, target, base, offset)
-
-
-def store_double(base: int, offset: int, source: int) -> bytes:
-    """Return ``the 64 bits at base + offset = source``."""
-    return line(0x7B, base, source, offset)
-
-
-def atomic_add(base: int, offset: int, source: int) -> bytes:
-    """Return ``the 64 bits at base + offset += source``, whoever else does the same."""
-    return line(0xDB, base, source, offset)
-
-
-def atomic_exchange_add(base: int, offset: int, source: int) -> bytes:
-    """Return the same, after which ``source`` holds what was there before."""
-    return line(0xDB, base, source, offset, constant=1)
-
-
 def load_word(target: int, base: int, offset: int) -> bytes:
     """Return ``target = the 32 bits at base + offset``."""
     return line(0x61, target, base, offset)
@@ -139,16 +97,6 @@ def jump_if_equal(register: int, constant: int, lines: int) -> bytes:
 def jump_unless_equal(register: int, constant: int, lines: int) -> bytes:
     """Return a jump over so many instructions unless the register holds the constant."""
     return line(0x55, register, offset=lines, constant=constant)
-
-
-def jump_if_word_equal(register: int, constant: int, lines: int) -> bytes:
-    """Return a jump over so many instructions if the lower 32 bits of the register are the constant's."""
-    return line(0x16, register, offset=lines, constant=constant - (1 << 32) if constant >> 31 else constant)
-
-
-def jump_unless_below(register: int, other: int, lines: int) -> bytes:
-    """Return a jump over so many instructions if ``register >= other``, as unsigned numbers."""
-    return line(0x3D, register, other, lines)
 
 
 def jump(lines: int) -> bytes:
@@ -195,26 +143,6 @@ def _load(program: bytes, name: bytes, said: ctypes.Array[ctypes.c_char] | None)
 def make_number() -> int:
     """Return a file descriptor of a map that holds one 64-bit number, 0 at first, under the key 0."""
     return _bpf(_MAP_CREATE, _MAP.pack(_MAP_TYPE_ARRAY, 4, 8, 1, 0))
-
-
-class Records:
-    """An array in the kernel of ``count`` records of ``octets`` (a multiple of 8), zero at first.
-
-    ``memory`` is the kernel's own: programs and this process see each other's writes at once (Linux 5.5).
-    """
-
-    def __init__(self, octets: int, count: int) -> None:
-        self.descriptor = _bpf(_MAP_CREATE, _MAP.pack(_MAP_TYPE_ARRAY, 4, octets, count, _MMAPABLE))
-        size = -(-octets * count // mmap.PAGESIZE) * mmap.PAGESIZE
-        try:
-            self.memory = mmap.mmap(self.descriptor, size)
-        except BaseException:
-            os.close(self.descriptor)
-            raise
-
-    def close(self) -> None:
-        """Close the file; memory that somebody still has a view of stays, and so does the array for programs."""
-        os.close(self.descriptor)
 
 
 class HashMap:

@@ -1,7 +1,6 @@
 """Which class a frame is for: an eBPF program with a map from (VLAN id, destination) to the class.
 
-The other build (edt.py) reads the same header. Both drop control frames: whoever is behind this host's
-uplink must not speak for its agent, whose own frames go around.
+It drops control frames: whoever is behind this host's uplink must not speak for its agent, whose own frames go around.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ def key_of(vlan_vid: int, destination: bytes) -> bytes:
     return _KEY.pack(vlan_vid, destination)
 
 
-def read_header() -> tuple[bytes, ...]:
+def _read_header() -> tuple[bytes, ...]:
     """Return what reads a frame's header; R6 holds the context.
 
-    After it R9 holds how many octets of tag do not stand in the frame, and the stack the key of VLAN and destination.
-    Control frames are dropped there, and frames too short to be read pass.
+    After it the stack holds the key of VLAN and destination. Control frames are dropped there, and frames too short to
+    be read pass.
     """
     untagged = (  # or tagged in the frame's own octets
         bpf.load_packet_half(12),
@@ -50,7 +49,6 @@ def read_header() -> tuple[bytes, ...]:
         bpf.move(bpf.R8, bpf.R0),
     )
     tagged = (
-        bpf.set_to(bpf.R9, TAG_OCTETS),
         bpf.load_word(bpf.R7, bpf.R6, bpf.SKB_VLAN_TCI),
         bpf.and_with(bpf.R7, 0x0FFF),
         bpf.load_packet_half(12),
@@ -74,7 +72,6 @@ def read_header() -> tuple[bytes, ...]:
         *end,
     )
     return (
-        bpf.set_to(bpf.R9, 0),
         bpf.load_word(bpf.R7, bpf.R6, bpf.SKB_VLAN_PRESENT),
         bpf.jump_if_equal(bpf.R7, 0, len(tagged)),
         *tagged,
@@ -84,7 +81,7 @@ def read_header() -> tuple[bytes, ...]:
     )
 
 
-def look_up(descriptor: int) -> tuple[bytes, ...]:
+def _look_up(descriptor: int) -> tuple[bytes, ...]:
     """Return what looks the key on the stack up in a map: R0 holds where its value stands, or 0."""
     return (
         *bpf.load_map(bpf.R1, descriptor),
@@ -94,7 +91,7 @@ def look_up(descriptor: int) -> tuple[bytes, ...]:
     )
 
 
-def to_rest() -> tuple[bytes, ...]:
+def _to_rest() -> tuple[bytes, ...]:
     """Return what makes the key on the stack that of the VLAN's REST."""
     return (
         bpf.set_to(bpf.R1, 0),
@@ -117,12 +114,12 @@ def program(descriptor: int, default_minor: int) -> bytes:
             bpf.move(bpf.R6, bpf.R1),
             bpf.set_to(bpf.R1, default_minor),
             bpf.store_word(bpf.R6, bpf.SKB_TC_CLASSID, bpf.R1),
-            *read_header(),
-            *look_up(descriptor),
+            *_read_header(),
+            *_look_up(descriptor),
             bpf.jump_if_equal(bpf.R0, 0, len(found)),
             *found,
-            *to_rest(),
-            *look_up(descriptor),
+            *_to_rest(),
+            *_look_up(descriptor),
             bpf.jump_if_equal(bpf.R0, 0, len(found)),
             *found,
             *end,

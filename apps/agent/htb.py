@@ -1,4 +1,4 @@
-"""The HTB build: a class for the link, one in it for each VLAN, and one in that for each destination under control.
+"""HTB shapes: a class for the link, one in it for each VLAN, and one in that for each destination under control.
 
     de75:      root                      handle 0xDE75: an agent's, whoever left it
     |- :1      the link                  rate and ceil: the link's

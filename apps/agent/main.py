@@ -8,14 +8,13 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from apps.agent.agent import Agent, AgentOptions
-from apps.agent.edt import EdtShaper
 from apps.agent.frames import FrameSocket
 from apps.agent.htb import HtbShaper
 from apps.agent.shaper import OWN, PairCounters, ShapedPair, Shaper
@@ -70,9 +69,6 @@ def link_rate_bps(interface: str, given_bps: int | None) -> int:
     return mbps * 1_000_000
 
 
-SHAPERS: dict[str, Callable[..., Shaper]] = {"htb": HtbShaper, "edt": EdtShaper}
-
-
 class DryShaper:
     """Says what it would do, and does nothing."""
 
@@ -102,10 +98,8 @@ def _shown(pair: ShapedPair) -> str:
     return f"all of {vlan}" if pair.destination == OWN else f"{vlan} to {pair.destination.hex(':')}"
 
 
-def run_agent(
-    interface: str, options: AgentOptions, build: str, *, replace_root: bool, keep: bool, dry_run: bool
-) -> int:
-    """Shape an interface until SIGTERM or SIGINT, by one of SHAPERS; return the exit status.
+def run_agent(interface: str, options: AgentOptions, *, replace_root: bool, keep: bool, dry_run: bool) -> int:
+    """Shape an interface until SIGTERM or SIGINT; return the exit status.
 
     ``keep`` leaves the rates in force.
     """
@@ -115,10 +109,10 @@ def run_agent(
         if dry_run:
             vlans = ", ".join("untagged" if vid == 0 else str(vid) for vid in options.vlans)
             rate = f"{options.link_rate_bps / 1e6:g} Mbit/s"
-            print(f"would give {interface} an {build.upper()} root of {rate}, VLANs {vlans}")
+            print(f"would give {interface} an HTB root of {rate}, VLANs {vlans}")
             shaper = DryShaper()
         else:
-            shaper = SHAPERS[build](interface, options.vlans, options.link_rate_bps, replace=replace_root)
+            shaper = HtbShaper(interface, options.vlans, options.link_rate_bps, replace=replace_root)
         agent = Agent(options, shaper, sock)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda _number, _frame: agent.stop())

@@ -1,4 +1,4 @@
-"""What shapes: an interface with two builds, and what both count.
+"""What shapes, and what it counts.
 
 A *pair* is a VLAN id (0: untagged) and a destination of six octets. The destination OWN stands for all that the VN of
 the VLAN sends: its send limit.

@@ -1,19 +1,15 @@
-"""The interface that an agent shapes: its root qdisc and its filter, whichever build has set them."""
+"""The interface that an agent shapes: its root qdisc, with which all that it has set goes."""
 
 from __future__ import annotations
 
-import errno
 import socket
 
-from apps.agent.netlink import RTM_DELQDISC, RTM_DELTFILTER, TC_H_ROOT, Netlink, Request, tc_message
+from apps.agent.netlink import RTM_DELQDISC, TC_H_ROOT, Netlink, Request, tc_message
 from controller.errors import InvalidValueError
-from topologies.bpf import EGRESS
 
 MAJOR = 0xDE75
 DIRECT_PRIORITY = MAJOR << 16
 """SO_PRIORITY of frames that go around all classes: the agent's own."""
-FILTER = MAJOR << 16 | socket.htons(0x0003)
-"""Preference and protocol (all) of the filter at the egress hook, by which an agent knows its own."""
 
 
 def take_root(netlink: Netlink, interface: str, *, replace: bool) -> int:
@@ -36,14 +32,9 @@ def take_root(netlink: Netlink, interface: str, *, replace: bool) -> int:
 
 
 def give_back(netlink: Netlink, index: int) -> None:
-    """Remove an agent's root and filter from an interface: the kernel's own root is back."""
+    """Remove an agent's root from an interface: the kernel's own is back."""
     if netlink.root_qdisc(index)[0] == MAJOR << 16:
         netlink.change([_without_root(index)])
-    try:
-        netlink.change([Request(RTM_DELTFILTER, 0, tc_message(index, 0, EGRESS.parent, FILTER))])
-    except OSError as error:
-        if error.errno not in (errno.ENOENT, errno.EINVAL):  # no such filter; no egress hook
-            raise
 
 
 def _without_root(index: int) -> Request:

@@ -6,7 +6,6 @@ import os
 import select
 import signal
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -181,16 +180,6 @@ def test_a_root_qdisc_of_others_is_left_alone(uplink) -> None:
     assert "root qdisc htb 1:" in said
     with running("--replace"):
         assert "htb de75:" in run("tc", "-n", NAMESPACE, "qdisc", "show", "dev", UPLINK)
-
-
-def test_a_kernel_without_fq_is_said_to_have_none(uplink) -> None:
-    if not subprocess.run(["modprobe", "-n", "-q", "sch_fq"], check=False).returncode:
-        pytest.skip("this kernel has fq: tests/kernel/test_kernel_agent.py")
-    process = start("--shaper", "edt")
-    _, said = process.communicate(timeout=20)
-    assert process.returncode == 2
-    assert "--shaper: 'edt' needs the queueing discipline fq" in said
-    assert "clsact" not in run("tc", "-n", NAMESPACE, "qdisc", "show", "dev", UPLINK)
 
 
 def test_a_dry_run_shapes_nothing(controller) -> None:

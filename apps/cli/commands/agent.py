@@ -22,9 +22,6 @@ def agent(
     ] = None,
     ethertype: Annotated[str, typer.Option(help="0x8808, or 0x88b5 where network cards swallow it.")] = "0x8808",
     interval: Annotated[int, typer.Option(help="Milliseconds between reports, until the controller says.")] = 55,
-    shaper: Annotated[
-        str, typer.Option(metavar="htb|edt", help="htb: a class for each pair; edt: departure times, where fq is.")
-    ] = "htb",
     replace: Annotated[
         bool, typer.Option("--replace", help="Take the place of a root qdisc that stands there.")
     ] = False,
@@ -38,8 +35,6 @@ def agent(
 
     if on_stop not in ("remove", "keep"):
         raise InvalidValueError("on_stop", on_stop, "is neither remove nor keep")
-    if shaper not in main.SHAPERS:
-        raise InvalidValueError("shaper", shaper, f"is none of {', '.join(main.SHAPERS)}")
     try:
         number = int(ethertype, 16)
     except ValueError:
@@ -51,4 +46,4 @@ def agent(
         return main.probe(interface, main.checked(AgentOptions(vids, 0, number, interval)))
     options = main.checked(AgentOptions(vids, main.link_rate_bps(interface, given_bps), number, interval))
     keep = on_stop == "keep"
-    return main.run_agent(interface, options, shaper, replace_root=replace, keep=keep, dry_run=dry_run)
+    return main.run_agent(interface, options, replace_root=replace, keep=keep, dry_run=dry_run)
