@@ -38,11 +38,9 @@ from controller.metering.queue_readings import QueueReadings
 from controller.metering.receiver_accounts import ReceiverAccounts
 from controller.policy.groups import Choices, PolicyChoice
 from controller.units import MAX_RATE_BPS
-from controller.whatif.memories import get_memories, memories_of_version_2, put_memories
+from controller.whatif.memories import get_memories, put_memories
 
 FORMAT = {"format": "dets-recording", "version": 3}
-# Version 2 knew what per-receiver algorithms remember alone, and had no readings of queues and links.
-READABLE = (FORMAT, {"format": "dets-recording", "version": 2})
 # A reader that does not come for its records must not fill the controller's memory.
 MOST_BYTES = 64 * 2**20
 
@@ -95,8 +93,8 @@ class Modified:
 class Interval:
     """One control step: what it was given and decided. ``limit_bps`` (entries,) are the limits in force after it.
 
-    ``observed`` is None in recordings of version 2, and its parts where the recording controller did not read them.
-    ``shaped`` (entries,) are the entries that agents on hosts hold; None: there are no agents.
+    ``observed`` and its parts are None where the recording controller did not read them. ``shaped`` (entries,) are the
+    entries that agents on hosts hold; None: there are no agents.
     """
 
     now_s: float
@@ -266,26 +264,15 @@ def _start(values: dict[str, Any], columns: _Columns) -> Start:
         if ((columns[end] < 0) | (columns[end] >= rows)).any():
             raise ValueError(f"column {end} has rows outside of {rows} VNs")
     policies = {vid: PolicyChoice(name, parameters) for vid, name, parameters in values["policies"]}
-    if "vns.shaped" not in columns:  # of a controller that left all receivers to their queues
-        columns["vns.shaped"] = np.ones(rows, dtype=np.bool_)
-        columns["enforcement.allowed_bps"] = columns["enforcement.limit_bps"]
-        _put(columns, "accounts", ReceiverAccounts.unused(rows))
-    columns.setdefault("vns.port_ceilings", np.zeros(rows, dtype=np.bool_))  # before a policy had them
     bounded = "meter_bounds.max_burst_kbits" in columns
     bounds = _get(columns, "meter_bounds", MeterBounds) if bounded else None
-    if "vns.lends" in columns:  # version 2
-        columns["vns.borrows"] = columns["vns.always_controlled"] = columns["vns.lends"]
-        columns["unread_intervals"] = np.zeros(len(columns["entries.sender"]), dtype=np.int64)
-        vns = _get(columns, "vns", VnTable, meter_bounds=bounds)
-        memories = memories_of_version_2(columns, vns, policies)
-    else:
-        vns = _get(columns, "vns", VnTable, meter_bounds=bounds)
-        memories = get_memories(columns, values["memories"], rows)
+    vns = _get(columns, "vns", VnTable, meter_bounds=bounds)
+    memories = get_memories(columns, values["memories"], rows)
     state = step.ControlState(
         **{name: _get(columns, name, kind) for name, kind in _TABLES.items()},
         allocators=RateAllocators(columns["congested"], columns["calm_intervals"], memories),
         unread_intervals=columns["unread_intervals"].astype(np.int16),
-        decided_s=float.fromhex(values.get("decided_s", "nan")),
+        decided_s=float.fromhex(values["decided_s"]),
         adopted_bps=columns.get("adopted_bps"),
     )
     links = values.get("links")

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import zipfile
 
 import numpy as np
 import pytest
 import yaml
 
-from apps.cli.support import recordings
 from controller.central.controller import CentralController
 from controller.central.observing import observe
 from controller.config.load import parse_config
-from controller.errors import InvalidValueError
 from controller.events import EventKind
 from controller.fabric.topology import PortId
 from controller.metering.observed import Reading
 from controller.policy.max_min import MaxMin
-from controller.whatif.recording import FORMAT, Interval, Recorder, decode, encode_interval, encode_start
+from controller.whatif.recording import Interval, Recorder, decode, encode_interval, encode_start
 from controller.whatif.replay import replay
 from experiments.machine.controller_process import configuration
 from experiments.model.control import ControlPlane
@@ -216,27 +212,3 @@ def test_readings_are_recorded_and_decided_on_again():
             columns = [getattr(getattr(one.observed, part), field.name) for one in (first, second)]
             assert columns[0].tobytes() == columns[1].tobytes()
             assert len(columns[0]) > 0
-
-
-def write(path, version, records):
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("format.json", json.dumps({"format": "dets-recording", "version": version}))
-        archive.writestr("records/000000", records)
-    return path
-
-
-def test_recordings_of_version_2_are_read_without_readings(tmp_path):
-    model, plane = controlled()
-    blast(model)
-    plane.central.recorder = recorder = Recorder()
-    model.run(1.0)
-    bare = [
-        encode_interval(dataclasses.replace(one, observed=None)) if isinstance(one, Interval) else encode_start(one)
-        for one in decode(recorder.take())
-    ]
-    read = list(recordings.read(write(tmp_path / "old", 2, b"".join(bare))))
-    assert {one.observed for one in read if isinstance(one, Interval)} == {None}
-    assert all(one.same for one in replay(read))
-    with pytest.raises(InvalidValueError, match="of version 3 or 2 can be read"):
-        list(recordings.read(write(tmp_path / "older", 1, b"".join(bare))))
-    assert FORMAT["version"] == 3

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 
 import numpy as np
 import pytest
 from support.configs import star
 from support.fabrics import ControlLoop, Fabric
 
-from apps.cli.support.recordings import read
 from controller.errors import InvalidValueError, ProtocolError
 from controller.fabric.description import MeterSettings
 from controller.loop import step
-from controller.policy.groups import PolicyChoice, groups_of
+from controller.policy.groups import PolicyChoice
 from controller.whatif.recording import Interval, Recorder, Start, decode, encode_interval, encode_start
 from controller.whatif.replay import differences, replay
 
@@ -192,27 +190,3 @@ def test_recording_changes_nothing():
     for loop in (recorded, plain):
         loop.run(40)
     assert recorded.received == plain.received
-
-
-def test_a_recording_of_an_older_version_is_decided_again_bit_for_bit():
-    """Made by version 2: ``fe``, ``level``, ``fp`` and two VLANs under ``max-min``, whose senders stop and begin.
-
-    Five VLANs of 20 Mb/s at one switch of ports of 100 Mb/s; in each, 30 and 10 Mb/s are sent to port 3. Four intervals
-    later ``Recorder`` took 24; after twelve of them the first sender stopped, and one to port 1 began.
-    """
-    path = Path(__file__).with_name("data") / "version-2.dets"
-    again = list(replay(read(path)))
-    assert len(again) == 24
-    assert all(one.same for one in again)
-    policies_then = again[0].start.policies
-    assert {vid: one.algorithm for vid, one in policies_then.items()} == {
-        10: "fe",
-        20: "max-min",
-        30: "level",
-        40: "fp",
-        50: "max-min",
-    }
-    fe = next(
-        n for n, one in enumerate(groups_of(again[0].start.vns, again[0].start.policies)) if one.policy.name == "fe"
-    )
-    assert not np.isnan(again[0].start.state.allocators.memories[fe].of_vn("rate_bps")).all()

@@ -18,7 +18,7 @@ from apps.cli.support.answers import AnswerError, Shape
 from apps.cli.support.rest_client import Client
 from controller.errors import DetsError, InvalidValueError, ProtocolError
 from controller.policy.groups import PolicyChoice
-from controller.whatif.recording import FORMAT, MOST_BYTES, READABLE, Interval, Start, decode
+from controller.whatif.recording import FORMAT, MOST_BYTES, Interval, Start, decode
 from controller.whatif.replay import Replayed, differences, replay
 
 TAKE_EVERY_S = 0.5
@@ -111,11 +111,8 @@ def read(path: Path) -> Iterator[Start | Interval]:
         with zipfile.ZipFile(path) as archive:
             with archive.open("format.json") as about:
                 said = json.loads(about.read(_MOST_FORMAT_BYTES))
-            if said not in READABLE:
-                versions = " or ".join(str(one["version"]) for one in READABLE)
-                raise InvalidValueError(
-                    "FILE", str(path), f"is of format {said}; dets-recording of version {versions} can be read"
-                )
+            if said != FORMAT:
+                raise InvalidValueError("FILE", str(path), f"is of format {said}, not {FORMAT}")
             members = [one for one in archive.infolist() if one.filename.startswith("records/")]
             for member in sorted(members, key=lambda one: one.filename):
                 if member.file_size > _MOST_TAKEN_BYTES:
