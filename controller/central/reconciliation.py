@@ -14,13 +14,11 @@ from controller.central.refused_meters import NO_ENTRY_TAKEN, NOT_THERE, Refused
 from controller.central.state import FabricState
 from controller.events import EventKind
 from controller.fabric.port_numbers import PortNumbers
-from controller.forwarding import pipeline
 from controller.forwarding.address_entries import AddressRows
 from controller.forwarding.desired_flows import plan_flows
-from controller.forwarding.flow_table import FlowTable, pack_key, unpack_key
+from controller.forwarding.flow_table import FlowTable, unpack_key
 from controller.forwarding.pairs import Host
 from controller.forwarding.pipeline import Table
-from controller.openflow.constants import FlowModCommand
 from controller.pieces import pieces
 from controller.switch.adoption import Awaiting, StandingPairs, adopted_pairs, hosts_and_pairs, of_senders
 from controller.switch.meters.settings import MeterColumns, MeterSetting
@@ -60,8 +58,7 @@ class Reconciler:
 
         ``flows`` are the controller's; ``foreign`` is how many others there are.
 
-        1) Hosts and pairs that an earlier run left are adopted, with their meters as they stand. Entries in tables
-           that have another number now are put there as well.
+        1) Hosts and pairs that an earlier run left are adopted, with their meters as they stand.
         2) What is missing or different is put right at once.
         3) What is the controller's and of no use is removed by an ``audit`` once no switch is awaited: until then it
            may be of use.
@@ -79,16 +76,7 @@ class Reconciler:
         record.meter_ids.reserve(meters["meter_id"])
         # 1
         record.foreign = foreign
-        # What an earlier version had in tables of other numbers, as it is now.
-        moved = FlowTable()
-        for some in pieces(flows.of_tables(pipeline.EARLIER_TABLES), _LOOKED_AT_ONCE):
-            for flow in map(pipeline.moved, some):
-                if flow is not None and not flows.has(pack_key(flow)):
-                    moved.put(flow)
-            yield
-        record.installed, record.touched = flows.copy(), set(moved.packed())
-        for packed in moved.packed():
-            record.installed.put_from(moved, packed)
+        record.installed, record.touched = flows.copy(), set()
         yield
         fabric.forget_counters(record)
         for named in pieces(of_senders(record.installed), _LOOKED_AT_ONCE):
@@ -119,10 +107,6 @@ class Reconciler:
         differing -= {i for i in differing if i in standing and record.can.takes_as(settings[i], standing[i])}
         record.update.put_meters({meter_id: settings[meter_id] for meter_id in sorted(differing)}, standing.keys())
         yield
-        for keys in pieces(sorted(moved.packed(), reverse=True), _LOOKED_AT_ONCE):
-            again = (moved.flow(packed) for packed in keys)
-            record.set_flows((FlowModCommand.ADD, flow) for flow in again if flow is not None)
-            yield
         # What changes from here on is sent as usual. Later tables come before earlier ones, as in any plan.
         wanted = fabric.network.desired.of_switch(dpid)
         lacking = wanted.differing(record.installed) - record.installed.absent_in(wanted)

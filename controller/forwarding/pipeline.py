@@ -58,8 +58,8 @@ REPORT_BYTES = 128  # enough of a frame to see its addresses and its tag
 class Table(IntEnum):
     """The tables by number.
 
-    Earlier versions forwarded in table 4 and reported in table 5 (``moved``). Nothing is put there, so that an upgrade
-    does not mix their entries with its own: they lead frames through until the new ones stand.
+    PHANTOM comes before REPORT: a frame that its meter drops has been delivered, and is not reported. The meter lets
+    nearly all of a receive limit pass, so that the next frames of a new pair are reported.
     """
 
     CLASSIFY = 0
@@ -71,10 +71,6 @@ class Table(IntEnum):
     FORWARD = 8
     PHANTOM = 9
     REPORT = 10
-
-
-_EARLIER = {4: Table.FORWARD, 5: Table.REPORT}
-EARLIER_TABLES = tuple(_EARLIER)
 
 
 class Mark(IntFlag):
@@ -299,15 +295,6 @@ def report(port_no: int, vlan_vid: int, meter_id: int | None) -> Flow:
     """Of a VN's marked frames, those that pass its meter go to the controller; all have been forwarded already."""
     match = Match(in_port=port_no, metadata=vlan_vid, metadata_mask=int(Mark.VLAN))
     return _flow(Table.REPORT, 100, match, _REPORT, meter_id=meter_id)
-
-
-def moved(flow: Flow) -> Flow | None:
-    """Return an entry that an earlier version put into a table of another number as it is now; None for any other."""
-    if flow.table_id not in _EARLIER:
-        return None
-    table = _EARLIER[flow.table_id]
-    goto = flow.goto_table if flow.goto_table is None else _EARLIER.get(flow.goto_table, flow.goto_table)
-    return flow._replace(table_id=table, goto_table=goto, cookie=OWN_COOKIE | table)
 
 
 def meters_of_vn(flow: Flow) -> tuple[int, int, VnMeters] | None:

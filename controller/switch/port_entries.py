@@ -6,11 +6,11 @@ from collections.abc import Collection, Iterator, Mapping
 
 from controller.fabric.description import EdgePort
 from controller.forwarding.flow_table import FlowTable
-from controller.forwarding.pipeline import EARLIER_TABLES, Table
+from controller.forwarding.pipeline import Table
 from controller.openflow.actions import Output, SetVlanVid
 from controller.openflow.flows import Flow
 
-_TABLES = (Table.CLASSIFY, *EARLIER_TABLES, Table.FORWARD)
+_TABLES = (Table.CLASSIFY, Table.FORWARD)
 
 
 def of_ports(flows: FlowTable, port_nos: Collection[int]) -> list[Flow]:
