@@ -23,8 +23,6 @@ from apps.settings.store_file import (
     damaged,
     failing,
     transaction,
-    upgrade,
-    version_of,
 )
 from apps.settings.store_lock import StoreLock
 from controller.limits.overrides import VN_FIELDS, VN_RATES, Override, VnName
@@ -33,7 +31,6 @@ from controller.limits.overrides import VN_FIELDS, VN_RATES, Override, VnName
 KEPT_CHANGES = 10_000
 _NO_CEILING = 0  # in a ceiling's column of vn_overrides; NULL means that there is no override
 _VN_COLUMNS = f"vlan_vid, switch, port_no, {', '.join(VN_FIELDS)}, revision"
-_VN_COLUMNS_OF_1 = f"vlan_vid, switch, port_no, {', '.join(VN_RATES)}, NULL, revision"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +120,7 @@ class Store:
     """The store at a path, or in memory (``:memory:``), for the one controller that changes it.
 
     Raises StoreError when another controller has it, and when it cannot be opened, is damaged, is not a store, or was
-    written by a newer version.
+    written by another version.
     """
 
     writable = True
@@ -139,7 +136,6 @@ class Store:
             if path != MEMORY:
                 self._reader = undo.enter_context(contextlib.closing(connect(path)))
             check_whole(self._reader, path)
-            upgrade(self._writer)
             self._revision = _last_revision(self._reader)
             self._guard = None if path == MEMORY else StoreGuard(path)
             self._close: Callable[[], None] = undo.pop_all().close
@@ -233,8 +229,7 @@ class Store:
 def _standing(db: sqlite3.Connection, path: str) -> Standing:
     rows = db.execute('SELECT vlan_vid, "values", revision, limits_revision FROM vlan_overrides').fetchall()
     vlans = dict(_vlan_override(row, path) for row in rows)
-    columns = _VN_COLUMNS_OF_1 if version_of(db) == 1 else _VN_COLUMNS
-    vns = dict(_vn_override(row, path) for row in db.execute(f"SELECT {columns} FROM vn_overrides"))
+    vns = dict(_vn_override(row, path) for row in db.execute(f"SELECT {_VN_COLUMNS} FROM vn_overrides"))
     facts = dict(db.execute("SELECT name, value FROM facts").fetchall())
     return Standing(_last_revision(db), vlans, vns, facts)
 

@@ -46,7 +46,7 @@ _VITAL_TABLES = ("vlan_overrides", "vn_overrides", "tokens", "facts")
 def connect(path: str) -> sqlite3.Connection:
     """Return a connection to the store at ``path``, which is made, readable by its owner alone, if there is none.
 
-    Raises sqlite3.Error and OSError, StoreError if the file is empty, no store or that of a newer version.
+    Raises sqlite3.Error and OSError, StoreError if the file is empty, no store or that of another version.
     """
     if path != MEMORY:
         if not os.path.exists(path):
@@ -60,8 +60,9 @@ def connect(path: str) -> sqlite3.Connection:
         (kind,) = db.execute("PRAGMA application_id").fetchone()
         if kind != _APPLICATION_ID:
             raise StoreError(f"store.file: {path!r} is a database, but not a store of this controller's")
-        if version_of(db) > _VERSION:
-            raise StoreError(f"store.file: {path!r} was written by a newer version of this controller")
+        (version,) = db.execute("PRAGMA user_version").fetchone()
+        if version != _VERSION:
+            raise StoreError(f"store.file: {path!r} was written by another version of this controller")
         db.execute("PRAGMA journal_mode = WAL")
         # In WAL mode NORMAL may lose the last commits at a power cut.
         db.execute("PRAGMA synchronous = FULL")
@@ -69,20 +70,6 @@ def connect(path: str) -> sqlite3.Connection:
         db.close()
         raise
     return db
-
-
-def version_of(db: sqlite3.Connection) -> int:
-    """Return the version of the tables of a store."""
-    (version,) = db.execute("PRAGMA user_version").fetchone()
-    return int(version)
-
-
-def upgrade(db: sqlite3.Connection) -> None:
-    """Give a store of an earlier version the tables of this one. Only for the controller whose store it is."""
-    if version_of(db) == 1:
-        with transaction(db):
-            db.execute("ALTER TABLE vn_overrides ADD COLUMN weight REAL")
-            db.execute("PRAGMA user_version = 2")
 
 
 def _open(path: str) -> sqlite3.Connection:

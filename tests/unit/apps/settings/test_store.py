@@ -265,14 +265,16 @@ def test_a_commit_that_fails_half_way_leaves_nothing(path: Path, table: str) -> 
 
 
 def test_a_file_that_is_no_store_is_refused(tmp_path: Path) -> None:
-    text, other, newer = tmp_path / "text.db", tmp_path / "other.db", tmp_path / "newer.db"
+    text, other, older, newer = (tmp_path / f"{name}.db" for name in ("text", "other", "older", "newer"))
     text.write_text("vlans: {}\n" * 100)
     with contextlib.closing(sqlite3.connect(other)) as db, db:
         db.execute("CREATE TABLE t (a)")
-    Store(str(newer)).close()
-    with contextlib.closing(sqlite3.connect(newer)) as db, db:
-        db.execute("PRAGMA user_version = 99")
-    for path, words in ((text, "not a database"), (other, "not a store"), (newer, "newer version")):
+    for path, version in ((older, 1), (newer, 99)):
+        Store(str(path)).close()
+        with contextlib.closing(sqlite3.connect(path)) as db, db:
+            db.execute(f"PRAGMA user_version = {version}")
+    refused = ((text, "not a database"), (other, "not a store"), (older, "another version"), (newer, "another version"))
+    for path, words in refused:
         with pytest.raises(StoreError, match=words):
             Store(str(path))
     with pytest.raises(StoreError, match="No such file"):
@@ -310,21 +312,3 @@ def test_tokens_of_a_damaged_store_are_an_error_of_the_store(store: Store, path:
             db.execute("DROP TABLE tokens")
         with pytest.raises(StoreError, match="tokens"):
             tokens.find("dets_x")
-
-
-def test_a_store_of_the_first_version_is_read_as_it_is_and_upgraded_by_its_controller(path: Path) -> None:
-    with contextlib.closing(Store(str(path))) as store:
-        commit(store, 1)
-    with contextlib.closing(sqlite3.connect(path)) as db, db:
-        db.execute("ALTER TABLE vn_overrides DROP COLUMN weight")
-        db.execute("PRAGMA user_version = 1")
-    before = read_standing(str(path))
-    assert before.vns == {ONE: Override({"send_limit_bps": 5_000}, 1)}
-    with contextlib.closing(sqlite3.connect(path)) as db:
-        assert db.execute("PRAGMA user_version").fetchone() == (1,)
-    with contextlib.closing(Store(str(path))) as store:
-        assert store.load() == before
-        weighed = Override({"send_limit_bps": 5_000, "weight": 0.5}, 2)
-        store.commit(change(2), {}, {ONE: weighed})
-    with contextlib.closing(Store(str(path))) as store:
-        assert store.load().vns == {ONE: weighed}
