@@ -70,7 +70,7 @@ def test_marks_of_the_link_are_counted_and_hidden(run: WireRun, eth_type: int, e
     """DSCP is kept and checksums are right (looked at there); who speaks ECN keeps it while nothing is marked."""
     link = Link(run)
     link.full = full
-    (meter_id,) = {flow.meter_id for flow in run.flows(2, Table.COUNT) if flow.meter_id is not None}
+    (meter_id,) = {flow.meter_id for flow in run.flows(2, Table.COUNT) if flow.match.eth_src is not None}
 
     def counted() -> int:
         with run.fabric.locked():
