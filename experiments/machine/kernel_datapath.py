@@ -5,7 +5,7 @@
 Debian's user-mode-linux is a kernel, with all the modules of a Debian, that runs as a process. It is booted on
 this machine's own root file system, which it can read and not write; /run, /tmp, /var/log and /etc/openvswitch are its
 own and vanish with it. It has an Open vSwitch of its own, so that nothing of the host's is seen or touched. Source:
-docs/kernel-datapath.md. Standard library only.
+docs/experiments.md. Standard library only.
 """
 
 from __future__ import annotations

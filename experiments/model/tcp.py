@@ -2,7 +2,7 @@
 
 A slot delivers a run of segments; their acknowledgements come back a slot (and the links' delays) later and let new
 segments out. Segments keep their order, so that a lost one is known as soon as a later one was acknowledged (SACK and
-RACK, as Linux does it). What is modelled and what is not: docs/model-fabric.md.
+RACK, as Linux does it). What is modelled and what is not: docs/experiments.md.
 """
 
 from __future__ import annotations

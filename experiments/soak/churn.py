@@ -19,7 +19,7 @@ CONGESTION_CONTROL = "cubic"
 CHURN_PORT = FIRST_PORT + 100
 MOST_FLOWS = 6  # at once: two cores carry no more in addition to the judged ones
 FLOW_GRACE_S = 8.0
-# How long a guarantee may be missed after a change is done; the reasons stand in docs/soak.md.
+# How long a guarantee may be missed after a change is done; the reasons stand in docs/experiments.md.
 LIMIT_TRANSIENT_S = 3.0
 ALGORITHM_TRANSIENT_S = 2.0
 LINK_TRANSIENT_S = 5.0

@@ -6,7 +6,8 @@ Two guarantees are judged, in windows of WINDOW_S:
 - *floor*: the judged VN, which has more demand than its limit all the time, gets its limit, WINDOW_FLOOR of it in each
   window and FLOOR of it over all of them.
 
-A window that touches a stated transient (docs/soak.md) is not judged, nor is one in which the machine had no time left.
+A window that touches a stated transient (docs/experiments.md) is not judged, nor is one in which the machine had no
+time left.
 """
 
 from __future__ import annotations

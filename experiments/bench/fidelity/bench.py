@@ -1,7 +1,7 @@
 """The same scenarios on the model fabric and on Open vSwitch, side by side: how far the model can be believed.
 
 Steady rates should be within 5 %, convergence within one interval. Where Open vSwitch is not to be had only the model's
-column is filled. docs/model-fabric.md says where they differ, and why.
+column is filled. docs/experiments.md says where they differ, and why.
 """
 
 from __future__ import annotations
