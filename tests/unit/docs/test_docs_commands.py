@@ -82,7 +82,7 @@ def test_the_guides_limits_are_read(tmp_path: Path) -> None:
         "is below the sum of the port's",
         "cannot be listened on",
         "cannot be used",
-        "was written by a newer version",
+        "was written by another version",
         "no controller answers at",
         "send a token",
         "may only read",
