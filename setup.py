@@ -47,7 +47,6 @@ KERNELS = {
     "controller.metering._measure": [
         f"controller/metering/_{name}.c" for name in ("measure", "counters", "enforce", "accounts")
     ],
-    "controller.dets._machines": ["controller/dets/_machines.c"],
     "controller.openflow._wire": ["controller/openflow/_wire.c"],
     "controller.openflow._listing": ["controller/openflow/_listing.c"],
     "controller.frames._frames": ["controller/frames/_frames.c"],

@@ -11,7 +11,6 @@ from typing import NamedTuple
 import numpy as np
 
 from controller.columns import BoolArray, FloatArray, IntArray, ShortArray
-from controller.dets import machines_kernel
 from controller.dets.messages import (
     DeactivateTrafficControl,
     InitializeTrafficControl,
@@ -113,13 +112,6 @@ def watch_congestion(before: RateAllocators, loads: Loads, vns: VnTable) -> Rate
     2) It stays so until it was calm for CALM_INTERVALS: below CALM_BELOW of its limit, and no sender held back.
     """
     most_bps = vns.receive_most_bps
-    if machines_kernel.library is not None:
-        columns = (loads.passed_bps, loads.smoothed_bps, loads.dropped_bps, most_bps)
-        congested, calm_intervals, changed = machines_kernel.watch_congestion(
-            CONGESTED_ABOVE, CALM_BELOW, CALM_INTERVALS, (*columns, before.congested, before.calm_intervals)
-        )
-        congested = congested if changed else before.congested  # so that callers can see that it is the same
-        return RateAllocators(congested, calm_intervals, before.memories, before.decisions)
     # 1
     exceeded = loads.passed_bps > CONGESTED_ABOVE * most_bps
     # 2
@@ -136,9 +128,6 @@ def initialize(
 
     VNs of ``always``, shape (vns,), have their senders under control whether they are congested or not.
     """
-    if machines_kernel.library is not None:
-        begin, end = machines_kernel.first_messages(entries.receiver, controlled, allocators.congested, always)
-        return InitializeTrafficControl(begin), DeactivateTrafficControl(end)
     wanted = (allocators.congested | always)[entries.receiver]
     return (
         InitializeTrafficControl(np.flatnonzero(wanted & ~controlled)),
@@ -186,10 +175,6 @@ def answer(
 
 def _messages(reports: TrafficReport, grants_bps: FloatArray) -> tuple[SetRate, KeepAlive]:
     """Return Set Rate where the grant is another than the limit in force, and Keep Alive elsewhere."""
-    if machines_kernel.library is not None:
-        columns = (reports.entry, grants_bps, reports.limit_bps)
-        changed, rate_bps, same = machines_kernel.changed(SAME_RATE, columns)
-        return SetRate(changed, rate_bps), KeepAlive(same)
     other = np.abs(grants_bps - reports.limit_bps) > SAME_RATE * np.minimum(grants_bps, reports.limit_bps)
     return SetRate(reports.entry[other], grants_bps[other]), KeepAlive(reports.entry[~other])
 

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.columns import BoolArray, FloatArray, IntArray, ShortArray, carry, one_more
-from controller.dets import machines_kernel
 from controller.dets.messages import (
     DeactivateTrafficControl,
     InitializeTrafficControl,
@@ -25,7 +24,7 @@ from controller.dets.messages import (
 )
 from controller.fabric.entries import EntryTable
 from controller.fabric.vns import VnTable
-from controller.metering.measurement import IDLE_INTERVALS, Measurement, sums_by
+from controller.metering.measurement import Measurement, sums_by
 
 # Choice: the paper does not say how long a sender waits for Keep Alive. After this many intervals (1.1 s at 55 ms) with
 # neither Set Rate nor Keep Alive a machine is idle again. An allocator waits as long until congestion is over; a few
@@ -117,14 +116,8 @@ class SendRateControllers:
 
         Those that hold, (entries,), stay as they are: their policy fails closed.
         """
-        if machines_kernel.library is not None:
-            unheard, some = machines_kernel.count(KEEP_ALIVE_INTERVALS, self.control, self.unheard_intervals)
-            counted = self._at_the_same(self.limit_bps, unheard)
-            if not some:
-                return counted
-        else:
-            unheard = one_more(self.unheard_intervals)
-            counted = self._at_the_same(self.limit_bps, unheard)
+        unheard = one_more(self.unheard_intervals)
+        counted = self._at_the_same(self.limit_bps, unheard)
         lost = np.flatnonzero(self.controlled & (unheard > KEEP_ALIVE_INTERVALS))
         if not len(lost):
             return counted
@@ -137,15 +130,6 @@ class SendRateControllers:
 
         Those are the limits, or ``ceiling_bps`` (entries,) where that is lower.
         """
-        if machines_kernel.library is not None:
-            before = (self.control, self.limit_bps, self.unheard_intervals)
-            rates = (set_rate.entry, set_rate.rate_bps)
-            control, limit_bps, unheard, in_force_bps, moved = machines_kernel.obey(
-                before, rates, keep_alive.entry, ceiling_bps
-            )
-            if moved:
-                return SendRateControllers(control, limit_bps, unheard), in_force_bps
-            return self._at_the_same(limit_bps, unheard), in_force_bps
         after = self.on_set_rate(set_rate).on_keep_alive(keep_alive)
         return after, np.minimum(after.limit_bps, ceiling_bps)
 
@@ -187,11 +171,6 @@ def traffic_reports(
     """
     chosen = rows if len(rows) < len(entries) else slice(None)  # all of them need no picking
     limit_bps, dropped_bps = machines.limit_bps[chosen], measured.dropped_bps[chosen]
-    if machines_kernel.library is not None:
-        sent = (measured.passed_bps, measured.smoothed_bps, measured.dropped_bps, measured.silent_intervals)
-        columns = (rows, entries.sender, *sent, machines.limit_bps, vns.send_limit_bps)
-        (measured_bps, available_bps), (drops, active) = machines_kernel.reports(IDLE_INTERVALS, columns)
-        return TrafficReport(rows, measured_bps, dropped_bps, drops, limit_bps, available_bps, active)
     (sent_bps,) = sums_by(entries.sender, (measured.smoothed_bps,), len(vns))
     sender = entries.sender[chosen]
     elsewhere_bps = np.maximum(sent_bps[sender] - measured.smoothed_bps[chosen], 0.0)

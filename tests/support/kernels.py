@@ -9,23 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from controller.dets import machines_kernel
 from controller.metering import measure_kernel
-
-_KERNELS = (machines_kernel, measure_kernel)
 
 
 @contextmanager
 def numpy_alone() -> Iterator[None]:
     """Do without the compiled form."""
-    libraries = [kernel.library for kernel in _KERNELS]
-    for kernel in _KERNELS:
-        kernel.library = None
+    library, measure_kernel.library = measure_kernel.library, None
     try:
         yield
     finally:
-        for kernel, library in zip(_KERNELS, libraries, strict=True):
-            kernel.library = library
+        measure_kernel.library = library
 
 
 def names(table: Any) -> list[str]:

@@ -6,20 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from support.configs import star
-from support.kernels import numpy_alone, same
 
 from controller.dets.messages import Loads, TrafficReport
 from controller.dets.rate_allocator import (
     CALM_BELOW,
     CALM_INTERVALS,
     CONGESTED_ABOVE,
-    SAME_RATE,
     RateAllocators,
     Surroundings,
-    _messages,
     answer,
     initialize,
     received_rates,
@@ -28,7 +23,6 @@ from controller.dets.rate_allocator import (
 from controller.dets.send_rate_controller import KEEP_ALIVE_INTERVALS
 from controller.fabric.entries import EntryTable
 from controller.fabric.vns import VnTable
-from controller.metering import measure_kernel
 from controller.metering.measurement import Measurement
 from controller.policy.groups import PolicyChoice, PolicyGroup, choices_of, groups_of, under
 from controller.policy.interface import Decision, Policy, Silence
@@ -290,18 +284,3 @@ def test_a_silent_entry_that_holds_may_still_be_lowered():
     seen_now = around(ENTRIES)._replace(unread_intervals=np.full(3, 99))
     _, grants, _ = ask(RateAllocators.calm(len(VNS), groups), seen(30e6), 30e6, groups, seen=seen_now)
     assert grants == dict.fromkeys(range(3), 10e6)
-
-
-@pytest.mark.skipif(measure_kernel.library is None, reason="no C compiler was there when it was installed")
-@given(seed=st.integers(0, 2**32 - 1), entries=st.integers(0, 60))
-def test_compiled_answers_are_the_same(seed: int, entries: int) -> None:
-    rng = np.random.default_rng(seed)
-    limit_bps = np.where(rng.random(entries) < 0.2, np.inf, rng.random(entries) * 1e9)
-    factor = rng.choice([1.0, 1.0 + SAME_RATE, 1.0 - SAME_RATE, 1.0 + 3 * SAME_RATE, 0.0, 2.0], entries)
-    grants_bps = np.minimum(limit_bps, 1e9) * factor
-    rows, nothing = np.arange(entries) * 2, np.zeros(entries)
-    said = TrafficReport(rows, nothing, nothing, nothing > 0, limit_bps, nothing, nothing > 0)
-    made = _messages(said, grants_bps)
-    with numpy_alone():
-        for message, plain in zip(made, _messages(said, grants_bps), strict=True):
-            same(message, plain)

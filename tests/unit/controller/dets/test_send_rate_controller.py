@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.configs import star
-from support.kernels import numpy_alone, same
 
-from controller.dets import machines_kernel
+from controller.columns import MOST_COUNTED
 from controller.dets.messages import DeactivateTrafficControl, InitializeTrafficControl, KeepAlive, SetRate
 from controller.dets.send_rate_controller import KEEP_ALIVE_INTERVALS, Control, SendRateControllers, traffic_reports
 from controller.fabric.entries import EntryTable
@@ -136,17 +135,16 @@ def test_who_sends_more_than_its_limit_elsewhere_has_nothing_left():
     assert report.available_bps.tolist() == [0.0]
 
 
-@pytest.mark.skipif(machines_kernel.library is None, reason="no C compiler was there when it was installed")
-@given(seed=st.integers(0, 2**32 - 1), entries=st.integers(1, 60), everybody=st.booleans())
-def test_compiled_reports_are_the_same(seed: int, entries: int, everybody: bool) -> None:
-    rng, vns = np.random.default_rng(seed), VnTable.of_config(star(3))
-    ends = rng.integers(0, len(vns), (2, entries))
-    table = EntryTable(ends[0], np.sort(ends[1]), np.arange(entries))
-    rates_bps = np.where(rng.random((5, entries)) < 0.2, 0.0, rng.random((5, entries)) * 1e9)
-    measured = Measurement(*rates_bps[:4], rng.integers(0, 20, entries, dtype=np.int16))
-    limit_bps = np.where(rng.random(entries) < 0.2, np.inf, rates_bps[4])
-    held = SendRateControllers(np.full(entries, Control.LIMITED, np.int8), limit_bps, np.zeros(entries, np.int16))
-    rows = np.flatnonzero(everybody | (rng.random(entries) < 0.5))
-    report = traffic_reports(held, rows, table, vns, measured)
-    with numpy_alone():
-        same(report, traffic_reports(held, rows, table, vns, measured))
+@given(seed=st.integers(0, 2**32 - 1), entries=st.integers(0, 60))
+def test_the_rows_under_control_are_kept_no_longer_than_they_hold(seed: int, entries: int) -> None:
+    rng = np.random.default_rng(seed)
+    unheard = rng.choice([0, 1, KEEP_ALIVE_INTERVALS - 1, KEEP_ALIVE_INTERVALS, MOST_COUNTED], entries)
+    limit_bps = np.where(rng.random(entries) < 0.3, np.inf, rng.random(entries) * 1e8)
+    before = SendRateControllers(rng.integers(0, 3, entries).astype(np.int8), limit_bps, unheard.astype(np.int16))
+    assert len(before.rows) <= entries  # they are kept from now on
+    told = rng.random(entries)
+    set_rows, alive = np.flatnonzero(told < 0.4), np.flatnonzero((told > 0.3) & (told < 0.8))
+    messages = SetRate(set_rows, rng.random(len(set_rows)) * 1e8), KeepAlive(alive)
+    obeying, _ = before.obeying(*messages, rng.random(entries) * 1e8)
+    for after in (obeying, before.on_interval(), before.on_interval(rng.random(entries) < 0.5)):
+        np.testing.assert_array_equal(after.rows, np.flatnonzero(after.controlled))
