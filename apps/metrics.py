@@ -22,7 +22,6 @@ from apps.runtime.loop_times import LoopTimes
 from apps.runtime.supervisor import Supervisor
 from apps.vn_metrics import guarantee_samples, samples, vlan_columns, vlan_labels, vn_columns, vn_labels
 from controller import __version__
-from controller.agents.ports import REFUSED_CAUSES
 from controller.capability.capabilities import Verdict
 from controller.central import enforceable
 from controller.central.controller import CentralController
@@ -276,7 +275,6 @@ class _Controller(Collector):
         refused = CounterMetricFamily(
             "dets_control_frames_refused", "Agents' frames that were not listened to.", labels=["cause"]
         )
-        found_causes = central.agents.refused()
-        for cause in REFUSED_CAUSES:
-            refused.add_metric([cause], found_causes[cause])
+        for cause, count in central.agents.refused().items():
+            refused.add_metric([cause], count)
         yield from (agents, refused)

@@ -16,9 +16,8 @@ from typing import Protocol
 
 from apps.agent.pairs import AgentPairs
 from apps.agent.shaper import Shaper
-from controller.dets.control_frames import (
+from controller.agents.control_frames import (
     CONTROLLER_MAC,
-    ETH_TYPE_MAC_CONTROL,
     LONGEST_OCTETS,
     NO_RATE,
     STRICT_OCTETS,
@@ -30,6 +29,7 @@ from controller.dets.control_frames import (
     encode,
     records,
 )
+from controller.openflow.frames import ETH_TYPE_MAC_CONTROL
 
 LOG = logging.getLogger("dets.agent")
 HELLO_INTERVALS = 5  # an agent without pairs says nothing else, and counts as lost after 20

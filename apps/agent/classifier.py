@@ -9,7 +9,7 @@ import socket
 import struct
 
 from apps.agent.netlink import CREATE, EXCL, RTM_NEWTFILTER, TCA_KIND, TCA_OPTIONS, Request, attribute, tc_message
-from controller.dets.control_frames import ETH_TYPE_LOCAL_EXPERIMENT, ETH_TYPE_MAC_CONTROL
+from controller.openflow.frames import ETH_TYPE_LOCAL_EXPERIMENT, ETH_TYPE_MAC_CONTROL
 from topologies import bpf
 
 REST = bytes(6)

@@ -7,15 +7,8 @@ import socket
 import struct
 from typing import Self
 
-from controller.dets.control_frames import (
-    ETH_TYPE_LOCAL_EXPERIMENT,
-    ETH_TYPE_MAC_CONTROL,
-    Cause,
-    ControlFrame,
-    Opcode,
-    Refusal,
-    decode,
-)
+from controller.agents.control_frames import Cause, ControlFrame, Opcode, Refusal, decode
+from controller.openflow.frames import ETH_TYPE_LOCAL_EXPERIMENT, ETH_TYPE_MAC_CONTROL
 
 _ETH_P_ALL = 0x0003
 _SOL_PACKET, _PACKET_AUXDATA, _PACKET_IGNORE_OUTGOING = 263, 8, 23

@@ -19,17 +19,9 @@ from apps.agent.frames import FrameSocket
 from apps.agent.htb import HtbShaper
 from apps.agent.shaper import OWN, PairCounters, ShapedPair, Shaper
 from apps.agent.uplink import DIRECT_PRIORITY
-from controller.dets.control_frames import (
-    CONTROLLER_MAC,
-    ETH_TYPE_LOCAL_EXPERIMENT,
-    ETH_TYPE_MAC_CONTROL,
-    Feature,
-    Opcode,
-    Speaker,
-    encode,
-    records,
-)
+from controller.agents.control_frames import CONTROLLER_MAC, Feature, Opcode, Speaker, encode, records
 from controller.errors import InvalidValueError
+from controller.openflow.frames import ETH_TYPE_LOCAL_EXPERIMENT, ETH_TYPE_MAC_CONTROL
 
 PROBE_S, PROBES = 2.0, 4
 MAX_VLAN_VID = 4094

@@ -16,14 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apps.agent.shaper import OWN, PairCounters, ShapedPair
+from controller.agents.control_frames import LAYOUTS, NO_RATE, ControlFrame, Opcode, ReportFlag
 from controller.columns import NEW_ROW, FloatArray, IntArray, carry
-from controller.dets.control_frames import (
-    LAYOUTS,
-    NO_RATE,
-    ControlFrame,
-    Opcode,
-    ReportFlag,
-)
 from controller.dets.messages import DeactivateTrafficControl, InitializeTrafficControl, KeepAlive, SetRate
 from controller.dets.send_rate_controller import SendRateControllers
 from controller.metering.measurement import IDLE_INTERVALS

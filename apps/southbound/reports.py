@@ -16,11 +16,11 @@ from apps.southbound.bring_up import note_port
 from apps.southbound.edge_ports import EdgePorts
 from apps.southbound.hellos import Hellos
 from apps.southbound.peers import MOST_COMPLAINTS, REPEAT_S, Peer, Peers
-from controller.dets.control_frames import is_control
 from controller.errors import ProtocolError, SwitchRefusedError
 from controller.forwarding.pipeline import OWN_COOKIE, OWN_COOKIE_MASK, Table
 from controller.openflow import constants as ofp
 from controller.openflow.constants import MessageType
+from controller.openflow.frames import is_control
 from controller.openflow.messages import (
     ErrorMessage,
     FlowRemoved,

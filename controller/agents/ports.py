@@ -13,36 +13,20 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass, field
-from enum import StrEnum
 
-from controller.dets.control_frames import Cause, ControlFrame, Feature, Opcode, Order
+from controller.agents.control_frames import Cause, ControlFrame, Feature, Opcode, Order
+from controller.central.no_agents import NO_AGENT
 from controller.dets.send_rate_controller import KEEP_ALIVE_INTERVALS
+from controller.fabric.agent_ports import AgentSeen, AgentState
 from controller.fabric.description import AgentMode, EdgePort
 
 LOST_INTERVALS = KEEP_ALIVE_INTERVALS
 MISTRUST_S = 300.0
 # So many frames more than it may say, over what it may say in the same time: an honest agent says a quarter of that.
 FLOOD_FRAMES = 500
-REORDERED, FOREIGN_VLAN, TOO_MANY, NOT_TRUSTED, NO_AGENT = "order", "vlan", "budget", "mistrusted", "no-agent"
+REORDERED, FOREIGN_VLAN, TOO_MANY, NOT_TRUSTED = "order", "vlan", "budget", "mistrusted"
 """Causes to refuse a frame besides those of the codec."""
 REFUSED_CAUSES = (*map(str, Cause), REORDERED, FOREIGN_VLAN, TOO_MANY, NOT_TRUSTED, NO_AGENT)
-
-
-class AgentState(StrEnum):
-    """How far the agent at a port is."""
-
-    ABSENT = "absent"
-    HELLO = "hello"
-    TRUSTED = "trusted"
-    MISTRUSTED = "mistrusted"
-
-
-class Shaping(StrEnum):
-    """Who shapes an entry."""
-
-    METER = "meter"
-    AGENT = "agent"
-    BOTH = "both"
 
 
 @dataclass
@@ -82,6 +66,12 @@ class AgentPort:
     def long_frames(self) -> bool:
         """Whether it takes frames of more than 44 octets of parameters."""
         return bool(self.features & Feature.LONG_FRAMES)
+
+    def seen(self, now_s: float) -> AgentSeen:
+        """Return the agent as it is shown."""
+        features = [feature.name.lower().replace("_", "-") for feature in Feature if self.features & feature]
+        silent_s = math.nan if math.isinf(self.heard_s) else now_s - self.heard_s
+        return AgentSeen(self.mode, self.state, features, silent_s, dict(self.refused))
 
     def takes(self, frame: ControlFrame, now_s: float) -> int | None:
         """Return the VLAN that a frame is about if it is news to listen to, None after counting why not."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from controller.agents.control_frames import NO_RATE, ReportFlag
 from controller.columns import BoolArray, FloatArray, IntArray, carry
-from controller.dets.control_frames import NO_RATE, ReportFlag
 from controller.metering.counters import MeterReadings
 
 # Between two reports of an entry: what lies further apart says nothing of the time between.

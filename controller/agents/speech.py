@@ -13,9 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.agents.ports import AgentPort
-from controller.columns import BoolArray, IntArray
-from controller.dets.control_frames import (
+from controller.agents.control_frames import (
     CONTROLLER_MAC,
     LAYOUTS,
     LONGEST_OCTETS,
@@ -27,16 +25,12 @@ from controller.dets.control_frames import (
     mac_octets,
     records,
 )
+from controller.agents.ports import AgentPort
+from controller.columns import BoolArray, IntArray
+from controller.fabric.agent_ports import AgentFrame
 from controller.fabric.description import Config
 from controller.fabric.topology import PortId
 from controller.fabric.vns import VnTable
-
-
-class AgentFrame(NamedTuple):
-    """A frame for the agent behind an edge port."""
-
-    port: PortId
-    octets: bytes
 
 
 class Rates(NamedTuple):

@@ -12,14 +12,14 @@ from operator import is_
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.agents.speech import AgentFrame
 from controller.central import edge_ports, interval
-from controller.central.agents import Agents
+from controller.central.no_agents import NoAgents
 from controller.central.pair_meters import PairMeters
 from controller.central.put_in_force import put_in_force
 from controller.central.reconciliation import Reconciler
 from controller.central.state import FabricState
 from controller.events import EventKind, EventLog
+from controller.fabric.agent_ports import AgentFrame
 from controller.fabric.description import Config
 from controller.fabric.topology import PortId
 from controller.fabric.vns import VnTable
@@ -73,7 +73,7 @@ class CentralController:
         self.network: Network = reconciler.fabric.network
         self.switches: Mapping[int, SwitchRecord] = reconciler.fabric.switches
         self.pairs: PairMeters = reconciler.pairs
-        self.agents: Agents = reconciler.agents
+        self.agents: NoAgents = reconciler.agents
 
     @property
     def config(self) -> Config:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.central.agents import Agents
+from controller.central.no_agents import NoAgents
 from controller.central.observing import observe
 from controller.central.state import Control, FabricState
 from controller.columns import FloatArray, IntArray, same, unknown
@@ -35,7 +35,7 @@ SPELL_S = 5.0
 
 def run_interval(
     fabric: FabricState,
-    agents: Agents,
+    agents: NoAgents,
     recorder: Recorder | None,
     stats: Mapping[int, MeterStats],
     received_s: Mapping[int, float],
@@ -49,9 +49,8 @@ def run_interval(
         if fabric.part is not None:
             fabric.part.released()
     listed, of_send_limits = _readings(fabric, stats, received_s, confirmed_s)
-    readings = listed.columns if agents.ports or recorder is not None else listed
     _watch_floods(fabric, stats, now_s)
-    shaped = agents.before_step(columns_of(readings), now_s) if agents.ports else None
+    readings, shaped = agents.before_step(listed if recorder is None else listed.columns, now_s)
     control, vns = fabric.control, fabric.shared_vns
     reads = _reads(control, recorder)
     links = fabric.links.of(vns, fabric.network.topology) if Reading.LINKS in reads else None

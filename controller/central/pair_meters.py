@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
-from controller.central.agents import Agents
 from controller.central.mark_meters import MarkMeterKeeper
+from controller.central.no_agents import NoAgents
 from controller.central.state import FabricState
 from controller.columns import BoolArray, FloatArray, IntArray
 from controller.events import EventKind
@@ -30,7 +30,7 @@ _AT_ONCE, _OF_TABLE = 1_000, 8_000
 class PairMeters:
     """Gives pairs of VNs their meters, and takes them away."""
 
-    def __init__(self, fabric: FabricState, agents: Agents) -> None:
+    def __init__(self, fabric: FabricState, agents: NoAgents) -> None:
         self._fabric, self._agents = fabric, agents
         self._marks = MarkMeterKeeper(fabric)
         self._new_pairs: dict[Pair, None] = {}

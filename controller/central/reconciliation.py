@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.central.agents import Agents
+from controller.central.no_agents import agents_of
 from controller.central.pair_meters import PairMeters
 from controller.central.refused_meters import NO_ENTRY_TAKEN, NOT_THERE, RefusedMeters, ScarceMeters
 from controller.central.state import FabricState
@@ -46,7 +46,7 @@ class Reconciler:
 
     def __init__(self, fabric: FabricState, epoch: int = 0) -> None:
         self.fabric = fabric
-        self.agents = Agents(fabric, epoch)
+        self.agents = agents_of(fabric, epoch)
         self.pairs = PairMeters(fabric, self.agents)
         self.refused = RefusedMeters(fabric, self.pairs)
         self.scarce = ScarceMeters(fabric, self.pairs)

@@ -32,7 +32,7 @@ from controller.forwarding.budgets import (
 )
 from controller.forwarding.hosts_and_paths import ForwardingSettings, Network
 from controller.forwarding.pairs import Host
-from controller.forwarding.pipeline import CONTROL_ETH_TYPES, Marking
+from controller.forwarding.pipeline import Marking
 from controller.limits.admission import AdmittedLimits
 from controller.limits.floods import discovery_limits, flood_limits
 from controller.limits.newcomers import limited_receivers, newcomer_limits
@@ -47,6 +47,7 @@ from controller.metering.guarantees import Guarantees
 from controller.metering.measurement import Measurement, sums_by
 from controller.metering.observed import Observed
 from controller.metering.send_limits import SendLimitMeters
+from controller.openflow.frames import CONTROL_ETH_TYPES
 from controller.policy.groups import Choices, PolicyGroup, choices_of, groups_of, shadows_of, under
 from controller.switch.delivery import Delivery
 from controller.switch.listed_meters import Listing

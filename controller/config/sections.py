@@ -30,6 +30,7 @@ from controller.config.values import (
     SwitchPort,
     VlanVid,
     Weight,
+    of_room,
 )
 from controller.fabric.description import AgentMode, Profile
 from controller.units import MAX_INTERVAL_MS, MIN_INTERVAL_MS
@@ -234,7 +235,7 @@ the number alone counts (docs/switches.md)."""
     """Several VLANs, frames with a tag; either this or `access`."""
     vns: dict[str, Any] = Field(default_factory=dict)
     """Own limits and weights of VNs at this port."""
-    agent: AgentMode = "none"
+    agent: Annotated[AgentMode, of_room("agents", but="none")] = "none"
     """Whether the host behind it has an agent that shapes: `trust` lets it shape alone, `verify` keeps meters \
 behind it (docs/agents.md)."""
 

@@ -6,8 +6,9 @@ import re
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, StringConstraints
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
 
+from controller import rooms
 from controller.errors import InvalidValueError
 from controller.fabric.values import check_name
 from controller.units import MAX_WEIGHT, MIN_WEIGHT, parse_rate
@@ -73,6 +74,17 @@ def _check_whole_number(value: object) -> object:
 
 def _parse_rate(value: object) -> int:
     return parse_rate(value)  # parse_rate's second parameter is a key, not what pydantic would pass there
+
+
+def of_room(name: str, but: object) -> AfterValidator:
+    """Return what refuses all values ``but`` one where a room is not installed."""
+
+    def check(value: object) -> object:
+        if value != but:
+            rooms.check(name, name, value)
+        return value
+
+    return AfterValidator(check)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from controller.forwarding.pairs import Host, HostChange, Pair
 from controller.forwarding.paths import Paths, edges_by_vlan
 from controller.forwarding.transit import Transit
 from controller.openflow.flows import Flow
+from controller.openflow.frames import CONTROL_ETH_TYPES
 from controller.pieces import pieces
 
 # So many VNs get their entries before others in the process get their turn.
@@ -43,7 +44,7 @@ class ForwardingSettings:
 
     mac_ageing_s: int = 300
     max_macs_per_vn: int = 64
-    control_ethertypes: tuple[int, ...] = pipeline.CONTROL_ETH_TYPES[:1]
+    control_ethertypes: tuple[int, ...] = CONTROL_ETH_TYPES[:1]
     marking: pipeline.Marking = pipeline.HIDDEN_ECT_1
     limited: frozenset[int] = frozenset()
 

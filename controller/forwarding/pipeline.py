@@ -35,6 +35,7 @@ from controller.fabric.description import EdgePort
 from controller.openflow.actions import Action, Output, PopVlan, PushVlan, SetIpEcn, SetQueue, SetVlanVid
 from controller.openflow.constants import ETH_TYPES_IP, PORT_CONTROLLER, VLAN_NONE
 from controller.openflow.flows import Flow, WriteMetadata
+from controller.openflow.frames import CONTROL_ETH_TYPES
 from controller.openflow.match import Match
 
 OWN_COOKIE = 0xDE75_0000_0000_0000
@@ -43,8 +44,6 @@ OWN_COOKIE_MASK = 0xFFFF_0000_0000_0000
 ETH_TYPE_ARP = 0x0806
 ETH_TYPE_IPV6 = 0x86DD
 ETH_TYPE_LLDP = 0x88CC
-# MAC control (IEEE 802.3, clause 31) and local experiments (IEEE 802): what agents may speak in.
-CONTROL_ETH_TYPES = (0x8808, 0x88B5)
 GROUP_BIT = 1 << 40  # of an address: broadcast and multicast
 # Neighbor Solicitations go to the solicited-node multicast address, FF02::1:FF00:0/104 (RFC 4291, RFC 2464).
 SOLICITED_NODE = 0x3333_FF00_0000

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from controller.agents.ports import Shaping
 from controller.allocation.explain import FAIR_RATE, RECEIVE_LIMIT, Explanation
 from controller.central.state import FabricState
 from controller.dets.send_rate_controller import Control
+from controller.fabric.agent_ports import Shaping
 from controller.loop import step
 from controller.metering.enforcement import RATE_STEP_BPS
 from controller.policy.words import lower_of, rate_in_words

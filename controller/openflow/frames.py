@@ -12,6 +12,10 @@ from controller.openflow.buffers import Buffer, read
 from controller.openflow.constants import ETH_TYPES_IP
 
 ETH_TYPE_LLDP = 0x88CC
+# MAC control (IEEE 802.3, clause 31) and local experiments (IEEE 802): what agents may speak in.
+ETH_TYPE_MAC_CONTROL = 0x8808
+ETH_TYPE_LOCAL_EXPERIMENT = 0x88B5
+CONTROL_ETH_TYPES = (ETH_TYPE_MAC_CONTROL, ETH_TYPE_LOCAL_EXPERIMENT)
 BROADCAST = 2**48 - 1
 
 _ETHERNET = Struct("!6s6sH")
@@ -46,6 +50,15 @@ def parse_frame(frame: Buffer) -> FrameHeader:
         tci, eth_type = read(_TAG, view, _ETHERNET.size, "Ethernet frame", "802.1Q tag")
         vlan_vid = tci & _VID_BITS
     return FrameHeader(int.from_bytes(eth_dst), int.from_bytes(eth_src), vlan_vid, eth_type)
+
+
+def is_control(frame: Buffer) -> bool:
+    """Tell whether a frame is one in which agents speak, by its EtherType."""
+    view = memoryview(frame)
+    at = HEADER_BYTES - 2
+    if len(view) >= at + 6 and view[at : at + 2] == ETH_TYPE_VLAN.to_bytes(2):
+        at += _TAG.size
+    return int.from_bytes(view[at : at + 2]) in CONTROL_ETH_TYPES
 
 
 def ip_ecn_of(frame: Buffer, header: FrameHeader) -> int | None:

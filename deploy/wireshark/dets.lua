@@ -1,4 +1,4 @@
--- Wireshark dissector for DETS's Ethernet control frames (controller/dets/control_frames.py has the format).
+-- Wireshark dissector for DETS's Ethernet control frames (controller/agents/control_frames.py has the format).
 --
 -- Install: copy into ~/.local/lib/wireshark/plugins/, or run `wireshark -X lua_script:dets.lua`. tshark and Wireshark load no
 -- Lua when they run as root. Opcodes that are not DETS's go to Wireshark's own MAC control dissector.

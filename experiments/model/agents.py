@@ -13,7 +13,7 @@ import numpy as np
 
 from apps.agent.agent import Agent, AgentOptions
 from apps.agent.shaper import OWN, PairCounters, ShapedPair
-from controller.dets.control_frames import NO_RATE, ControlFrame, Refusal, decode
+from controller.agents.control_frames import NO_RATE, ControlFrame, Refusal, decode
 from controller.fabric.topology import PortId
 from experiments.model.control import ControlPlane
 from experiments.model.fabric import ModelFabric, ModelFlow, mac_of

@@ -15,11 +15,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.agents.speech import AgentFrame
 from controller.central.controller import CentralController
-from controller.dets.control_frames import is_control
 from controller.errors import InvalidValueError, ProtocolError
 from controller.events import Event
+from controller.fabric.agent_ports import AgentFrame
 from controller.fabric.description import Config
 from controller.fabric.topology import HELLO_INTERVAL_S, PortId
 from controller.fabric.vns import VnTable
@@ -27,7 +26,7 @@ from controller.forwarding.pipeline import Table
 from controller.openflow.actions import Output
 from controller.openflow.buffers import HEADER
 from controller.openflow.constants import PORT_CONTROLLER, MessageType
-from controller.openflow.frames import BROADCAST
+from controller.openflow.frames import BROADCAST, is_control
 from controller.openflow.messages import encode_packet_out, parse_error, parse_flow_removed, parse_packet_in
 from controller.openflow.meters import METER_CONFIG, decode_meter_stats
 from controller.openflow.stats import (

@@ -30,7 +30,7 @@ from support.agent_uplink import (
 from support.agent_uplink import uplink as host_uplink
 from support.paths import ROOT
 
-from controller.dets.control_frames import CONTROLLER_MAC, Feature, Opcode, ReportFlag, Speaker, encode, records
+from controller.agents.control_frames import CONTROLLER_MAC, Feature, Opcode, ReportFlag, Speaker, encode, records
 
 pytestmark = pytest.mark.rates
 

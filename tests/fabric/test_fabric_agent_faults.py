@@ -21,7 +21,8 @@ from support.ovs import wait_until
 from support.udp_blast import udp_blast
 
 from apps.agent.uplink import DIRECT_PRIORITY
-from controller.dets.control_frames import CONTROLLER_MAC, Opcode, Speaker, encode, is_control, records
+from controller.agents.control_frames import CONTROLLER_MAC, Opcode, Speaker, encode, records
+from controller.openflow.frames import is_control
 from experiments.machine.controller_process import configuration, free_ports
 from experiments.machine.processors import withheld_s
 from experiments.ovs.agents import fabric_agents

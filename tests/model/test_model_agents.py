@@ -10,20 +10,14 @@ import pytest
 import yaml
 
 from apps.rest.resources.representation import explanation_views
-from controller.agents.ports import LOST_INTERVALS, MISTRUST_S, AgentState, Shaping
+from controller.agents.control_frames import CONTROLLER_MAC, LAYOUTS, Opcode, Speaker, encode, records
+from controller.agents.ports import LOST_INTERVALS, MISTRUST_S
 from controller.central.controller import CentralController
 from controller.central.reconfiguration import reconfigure
 from controller.config.load import parse_config
-from controller.dets.control_frames import (
-    CONTROLLER_MAC,
-    LAYOUTS,
-    Opcode,
-    Speaker,
-    encode,
-    records,
-)
 from controller.dets.send_rate_controller import KEEP_ALIVE_INTERVALS
 from controller.events import EventKind
+from controller.fabric.agent_ports import AgentState, Shaping
 from controller.fabric.topology import PortId
 from controller.whatif.recording import Recorder
 from controller.whatif.recording import decode as decode_recording
@@ -311,7 +305,7 @@ def test_a_port_without_an_agent_is_not_listened_to() -> None:
     model, plane, _ = fabric_of("none")
     (frame,) = forged(1, Opcode.HELLO)
     plane.central.control_frame_heard(*port_of(model, 1), frame, model.now_s)
-    assert plane.central.agents.ports == {}
+    assert plane.central.agents.refused() == {"no-agent": 1}
     assert EventKind.AGENT_UP not in kinds(plane)
 
 

@@ -16,14 +16,7 @@ from dataclasses import dataclass, field
 from support.paths import ROOT
 
 from apps.agent.frames import FrameSocket
-from controller.dets.control_frames import (
-    CONTROLLER_MAC,
-    ControlFrame,
-    Opcode,
-    Speaker,
-    encode,
-    records,
-)
+from controller.agents.control_frames import CONTROLLER_MAC, ControlFrame, Opcode, Speaker, encode, records
 
 NAMESPACE, UPLINK, SWITCH = "dets-agent-t", "agt0", "agt1"
 VNS = {10: 0x02_0000_000A, 20: 0x02_0000_0014}

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from support.wire import LIMITS, WireRun
 
-from controller.dets.control_frames import (
+from controller.agents.control_frames import (
     CONTROLLER_MAC,
     LAYOUTS,
     ControlFrame,
@@ -18,11 +18,11 @@ from controller.dets.control_frames import (
     Speaker,
     decode,
     encode,
-    is_control,
     mac_octets,
     records,
 )
 from controller.forwarding.pipeline import Table
+from controller.openflow.frames import is_control
 
 MACS = {1: 0x02_0000_0001, 2: 0x02_0000_0002}
 AGENT = 0x02_0000_00A1

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache
-from math import isinf
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -26,14 +26,13 @@ from apps.rest.schema.answers import (
 from apps.rest.schema.changed import OverrideView
 from apps.rest.schema.observed import GuaranteeView, MissedBy
 from apps.settings.settings import Outcome, Settings
-from controller.agents.ports import AgentPort, Shaping
 from controller.allocation.parameters import check_parameters, parameters_of
 from controller.central.controller import CentralController
 from controller.central.enforceable import of_switch
 from controller.columns import FloatArray, IntArray
-from controller.dets.control_frames import Feature
 from controller.dets.send_rate_controller import Control
 from controller.events import Event, severity_of
+from controller.fabric.agent_ports import AgentSeen, Shaping
 from controller.fabric.description import EdgePort, Switch
 from controller.fabric.topology import PortId
 from controller.forwarding.known_hosts import NOWHERE, HostColumns
@@ -150,8 +149,8 @@ def port_views(service: Service, ports: Sequence[tuple[Switch, EdgePort]]) -> li
         seen = _seen(service, *record.ports.get(port.port_no, (None, np.nan)))
         place = (switch.name, f"{switch.dpid:016x}", port.port_no, port.name, *seen, port.capacity_bps)
         can = verdicts[switch.dpid][port.port_no]
-        agent = central.agents.ports.get(PortId(switch.dpid, port.port_no))
-        shown = None if agent is None else agent_view(agent, central.agents.stepped_s)
+        agent = central.agents.seen(PortId(switch.dpid, port.port_no))
+        shown = None if agent is None else agent_view(agent)
         values = (*place, list(port.vlan_vids), *limits, received_bps, sent_bps, str(can.verdict), list(can.why), shown)
         views.append(dict(zip(PortView.model_fields, values, strict=True)))
     return views
@@ -164,11 +163,10 @@ def _seen(service: Service, state: PortState | None, since_s: float) -> tuple[st
     return state.name, state.state, utc(service, since_s), state.speed_bps or None, state.fence or None
 
 
-def agent_view(agent: AgentPort, now_s: float) -> Json:
+def agent_view(agent: AgentSeen) -> Json:
     """Return the agent behind a port as ``AgentView`` has it."""
-    heard_ms = None if isinf(agent.heard_s) else max(round((now_s - agent.heard_s) * 1000), 0)
-    features = [feature.name.lower().replace("_", "-") for feature in Feature if agent.features & feature]
-    values = (agent.mode, str(agent.state), features, heard_ms, dict(agent.refused))
+    heard_ms = max(round(agent.silent_s * 1000), 0) if isfinite(agent.silent_s) else None
+    values = (agent.mode, str(agent.state), agent.features, heard_ms, agent.refused)
     return dict(zip(AgentView.model_fields, values, strict=True))
 
 

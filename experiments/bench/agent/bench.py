@@ -21,7 +21,7 @@ import numpy as np
 from apps.agent.agent import Agent, AgentOptions
 from apps.agent.htb import HtbShaper
 from apps.agent.shaper import OWN, ShapedPair
-from controller.dets.control_frames import (
+from controller.agents.control_frames import (
     CONTROLLER_MAC,
     LONGEST_OCTETS,
     STRICT_OCTETS,

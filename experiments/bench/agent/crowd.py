@@ -8,10 +8,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from controller.agents.ports import Shaping
-from controller.central.controller import CentralController
-from controller.config.load import parse_config
-from controller.dets.control_frames import (
+from controller.agents.control_frames import (
     CONTROLLER_MAC,
     LAYOUTS,
     LONGEST_OCTETS,
@@ -24,6 +21,9 @@ from controller.dets.control_frames import (
     mac_octets,
     records,
 )
+from controller.central.controller import CentralController
+from controller.config.load import parse_config
+from controller.fabric.agent_ports import Shaping
 from controller.fabric.topology import PortId
 from controller.forwarding.pairs import Host, Pair
 from controller.openflow.meters import METER_CONFIG

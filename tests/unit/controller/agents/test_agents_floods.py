@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
+from controller.agents.of_fabric import FRAMES_FACTOR
 from controller.agents.ports import FLOOD_FRAMES, AgentPort
-from controller.central.agents import FRAMES_FACTOR
 from controller.fabric.description import EdgePort
 
 ROUNDS = st.lists(st.integers(1, 200), min_size=1, max_size=60)

@@ -17,28 +17,21 @@ from collections.abc import Callable
 
 import numpy as np
 
-from controller.agents.ports import (
-    LOST_INTERVALS,
-    MISTRUST_S,
-    NO_AGENT,
-    NOT_TRUSTED,
-    TOO_MANY,
-    AgentPort,
-    AgentState,
-    Shaping,
-)
+from controller.agents.control_frames import ControlFrame, Opcode, Refusal, ReportFlag, decode, mac_numbers
+from controller.agents.ports import LOST_INTERVALS, MISTRUST_S, NOT_TRUSTED, REFUSED_CAUSES, TOO_MANY, AgentPort
 from controller.agents.reports import ReportColumns
-from controller.agents.speech import AgentFrame, Rates, Speech
+from controller.agents.speech import Rates, Speech
 from controller.agents.told_pairs import ToldPairs
 from controller.agents.verify import Verification
+from controller.central.no_agents import NoAgents
 from controller.central.state import FabricState
 from controller.columns import BoolArray, FloatArray, IntArray, carry
-from controller.dets.control_frames import ControlFrame, Opcode, Refusal, ReportFlag, decode, mac_numbers
 from controller.events import EventKind
+from controller.fabric.agent_ports import AgentFrame, AgentSeen, AgentState, Shaping
 from controller.fabric.entries import rows_of_pairs
 from controller.fabric.topology import PortId
 from controller.forwarding.pairs import Pair
-from controller.metering.counters import MeterReadings
+from controller.metering.counters import MeterReadings, Readings, columns_of
 from controller.metering.enforcement import RATE_STEP_BPS, whole_rates
 
 # Frames of a port in an interval: so many times what an agent says that speaks in the shortest frames.
@@ -49,17 +42,16 @@ MOST_REPORTS, MOST_UNKNOWN = 3, 256
 UNHEARD_INTERVALS = 2.5
 
 
-class Agents:
-    """All agents of a fabric. ``epoch`` is random at the controller's start."""
+class Agents(NoAgents):
+    """All agents of a fabric that has some. ``epoch`` is random at the controller's start."""
 
-    def __init__(self, fabric: FabricState, epoch: int = 0) -> None:
+    def __init__(self, fabric: FabricState, epoch: int) -> None:
+        super().__init__(fabric, epoch)
         self.ports: dict[PortId, AgentPort] = {
             PortId(switch.dpid, port.port_no): AgentPort(port)
             for switch, port in fabric.config.ports()
             if port.agent != "none"
         }
-        self._refused_unconfigured = 0  # from ports where the configuration has no agent
-        self._fabric = fabric
         self._speech = Speech(fabric.config, fabric.vns, self.ports, epoch)
         self._agents = list(self.ports.values())
         self._number_of_vn = self._ports_of_vns()
@@ -91,11 +83,13 @@ class Agents:
         number = int(self._number_of_vn[vn])
         return None if number < 0 else self._agents[number]
 
-    def carry(self, before: Agents) -> None:
+    def carry(self, before: NoAgents) -> None:
         """Know of the agents at the same ports what ``before`` knew."""
-        self._speech.epoch = before._speech.epoch
+        super().carry(before)
+        self._speech.epoch = self.epoch
+        known_ports = before.ports if isinstance(before, Agents) else {}
         for port, agent in self.ports.items():
-            was = before.ports.get(port)
+            was = known_ports.get(port)
             if was is not None and was.mode == agent.mode:
                 known = {name: getattr(was, name) for name in AgentPort.__dataclass_fields__ if name != "port"}
                 for name, value in known.items():
@@ -106,6 +100,11 @@ class Agents:
                 self._fabric.network.let_agent_speak(port, False)
 
     # -- what is known
+
+    def seen(self, port: PortId) -> AgentSeen | None:
+        """Return the agent behind an edge port, None where there is none."""
+        agent = self.ports.get(port)
+        return None if agent is None else agent.seen(-math.inf if self._stepped_s is None else self._stepped_s)
 
     def shaping(self) -> list[Shaping]:
         """Return who shapes each entry."""
@@ -133,8 +132,10 @@ class Agents:
 
     def refused(self) -> Counter[str]:
         """Return how many frames were refused, by cause."""
-        unconfigured = Counter({NO_AGENT: self._refused_unconfigured})
-        return sum((agent.refused for agent in self.ports.values()), unconfigured)
+        found = Counter(dict.fromkeys(REFUSED_CAUSES, 0))
+        for refused in (super().refused(), *(agent.refused for agent in self.ports.values())):
+            found.update(refused)
+        return found
 
     # -- frames
 
@@ -145,8 +146,7 @@ class Agents:
         """
         agent = self.ports.get(port)
         if agent is None:
-            self._refused_unconfigured += 1
-            return False
+            return super().hear(port, octets, now_s)
         if agent.mistrusted_s is not None:
             agent.refuse(NOT_TRUSTED)
             return False
@@ -180,8 +180,6 @@ class Agents:
     def hand_over(self) -> tuple[list[Pair], list[Pair]]:
         """Return the pairs whose meters are of no use any more, and those without one that need one again."""
         entries = self._fabric.state.entries
-        if not self.ports and entries.all_metered:
-            return [], []
         self._follow_entries()
         trusted, present = self._by_vn(lambda agent: agent.mode == "trust"), self._by_vn(lambda agent: agent.present)
         metered = entries.meter_id > 0
@@ -189,28 +187,20 @@ class Agents:
         bare = ~metered & ~present[entries.sender]
         return self._pairs(free), self._pairs(bare)
 
-    def before_step(self, readings: MeterReadings, now_s: float) -> BoolArray | None:
-        """Put reports in the place of readings; return which entries agents shape (None: there are no agents)."""
-        if not self.ports:
-            return None
+    def before_step(self, readings: Readings, now_s: float) -> tuple[Readings, BoolArray | None]:
+        """Put reports in the place of readings; return these, and which entries agents shape."""
+        columns = columns_of(readings)
         self._follow_entries()
         self._look_for_floods(now_s)
         self._look_for_lost(now_s)
         self._take_reports(now_s)
         self._decide_shaped(now_s)
-        self._verify(readings, now_s)
-        self._reports.lay_over(readings, self._shaped)
-        return self._shaped
-
-    @property
-    def stepped_s(self) -> float:
-        """When the last interval ran."""
-        return -math.inf if self._stepped_s is None else self._stepped_s
+        self._verify(columns, now_s)
+        self._reports.lay_over(columns, self._shaped)
+        return columns, self._shaped
 
     def after_step(self, limit_bps: FloatArray, now_s: float) -> None:
         """Say what follows from the limits in force, shape (entries,)."""
-        if not self.ports:
-            return
         self._meant_kbps = np.rint(whole_rates(limit_bps) / RATE_STEP_BPS).astype(np.int64)
         told = self._follow_told()
         self._refill(told)
@@ -248,10 +238,6 @@ class Agents:
         for agent, count in zip(self._agents, pairs.tolist(), strict=True):
             agent.most_frames = FRAMES_FACTOR * (count + len(agent.port.vlan_vids) + 1)
             agent.allowance = agent.most_frames
-
-    def _pairs(self, chosen: BoolArray) -> list[Pair]:
-        entries = self._fabric.state.entries
-        return list(map(Pair, entries.sender[chosen].tolist(), entries.receiver[chosen].tolist()))
 
     def _name(self, port: PortId) -> str:
         return self._fabric.port_name(port)

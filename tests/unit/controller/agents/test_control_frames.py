@@ -5,9 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.dets.control_frames import (
+from controller.agents.control_frames import (
     CONTROLLER_MAC,
-    ETH_TYPE_LOCAL_EXPERIMENT,
     LAYOUTS,
     LONGEST_OCTETS,
     NO_RATE,
@@ -25,6 +24,7 @@ from controller.dets.control_frames import (
     records,
 )
 from controller.errors import InvalidValueError
+from controller.openflow.frames import ETH_TYPE_LOCAL_EXPERIMENT, is_control
 
 A, B = 0x0016_3E00_0001, 0x0016_3E00_0002
 TO_AGENT = Speaker(A, CONTROLLER_MAC, 10, 0xCAFE_BABE)
@@ -229,3 +229,22 @@ def test_addresses_are_octets_and_numbers() -> None:
     entries = records(Opcode.KEEP_ALIVE, sender=[A, B], receiver=[B, 2**48 - 1])
     assert entries["sender"].tolist() == [[0, 0x16, 0x3E, 0, 0, 1], [0, 0x16, 0x3E, 0, 0, 2]]
     assert mac_numbers(entries["receiver"]).tolist() == [B, 2**48 - 1]
+
+
+@pytest.mark.parametrize(
+    ("octets", "expected"),
+    [
+        ("8808", True),
+        ("88b5 00", True),
+        ("8100 000a 8808", True),
+        ("8100 000a 88b5 00", True),
+        ("8100 000a 0800", False),
+        ("8100 8808", False),
+        ("8100 8808 00", False),
+        ("88", False),
+        ("", False),
+        ("0800 8808", False),
+    ],
+)
+def test_frames_of_agents_are_told_by_their_ethertype(octets: str, expected: bool) -> None:
+    assert is_control(bytes(12) + bytes.fromhex(octets)) == expected

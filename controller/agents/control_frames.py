@@ -36,9 +36,8 @@ from controller.columns import IntArray
 from controller.errors import InvalidValueError
 from controller.openflow.actions import ETH_TYPE_VLAN
 from controller.openflow.buffers import Buffer
+from controller.openflow.frames import CONTROL_ETH_TYPES, ETH_TYPE_MAC_CONTROL
 
-ETH_TYPE_MAC_CONTROL = 0x8808
-ETH_TYPE_LOCAL_EXPERIMENT = 0x88B5
 CONTROLLER_MAC = 0x02DE_7500_0001
 VERSION = 1
 PRIORITY_CODE_POINT = 7
@@ -217,15 +216,6 @@ def _header(speaker: Speaker) -> bytes:
     return addresses + tag + speaker.ethertype.to_bytes(2)
 
 
-def is_control(frame: Buffer) -> bool:
-    """Tell whether a frame is a control frame, by its EtherType."""
-    view = memoryview(frame)
-    at = _ADDRESSES.size - 2
-    if len(view) >= at + 6 and view[at : at + 2] == ETH_TYPE_VLAN.to_bytes(2):
-        at += _TAG.size
-    return bytes(view[at : at + 2]) in (ETH_TYPE_MAC_CONTROL.to_bytes(2), ETH_TYPE_LOCAL_EXPERIMENT.to_bytes(2))
-
-
 def decode(frame: Buffer) -> ControlFrame | Refusal:
     """Return what a frame says, or why it says nothing; it never raises, whatever the octets."""
     view = memoryview(frame)
@@ -238,7 +228,7 @@ def decode(frame: Buffer) -> ControlFrame | Refusal:
             return Refusal(Cause.SHORT, f"{len(view)} octets, expected an 802.1Q tag")
         tci, ethertype = _TAG.unpack_from(view, at)
         vlan_vid, at = tci & 0x0FFF, at + _TAG.size
-    if ethertype not in (ETH_TYPE_MAC_CONTROL, ETH_TYPE_LOCAL_EXPERIMENT):
+    if ethertype not in CONTROL_ETH_TYPES:
         return Refusal(Cause.NOT_CONTROL, f"EtherType {ethertype:04x}")
     speaker = Speaker(int.from_bytes(destination), int.from_bytes(source), vlan_vid, 0, ethertype)
     if len(view) < at + _OPCODE.size + STRICT_OCTETS:
