@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.columns import BoolArray, FloatArray, IntArray, carry
+from controller.compiled import choose
 from controller.metering import measure_kernel
 from controller.openflow.constants import COUNTER_UNAVAILABLE
 from controller.units import BITS_PER_BYTE
@@ -212,7 +213,7 @@ class MeterRates(NamedTuple):
     seen_s: FloatArray
 
 
-def meter_rates(
+def _plain_meter_rates(
     before: MeterCounters, now: MeterReadings, capacity_bps: FloatArray
 ) -> tuple[MeterRates, MeterCounters]:
     """Return the rates since the last readings, and the readings to compare the next ones to.
@@ -224,12 +225,6 @@ def meter_rates(
     3) Elapsed time is the switch's own; a reading that is hardly newer than the last one says nothing.
     4) A count below the last one, or one that jumped over PLAUSIBLE_LOAD times the capacity, makes the rate unknown.
     """
-    if measure_kernel.library is not None:
-        settings = (MIN_ELAPSED_S, PLAUSIBLE_LOAD, float(BITS_PER_BYTE))
-        (offered_bps, dropped_bps, passed_bps, seen_s), implausible, after = measure_kernel.meter_rates(
-            settings, before.columns, (*now.in_order, capacity_bps)
-        )
-        return MeterRates(offered_bps, dropped_bps, passed_bps, implausible, seen_s), MeterCounters(*after)
     # 1
     before = before.confirmed(now.confirmed_s)
     # 2
@@ -260,3 +255,16 @@ def meter_rates(
         received_s=np.where(read, now.received_s, before.received_s),
     )
     return rates, counters
+
+
+def _compiled_meter_rates(
+    before: MeterCounters, now: MeterReadings, capacity_bps: FloatArray
+) -> tuple[MeterRates, MeterCounters]:
+    settings = (MIN_ELAPSED_S, PLAUSIBLE_LOAD, float(BITS_PER_BYTE))
+    (offered_bps, dropped_bps, passed_bps, seen_s), implausible, after = measure_kernel.meter_rates(
+        settings, before.columns, (*now.in_order, capacity_bps)
+    )
+    return MeterRates(offered_bps, dropped_bps, passed_bps, implausible, seen_s), MeterCounters(*after)
+
+
+meter_rates = choose(measure_kernel, _compiled_meter_rates, _plain_meter_rates)

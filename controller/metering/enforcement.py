@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.columns import BoolArray, FloatArray, IntArray, KiloArray, ShortArray, carry, one_more
+from controller.compiled import choose
 from controller.metering import enforce_kernel, measure_kernel
 from controller.metering.measurement import IDLE_INTERVALS, Measurement
 from controller.metering.receiver_accounts import RESERVE_S, Rooms
@@ -248,19 +249,23 @@ def taken_bits(before: Enforcement, measured: Measurement, seen_s: FloatArray, n
     return np.where(known, bits, 0.0)
 
 
-def taken_by(
+def _compiled_taken_by(
+    before: Enforcement, measured: Measurement, seen_s: FloatArray, now_s: float, receiver: IntArray, vns: int
+) -> FloatArray:
+    times = (before.rate_kbps, before.modified_s, before.updated_s)
+    columns = (*times, measured.passed_bps, measured.dropped_bps, seen_s)
+    return enforce_kernel.taken(now_s, RATE_STEP_BPS, columns, receiver, vns)
+
+
+def _plain_taken_by(
     before: Enforcement, measured: Measurement, seen_s: FloatArray, now_s: float, receiver: IntArray, vns: int
 ) -> FloatArray:
     """Return the same summed up by ``receiver`` (entries,), rows of the VN table: shape (vns,)."""
-    if measure_kernel.library is not None:
-        times = (before.rate_kbps, before.modified_s, before.updated_s)
-        columns = (*times, measured.passed_bps, measured.dropped_bps, seen_s)
-        return enforce_kernel.taken(now_s, RATE_STEP_BPS, columns, receiver, vns)
     bits = taken_bits(before, measured, seen_s, now_s)
     return np.bincount(receiver, weights=bits, minlength=vns).astype(np.float64)
 
 
-def enforce(
+def _plain_enforce(
     before: Enforcement,
     limit_bps: FloatArray,
     measured: Measurement,
@@ -279,8 +284,6 @@ def enforce(
     but no longer than MOST_UNREAD_S, lest a switch could hold on to a rate.
     ``rooms`` bound what the senders of a ``receiver`` (entries,) may send together; None where queues do.
     """
-    if measure_kernel.library is not None:
-        return _enforce_compiled(before, limit_bps, measured, seen_s, now_s, too_soon, rooms, receiver)
     known = ~np.isnan(seen_s)
     unresponsive, evidence = judge(before, measured)
     granted_bps = whole_rates(limit_bps)
@@ -329,15 +332,15 @@ def enforce(
     return after, MeterChanges(rows, after.rate_kbps, after.burst_kbits)
 
 
-def _enforce_compiled(
+def _compiled_enforce(
     before: Enforcement,
     limit_bps: FloatArray,
     measured: Measurement,
     seen_s: FloatArray,
     now_s: float,
-    too_soon: BoolArray | None,
-    rooms: Rooms | None,
-    receiver: IntArray | None,
+    too_soon: BoolArray | None = None,
+    rooms: Rooms | None = None,
+    receiver: IntArray | None = None,
 ) -> tuple[Enforcement, MeterChanges]:
     granted, set_to = (before.limit_bps, before.allowed_bps), (before.rate_kbps, before.burst_kbits)
     stands = (before.modified_s, before.level_bits, before.credit_bits, before.updated_s)
@@ -380,3 +383,7 @@ def _put(column: NDArray[_Scalar], rows: IntArray, values: NDArray[_Scalar] | fl
     changed = column.copy()
     changed[rows] = values
     return changed
+
+
+taken_by = choose(measure_kernel, _compiled_taken_by, _plain_taken_by)
+enforce = choose(measure_kernel, _compiled_enforce, _plain_enforce)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from controller.columns import BoolArray, FloatArray, IntArray, ShortArray, carry, one_more
+from controller.compiled import choose
 from controller.metering import measure_kernel
 from controller.metering.counters import (
     MIN_ELAPSED_S,
@@ -106,10 +107,12 @@ def measure(before: Measurement, rates: MeterRates) -> Measurement:
     )
 
 
-def sums_by(row: IntArray, columns: tuple[FloatArray, ...], rows: int) -> tuple[FloatArray, ...]:
+def _compiled_sums_by(row: IntArray, columns: tuple[FloatArray, ...], rows: int) -> tuple[FloatArray, ...]:
+    return tuple(measure_kernel.sums(row, columns, rows))
+
+
+def _plain_sums_by(row: IntArray, columns: tuple[FloatArray, ...], rows: int) -> tuple[FloatArray, ...]:
     """Return each of ``columns`` (entries,) summed up by ``row`` (entries,), shape (rows,), in the entries' order."""
-    if measure_kernel.library is not None:
-        return tuple(measure_kernel.sums(row, columns, rows))
     return tuple(np.bincount(row, weights=column, minlength=rows).astype(np.float64) for column in columns)
 
 
@@ -140,7 +143,7 @@ class Seen(NamedTuple):
         return self.offered_bps, self.passed_bps, self.dropped_bps
 
 
-def look(
+def _plain_look(
     ends: tuple[IntArray, IntArray],
     counters: MeterCounters,
     measured: Measurement,
@@ -152,8 +155,6 @@ def look(
 
     ``ends`` are their senders and receivers, rows of VNs, whose edge ports have ``capacity_bps`` (vns,).
     """
-    if measure_kernel.library is not None:
-        return _look_compiled(ends, counters, measured, unread_intervals, readings, capacity_bps)
     readings = columns_of(readings)
     rates, counters = meter_rates(counters, readings, capacity_bps[ends[0]])
     measured = measure(measured, rates)
@@ -165,7 +166,7 @@ def look(
     return Seen(counters, measured, unread, rates.seen_s, rates.implausible, too_soon, *sums)
 
 
-def _look_compiled(
+def _compiled_look(
     ends: tuple[IntArray, IntArray],
     counters: MeterCounters,
     measured: Measurement,
@@ -192,3 +193,7 @@ def _look_compiled(
         found.too_soon,
         *found.sums_bps,
     )
+
+
+sums_by = choose(measure_kernel, _compiled_sums_by, _plain_sums_by)
+look = choose(measure_kernel, _compiled_look, _plain_look)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.columns import IntArray, same
+from controller.compiled import choose
 from controller.forwarding.pipeline import VnMeters
 from controller.metering import measure_kernel
 from controller.metering.counters import NOT_LISTED, RowArray
@@ -94,15 +95,17 @@ class Places(NamedTuple):
     def of(cls, row: RowArray, ends: IntArray, rows: int) -> Places:
         """Return the places of meters that stand for ``row`` (NO_ENTRY: none) and end at each switch's ``ends``."""
         meter, switch = np.full(rows, NOT_LISTED, dtype=np.int32), np.zeros(rows, dtype=np.int32)
-        if measure_kernel.library is not None:
-            measure_kernel.places(ends, row, meter, switch)
-            return cls(meter, switch)
-        listed = np.flatnonzero(row != NO_ENTRY).astype(np.int32)
-        switch_of_meter = np.repeat(np.arange(len(ends), dtype=np.int32), np.diff(ends, prepend=0))
-        meter[row[listed]], switch[row[listed]] = listed, switch_of_meter[listed]
+        _place(ends, row, meter, switch)
         return cls(meter, switch)
 
 
+def _plain_place(ends: IntArray, row: RowArray, meter: RowArray, switch: RowArray) -> None:
+    listed = np.flatnonzero(row != NO_ENTRY).astype(np.int32)
+    switch_of_meter = np.repeat(np.arange(len(ends), dtype=np.int32), np.diff(ends, prepend=0))
+    meter[row[listed]], switch[row[listed]] = listed, switch_of_meter[listed]
+
+
+_place = choose(measure_kernel, measure_kernel.places, _plain_place)
 _NONE = ListedMeters(np.empty(0, np.int32), np.empty(0, np.int32))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from controller.compiled import choose
 from controller.fabric.entries import EntryTable
 from controller.fabric.vns import VnTable
 from controller.metering.enforcement import MeterChanges
@@ -23,14 +24,19 @@ def modifications(meter_id: IntColumn, rate_kbps: IntColumn, burst_kbits: IntCol
     return mods
 
 
-def modifications_by_switch(vns: VnTable, entries: EntryTable, changes: MeterChanges) -> tuple[MeterMods, list[Part]]:
+def _compiled_by_switch(vns: VnTable, entries: EntryTable, changes: MeterChanges) -> tuple[MeterMods, list[Part]]:
+    changed = (changes.rows, changes.rate_kbps, changes.burst_kbits)
+    columns = (*changed, entries.sender, entries.meter_id, vns.switch)
+    mods, ends_of = wire_kernel.modifications(int(MeterModCommand.MODIFY), columns, len(vns.dpids))
+    ends = ends_of.tolist()
+    return mods, list(zip(vns.dpids, [0, *ends], ends, strict=False))
+
+
+def _plain_by_switch(vns: VnTable, entries: EntryTable, changes: MeterChanges) -> tuple[MeterMods, list[Part]]:
     """Return the same for changes, by the switches of the entries' senders, in the order of ``changes`` at each."""
-    if wire_kernel.library is not None:
-        changed = (changes.rows, changes.rate_kbps, changes.burst_kbits)
-        columns = (*changed, entries.sender, entries.meter_id, vns.switch)
-        mods, ends_of = wire_kernel.modifications(int(MeterModCommand.MODIFY), columns, len(vns.dpids))
-        ends = ends_of.tolist()
-        return mods, list(zip(vns.dpids, [0, *ends], ends, strict=False))
     order, parts = vns.by_switch(entries.sender[changes.rows])
     rows = changes.rows[order]
     return modifications(entries.meter_id[rows], changes.rate_kbps[rows], changes.burst_kbits[rows]), parts
+
+
+modifications_by_switch = choose(wire_kernel, _compiled_by_switch, _plain_by_switch)
