@@ -218,37 +218,6 @@ def loop(
 
 
 @app.command()
-def marks(
-    hosts: Annotated[int | None, typer.Option(help="Hosts at each of two switches.")] = None,
-    vns: Annotated[int | None, typer.Option(help="VNs of the step, all pairs of which talk.")] = None,
-    forwarding: Annotated[
-        bool, typer.Option("--forwarding", help="What the tables cost Open vSwitch a frame, instead (root).")
-    ] = False,
-    seconds: Annotated[float | None, typer.Option(help="With --forwarding: how long each is measured.")] = None,
-    as_json: AsJson = False,
-) -> int:
-    """What congestion marks cost: meters, flow entries, time of HyGenICC's step; or forwarding."""
-    if forwarding:
-        for name, value in (("hosts", hosts), ("vns", vns)):
-            if value is not None:
-                raise InvalidValueError(name, value, "means nothing with --forwarding")
-        return measured("marks", "experiments.bench.marks.forwarding:run", as_json, seconds=seconds)
-    if seconds is not None:
-        raise InvalidValueError("seconds", seconds, "needs --forwarding")
-    return measured("marks", "experiments.bench.marks.bench:run", as_json, hosts=hosts, vns=vns)
-
-
-@app.command()
-def page(
-    vlans: Annotated[int | None, typer.Option(help="VLANs of 20 VNs.")] = None,
-    seconds: Annotated[float | None, typer.Option(help="How long the page is watched.")] = None,
-    as_json: AsJson = False,
-) -> int:
-    """What the live page costs a browser (chromium)."""
-    return measured("page", "experiments.bench.page.bench:run", as_json, vlans=vlans, seconds=seconds)
-
-
-@app.command()
 def rest(
     vlans: Annotated[int | None, typer.Option(help="How many VLANs, of 20 VNs each; 1,000 when left out.")] = None,
     entries: Annotated[int | None, typer.Option(help="How many pairs talk.")] = None,
@@ -266,27 +235,6 @@ def rest(
         "seconds": seconds,
     }
     return measured("rest", "experiments.bench.rest.bench:run", as_json, **options)
-
-
-@app.command()
-def shards(
-    shards: Annotated[int | None, typer.Option(help="How many nodes.")] = None,
-    pairs: Annotated[list[int] | None, typer.Option(metavar="N", help="About so many pairs; repeatable.")] = None,
-    ports: Annotated[int | None, typer.Option(help="Ports of each switch; a node has four switches.")] = None,
-    algorithm: Annotated[str | None, typer.Option(help="fs, sp, fp or level.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Of who sends to whom, and of delays.")] = None,
-    output: Annotated[Path | None, typer.Option(help="Folder of figures, table and plot.")] = None,
-    as_json: AsJson = False,
-) -> int:
-    """More nodes and pairs than a machine holds, in virtual time: a start, a death, a move."""
-    options: dict[str, Any] = {
-        "shards": shards,
-        "pairs": pairs or None,
-        "ports": ports,
-        "algorithm": algorithm,
-        "seed": seed,
-    }
-    return measured("shards", "experiments.bench.shards.bench:run", as_json, **options, output=output)
 
 
 @app.command()

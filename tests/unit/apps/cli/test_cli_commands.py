@@ -276,23 +276,6 @@ def test_a_parameter_of_a_benchmark_needs_an_algorithm_that_has_it(capsys: pytes
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--seconds", "2"], "--seconds: 2.0 needs --forwarding"),
-        (["--forwarding", "--hosts", "3"], "--hosts: 3 means nothing with --forwarding"),
-        (["--forwarding", "--seconds", "0.5"], "--seconds: 0.5 is outside 1 to 60"),
-    ],
-)
-def test_options_of_the_bench_of_marks_that_do_not_go_together(
-    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.main(["bench", "marks", *words]) == 2
-    assert said in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ("page --vlans 0", "--vlans: 0 is outside 1 to 4094"),
-        ("page --seconds 0", "--seconds: 0.0 is outside 1 to 600"),
         ("rest --seconds 0", "--seconds: 0.0 is outside 1 to 600"),
         ("attack --seconds 0", "--seconds: 0.0 is outside 1 to 600"),
         ("attack --attack none --attack stays", "--attack: 'stays' is not one of 'none', "),

@@ -1,4 +1,0 @@
-"""``dets bench page``: what the live page costs a browser.
-
-Start with bench.py.
-"""
