@@ -87,7 +87,6 @@ setup(
     package_data={
         "apps": ["ui/*", "ui/*/*", "ui/*/*/*"],
         "experiments.machine": ["*.c", "*.sh"],
-        "experiments.bench.allocate": ["*.cpp"],
     },
     ext_modules=[
         Extension(

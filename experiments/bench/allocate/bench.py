@@ -1,4 +1,4 @@
-"""``dets bench allocate``: how fast the allocation algorithms are, against plain code, linear programs and SimGrid.
+"""``dets bench allocate``: how fast the allocation algorithms are, against plain code.
 
 Everything is measured in one run, on one core. A time is the best of several calls (others measure what else the
 machine does); the median is given next to it. Rows are all different, 70 % of the senders fully use their limit and
@@ -8,12 +8,10 @@ nothing is settled: the case with most work.
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import platform
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -27,7 +25,6 @@ from controller.allocation.max_min import FlowPaths, max_min
 from controller.policy.per_receiver import PerReceiver
 from controller.policy.registry import policies
 from experiments.bench.allocate import flow_instances, plain_allocation
-from experiments.bench.allocate.simgrid import SimGridSolver
 from experiments.machine.processors import machine
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
@@ -38,7 +35,6 @@ TARGET_CALL_US = 1.0
 TARGET_FLATNESS = 1.5
 TARGET_BYTES_PER_ENTRY = 200
 TARGET_STAR_MS = {1_000: 55.0, 10_000: 100.0}
-TARGET_SIMGRID_RATIO = 2.0
 algorithms = {name: policy() for name, policy in policies.items() if issubclass(policy, PerReceiver)}
 FAT_TREES = ((8, 10_000), (16, 100_000), (24, 1_000_000))
 
@@ -203,7 +199,7 @@ def bytes_per_entry(entries: int) -> float | None:
 
 
 def bench_max_min(budget_s: float, quick: bool) -> list[dict[str, Any]]:
-    """Return a row per fabric; SimGrid on the same instances where it is installed."""
+    """Return a row per fabric."""
     rng = np.random.default_rng(1)
     made: list[tuple[str, Callable[[], tuple[FlowPaths, Any]]]] = [
         (f"star of {hosts} hosts", partial(flow_instances.star, hosts, 100_000, rng)) for hosts in TARGET_STAR_MS
@@ -211,21 +207,17 @@ def bench_max_min(budget_s: float, quick: bool) -> list[dict[str, Any]]:
     for k, flows in FAT_TREES[: 1 if quick else None]:
         made.append((f"fat tree, k = {k}", partial(flow_instances.fat_tree, k, flows, rng)))
     rows = []
-    with tempfile.TemporaryDirectory() as folder:
-        simgrid = "left out" if quick else SimGridSolver.build(Path(folder))
-        for name, make in made:
-            rows.append(_bench_fabric(name, *make(), budget_s, simgrid))
+    for name, make in made:
+        rows.append(_bench_fabric(name, *make(), budget_s))
     return rows
 
 
-def _bench_fabric(
-    name: str, paths: FlowPaths, capacity_bps: Any, budget_s: float, simgrid: SimGridSolver | str
-) -> dict[str, Any]:
+def _bench_fabric(name: str, paths: FlowPaths, capacity_bps: Any, budget_s: float) -> dict[str, Any]:
     problem = paths, capacity_bps, np.full(paths.flows, np.inf), np.ones(paths.flows)
     best, median, calls = timed(lambda: max_min(*problem), budget_s, 20)
     rng = np.random.default_rng(2)
     mixed = paths, capacity_bps, rng.exponential(2e7, paths.flows), rng.uniform(0.5, 2.0, paths.flows)
-    row = {
+    return {
         "fabric": name,
         "flows": paths.flows,
         "constraints": paths.constraints,
@@ -234,35 +226,6 @@ def _bench_fabric(
         "calls": calls,
         "with_demands_and_weights_ms": timed(lambda: max_min(*mixed), budget_s, 20)[0] * 1e3,
         "paths_ms": timed(lambda: FlowPaths(paths.offsets, paths.constraint, paths.constraints), 0.0)[0] * 1e3,
-    }
-    if isinstance(simgrid, str):
-        return row
-    rates_bps, simgrid_ms = simgrid.solve(*problem, 3 if paths.flows <= 100_000 else 1)
-    difference = float(np.max(np.abs(rates_bps / max_min(*problem).rate_bps - 1)))
-    return {
-        **row,
-        "simgrid_ms": min(simgrid_ms),
-        "times_simgrid": min(simgrid_ms) / (best * 1e3),
-        "largest_relative_difference_from_simgrid": difference,
-    }
-
-
-def bench_linear(budget_s: float) -> dict[str, Any] | None:
-    """Return the time of linear programs on a small instance, where scipy is installed."""
-    if importlib.util.find_spec("scipy") is None:
-        return None
-    from experiments.bench.allocate.linear_oracle import linear_max_min
-
-    paths, capacity_bps = flow_instances.star(20, 200, np.random.default_rng(3))
-    problem = paths, capacity_bps / flow_instances.LINK_BPS, np.full(paths.flows, np.inf), np.ones(paths.flows)
-    ours, linear = max_min(*problem).rate_bps, linear_max_min(*problem, np.zeros(paths.flows, dtype=np.int64))
-    return {
-        "fabric": "star of 20 hosts",
-        "flows": paths.flows,
-        "ms": timed(lambda: max_min(*problem), budget_s)[0] * 1e3,
-        "linear_programs_ms": timed(lambda: linear_max_min(*problem, np.zeros(paths.flows, dtype=np.int64)), 0.0)[0]
-        * 1e3,
-        "largest_relative_difference": float(np.max(np.abs(ours / linear - 1))),
     }
 
 
@@ -300,10 +263,6 @@ def targets(
     for row, wanted in zip(fabrics, TARGET_STAR_MS.values(), strict=False):
         label = f"max-min, {row['fabric']}, {row['flows']} flows"
         rows.append(_target(label, row["ms"], "ms", wanted, most=True))
-        if "times_simgrid" in row:
-            rows.append(
-                _target(f"{label}, against SimGrid", row["times_simgrid"], "times", TARGET_SIMGRID_RATIO, most=False)
-            )
     return rows
 
 
@@ -325,11 +284,9 @@ def run(options: Sequence[str] = ()) -> dict[str, Any]:
             "forms": bench_forms(10_000, budget_s),
             "bytes_per_entry": memory,
             "max_min": fabrics,
-            "linear_programs": bench_linear(budget_s),
         },
         "settings": {
             "kernel": "compiled" if kernel.library is not None else "numpy",
-            "simgrid": any("simgrid_ms" in row for row in fabrics),
             "python": platform.python_version(),
             "numpy": np.__version__,
             "machine": platform.machine(),

@@ -1,4 +1,4 @@
-"""How many intervals each algorithm needs after senders start, stop and change their demand; run, it prints tables.
+"""How many intervals each algorithm needs after senders start, stop and change their demand.
 
 A model of one receiver in virtual time: in every interval each sender delivers the lesser of its demand and its grant,
 its meter drops the rest, and the grants made from these counters work in the next interval (or later, by ``delay``). No
@@ -23,7 +23,6 @@ from controller.fabric.vns import VnTable
 from controller.policy.groups import PolicyChoice, groups_of, under
 from controller.policy.interface import PolicyView
 from controller.policy.memory import Memory
-from controller.policy.registry import policies
 
 INTERVAL_S = 0.055
 M = 1e6
@@ -214,34 +213,3 @@ def swing(k: float, delay: int) -> float:
         grants_bps, state = algorithm.allocate(requests, state)
         received.append(float(grants_bps.sum()))
     return float(np.ptp(received[-50:])) / (100 * M)
-
-
-def run() -> dict[str, Any]:
-    """Return all rows: a row per scenario and algorithm, and RAA-FE's swing by delay and k."""
-    names = [*policies, FP_WITH_HEADROOM]
-    return {
-        "settling": [settle(name, scenario) for scenario in SCENARIOS for name in names],
-        "stability": [
-            {"delay": delay, "bound": bound, "k": k, "swing": swing(k, delay)}
-            for delay, bound in ((0, 2.0), (1, 1.0), (2, 2 * float(np.sin(np.pi / 10))))
-            for k in (0.5, 0.95 * bound, 1.05 * bound)
-        ],
-    }
-
-
-def main() -> None:
-    """Print both tables as they stand in docs/allocation.md."""
-    result = run()
-    print("| change | algorithm | intervals to within 5 % | used, first 20 intervals | used at last | unfair at last |")
-    print("|---|---|---|---|---|---|")
-    for row in result["settling"]:
-        intervals = "swings" if row["intervals"] is None else row["intervals"]
-        shares = " | ".join(f"{row[key]:.1%}" for key in ("used_first_20", "used", "unfair"))
-        print(f"| {row['scenario']} | {row['algorithm']} | {intervals} | {shares} |")
-    print("\n| delay, intervals | bound of k | k | swing, parts of the limit |\n|---|---|---|---|")
-    for row in result["stability"]:
-        print(f"| {row['delay']} | {row['bound']:.3f} | {row['k']:.3f} | {row['swing']:.2g} |")
-
-
-if __name__ == "__main__":
-    main()

@@ -21,7 +21,6 @@ def test_a_quick_run_has_figures_settings_and_targets():
     for row in receivers:
         assert math.isclose(row["ns_per_entry"] * row["entries_per_s"], 1e9, rel_tol=1e-9)
         assert row["median_ns_per_entry"] >= row["ns_per_entry"]
-    assert result["figures"]["linear_programs"]["largest_relative_difference"] < 1e-6
     assert result["settings"]["quick"] is True
     for target in result["targets"]:
         assert set(target) == {"name", "value", "unit", "target", "met"}
