@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.linear_oracle import linear_max_min
 
 from controller.allocation import kernel
 from controller.allocation.max_min import BY_DEMAND, FlowPaths, max_min
 from controller.errors import ColumnError, InvalidValueError
-from experiments.bench.allocate.linear_oracle import linear_max_min
 
 EXACT = settings(derandomize=True, deadline=None, max_examples=100)
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from experiments.bench.allocate.convergence import FP_WITH_HEADROOM, SCENARIOS, settle, swing
+from support.convergence import FP_WITH_HEADROOM, SCENARIOS, settle, swing
 
 JOIN, STOP, LESS, MORE, SECTION_3 = SCENARIOS
 
