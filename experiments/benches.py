@@ -166,28 +166,6 @@ def fidelity(as_json: AsJson = False) -> int:
 
 
 @app.command()
-def interval(
-    interval_ms: Annotated[list[int] | None, typer.Option(metavar="MS", help="Only this interval; repeatable.")] = None,
-    fabric: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Only model, or ovs (root); repeatable.")
-    ] = None,
-    seeds: Annotated[int | None, typer.Option(help="How many seeds of each.")] = None,
-    output: Annotated[Path | None, typer.Option(help="Folder of runs, table and plot.")] = None,
-    as_json: AsJson = False,
-) -> int:
-    """What shorter control intervals gain tenants and cost the machine (root; else the model alone)."""
-    return measured(
-        "interval",
-        "experiments.bench.interval.bench:run",
-        as_json,
-        intervals_ms=interval_ms or None,
-        fabrics=fabric or None,
-        seeds=seeds,
-        output=output,
-    )
-
-
-@app.command()
 def loop(
     switches: Annotated[int | None, typer.Option(help="How many switches.")] = None,
     entries: Annotated[

@@ -1,1 +1,0 @@
-"""What shorter control intervals gain and cost: ``dets bench interval``. Start at bench.py."""
