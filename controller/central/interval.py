@@ -20,7 +20,6 @@ from controller.metering.enforcement import MeterChanges
 from controller.metering.guarantees import Guarantees, owed_to_senders
 from controller.metering.observed import Reading
 from controller.policy.groups import declare_congestion, readings_of
-from controller.policy.interface import notifications
 from controller.switch.listed_meters import MeterReports
 from controller.switch.meters.modifications import modifications_by_switch
 from controller.whatif.recording import Recorder, Start
@@ -79,7 +78,7 @@ def run_interval(
     queue_changes(fabric, result.changes)
     queue_changes(fabric, result.backstops)
     agents.after_step(result.limit_bps, now_s)
-    _note_notifications(fabric, now_s)
+    _note_notifications(fabric, result.told, now_s)
     _watch_congestion(fabric, control.state, result.limit_bps, now_s)
     _note_implausible(fabric, result.implausible, now_s)
     _watch_guarantees(fabric, vns, now_s)
@@ -188,15 +187,8 @@ def _note_guarantees(
         fabric.note(EventKind.GUARANTEE_MET, text, now_s, vn=row)
 
 
-def _note_notifications(fabric: FabricState, now_s: float) -> None:
+def _note_notifications(fabric: FabricState, told: IntArray, now_s: float) -> None:
     """Count the messages that receivers sent, and note the first of each spell: a flood causes many a second."""
-    if fabric.part is not None:
-        told = fabric.part.notifications
-    else:
-        decisions = [one for one in fabric.state.allocators.decisions if one.feedback is not None]
-        if not decisions:
-            return
-        told = notifications(decisions, fabric.state.entries.receiver, len(fabric.vns))
     if not told.any():
         return
     fabric.notifications += told

@@ -134,10 +134,6 @@ class Part(Protocol):
     def senders_elsewhere(self) -> IntArray:
         """How many senders each VN has behind other nodes' switches, as far as is known, shape (vns,)."""
 
-    @property
-    def notifications(self) -> IntArray:
-        """How many of its senders this node told for each VN of congestion in the last interval, (vns,)."""
-
     def step(
         self, readings: Readings, now_s: float, links: FabricLinks | None, observed: Observed | None = None
     ) -> tuple[step.ControlState, step.StepResult]:

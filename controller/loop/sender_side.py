@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from controller.columns import BoolArray, ShortArray
-from controller.dets.messages import DeactivateTrafficControl, InitializeTrafficControl, Loads, TrafficReport
-from controller.dets.send_rate_controller import SendRateControllers, traffic_reports
+from controller.dets.messages import DeactivateTrafficControl, InitializeTrafficControl, Loads
+from controller.dets.send_rate_controller import SendRateControllers
 from controller.fabric.entries import EntryTable
 from controller.fabric.vns import VnTable
 from controller.metering.counters import MeterCounters, Readings
@@ -27,13 +27,9 @@ class SenderSide(NamedTuple):
     seen: Seen
     machines: SendRateControllers
 
-    def report(
-        self, begin: InitializeTrafficControl, end: DeactivateTrafficControl, vns: VnTable
-    ) -> tuple[SenderSide, TrafficReport]:
-        """Obey the receivers' first messages, and report for all entries that are under control then."""
-        machines = self.machines.on_initialize(begin).on_deactivate(end)
-        reports = traffic_reports(machines, machines.rows, self.entries, vns, self.seen.measured)
-        return SenderSide(self.entries, self.seen, machines), reports
+    def told(self, begin: InitializeTrafficControl, end: DeactivateTrafficControl) -> SenderSide:
+        """Obey the receivers' first messages."""
+        return self._replace(machines=self.machines.on_initialize(begin).on_deactivate(end))
 
     def loads(self, before: Enforcement, vns: VnTable, now_s: float) -> Loads:
         """Return what these entries bring to each receiver. ``before`` is how their meters stood in the interval."""

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from controller.columns import NEW_ROW, BoolArray, FloatArray, IntArray, ShortArray
-from controller.dets.messages import SetRate
+from controller.dets.messages import Loads, SetRate
 from controller.dets.rate_allocator import (
     RateAllocators,
     Surroundings,
@@ -16,8 +16,9 @@ from controller.dets.send_rate_controller import SendRateControllers
 from controller.fabric.entries import EntryTable
 from controller.fabric.links import FabricLinks
 from controller.fabric.vns import VnTable
+from controller.loop.elsewhere import NOWHERE, Answered, Elsewhere
 from controller.loop.grant_side import put_in_force
-from controller.loop.receiver_side import watch_receivers
+from controller.loop.receiver_side import ReceiverSide, watch_receivers
 from controller.loop.sender_side import SenderSide, read_meters
 from controller.metering.counters import MeterCounters, Readings
 from controller.metering.enforcement import (
@@ -28,6 +29,7 @@ from controller.metering.measurement import Measurement
 from controller.metering.observed import Observed, Reading
 from controller.metering.receiver_accounts import ReceiverAccounts
 from controller.policy.groups import PolicyGroup, held, readings_of
+from controller.policy.interface import notifications
 
 
 class ControlState(NamedTuple):
@@ -70,7 +72,7 @@ class StepResult(NamedTuple):
     ``changes`` are the meters to modify, ``backstops`` those of entries that agents shape. ``limit_bps`` (entries,) are
     the limits in force from now on. ``received_bps`` has shape (vns,). ``implausible`` are rows of the entry table
     whose counters moved in a way no traffic can move them. ``brought_bps`` is what was offered to VNs, passed and was
-    dropped at these senders' meters, (vns,) each.
+    dropped at these senders' meters, (vns,) each, and ``told`` how many of its senders each VN told of congestion.
     """
 
     changes: MeterChanges
@@ -79,6 +81,7 @@ class StepResult(NamedTuple):
     received_bps: FloatArray
     implausible: IntArray
     brought_bps: tuple[FloatArray, FloatArray, FloatArray]
+    told: IntArray
 
 
 def ceilings(entries: EntryTable, vns: VnTable) -> FloatArray:
@@ -123,6 +126,27 @@ def released(state: ControlState) -> ControlState:
     return state._replace(allocators=state.allocators._replace(memories=memories), adopted_bps=None)
 
 
+class Began(NamedTuple):
+    """What ``read`` leaves to ``decide``: the senders' side, and what its meters bring to receivers."""
+
+    senders: SenderSide
+    loads: Loads
+
+
+class Decided(NamedTuple):
+    """What ``decide`` leaves to ``enforce``. ``ceiling_bps`` (entries,) is what entries may carry, whatever is granted.
+
+    ``received_bps`` and ``told`` have shape (vns,): what each VN gets, and how many of its senders it told of that.
+    """
+
+    senders: SenderSide
+    receivers: ReceiverSide
+    answered: Answered
+    ceiling_bps: FloatArray
+    received_bps: FloatArray
+    told: IntArray
+
+
 def control_step(
     state: ControlState,
     vns: VnTable,
@@ -133,36 +157,65 @@ def control_step(
     observed: Observed | None = None,
     shaped: BoolArray | None = None,
 ) -> tuple[ControlState, StepResult]:
-    """Run one interval (DETS, sections II-A and III). ``links``: None where only access links count.
+    """Run one interval (DETS, sections II-A and III) of a controller that has the whole fabric.
 
-    ``observed`` are the readings of queues and links, for those that decide by them; None: nobody asked for them.
-
-    ``shaped`` (entries,) are those that an agent on the sender's host holds (None: none).
+    ``links``: None where only access links count. ``observed`` are the readings of queues and links, for those that
+    decide by them; None: nobody asked for them. ``shaped`` (entries,) are those that an agent on the sender's host
+    holds (None: none).
 
     The senders' side, the receivers' side and the grants' side have a module each, and tell each other nothing but
-    what is named here: they may sit on different machines.
+    what is named in ``read``, ``decide`` and ``enforce``: they may sit on different machines.
+    """
+    began = read(state, vns, groups, readings, now_s)
+    decided = decide(began, state, vns, groups, now_s, links, observed)
+    return enforce(decided, state, vns, now_s, shaped)
+
+
+def read(
+    state: ControlState,
+    vns: VnTable,
+    groups: tuple[PolicyGroup, ...],
+    readings: Readings,
+    now_s: float,
+    elsewhere: Elsewhere = NOWHERE,
+) -> Began:
+    """Begin an interval.
 
     1) Senders: turn counters into rates, and rates into what each sender sends. Loads go to the receivers.
+    """
+    entries = state.entries
+    # 1
+    holds = elsewhere.crosses(entries) | held(groups, entries.receiver, len(vns))
+    counted = state.counters, state.measured, state.machines, state.unread_intervals
+    senders = read_meters(entries, *counted, readings, vns, holds)
+    return Began(senders, senders.loads(state.enforcement, vns, now_s))
+
+
+def decide(
+    began: Began,
+    state: ControlState,
+    vns: VnTable,
+    groups: tuple[PolicyGroup, ...],
+    now_s: float,
+    links: FabricLinks | None = None,
+    observed: Observed | None = None,
+    elsewhere: Elsewhere = NOWHERE,
+) -> Decided:
+    """Share the receivers' limits out.
+
     2) Receivers: compare what a VN receives with its limit: congestion begins, goes on or is over.
     3) Receivers: Initialize Traffic Control at senders of congested VNs, Deactivate where congestion is over.
     4) Senders: those under control send Traffic Reports.
     5) Receivers: the policies decide, and the allocators answer with Set Rate or Keep Alive.
-    6) Grants: the rates are put in force by meters. Where no queue holds a receiver, its senders' meters together let
-       through no more than its account leaves.
     """
-    entries = state.entries
-    # 1
-    holds = held(groups, entries.receiver, len(vns))
-    counted = state.counters, state.measured, state.machines, state.unread_intervals
-    senders = read_meters(entries, *counted, readings, vns, holds)
-    loads = senders.loads(state.enforcement, vns, now_s)
     # 2
-    receivers = watch_receivers(state.allocators, state.accounts, loads, vns, now_s)
+    loads = elsewhere.with_loads(began.loads)
+    receivers = elsewhere.watched(watch_receivers(state.allocators, state.accounts, loads, vns, now_s), now_s)
     # 3
-    begin, end = receivers.first_messages(entries, senders.machines.controlled, vns)
+    begin, end = receivers.first_messages(state.entries, began.senders.machines.controlled, vns)
+    begin, end = begin._replace(entry=elsewhere.own(begin.entry)), end._replace(entry=elsewhere.own(end.entry))
+    senders = began.senders.told(begin, end)
     # 4
-    senders, reports = senders.report(begin, end, vns)
-    # 5
     ceiling_bps = ceilings_now(state, vns)
     seen = Surroundings(
         now_s,
@@ -174,24 +227,39 @@ def control_step(
         senders.seen.measured.passed_bps,
         observed,
     )
-    receivers, set_rate, keep_alive = receivers.answer(groups, entries, vns, reports, seen)
-    if state.adopted_bps is not None:
-        set_rate = SetRate(set_rate.entry, np.minimum(set_rate.rate_bps, state.adopted_bps[set_rate.entry]))
+    view = elsewhere.view(senders, receivers, vns, seen)
+    # 5
+    receivers, set_rate, keep_alive = receivers.answer(groups, view.entries, view.vns, view.reports, view.seen)
+    told = notifications(receivers.allocators.decisions, view.entries.receiver, len(vns))
+    receivers, answered = elsewhere.answered(view, receivers, set_rate, keep_alive)
+    answered = answered._replace(set_rate=held_back(answered.set_rate, state.adopted_bps))
+    return Decided(senders, receivers, answered, ceiling_bps, loads.passed_bps, told)
+
+
+def enforce(
+    decided: Decided, state: ControlState, vns: VnTable, now_s: float, shaped: BoolArray | None = None
+) -> tuple[ControlState, StepResult]:
+    """End an interval.
+
+    6) Grants: the rates are put in force by meters. Where no queue holds a receiver, its senders' meters together let
+       through no more than its account leaves.
+    """
+    senders, receivers, (set_rate, keep_alive, forfeits) = decided.senders, decided.receivers, decided.answered
     # 6
-    forfeited = _after_forfeits(state.enforcement, receivers.allocators)
-    granted = put_in_force(
-        senders, forfeited, set_rate, keep_alive, ceiling_bps, shaped, receivers.rooms, now_s, vns.meter_bounds
-    )
+    before = state.enforcement.forfeited(forfeits) if len(forfeits) else state.enforcement
+    told = set_rate, keep_alive, decided.ceiling_bps
+    granted = put_in_force(senders, before, *told, shaped, receivers.rooms, now_s, vns.meter_bounds)
     result = StepResult(
         changes=granted.changes,
         backstops=granted.backstops,
         limit_bps=granted.limit_bps,
-        received_bps=loads.passed_bps,
+        received_bps=decided.received_bps,
         implausible=senders.seen.implausible.nonzero()[0],
         brought_bps=senders.seen.brought_bps,
+        told=decided.told,
     )
     after = ControlState(
-        entries,
+        state.entries,
         granted.counters,
         senders.seen.measured,
         granted.machines,
@@ -205,6 +273,13 @@ def control_step(
     return after, result
 
 
+def held_back(message: SetRate, adopted_bps: FloatArray | None) -> SetRate:
+    """Return the rates, none above what was found on a switch, ``adopted_bps``, while senders may be missing."""
+    if adopted_bps is None:
+        return message
+    return SetRate(message.entry, np.minimum(message.rate_bps, adopted_bps[message.entry]))
+
+
 def _in_use(
     senders: SenderSide, ceiling_bps: FloatArray, groups: tuple[PolicyGroup, ...]
 ) -> tuple[FloatArray, FloatArray]:
@@ -213,14 +288,6 @@ def _in_use(
     if Reading.LINKS not in readings_of(groups):
         return measured.passed_bps, limit_bps
     return measured.measured_bps, np.minimum(limit_bps, ceiling_bps)
-
-
-def _after_forfeits(before: Enforcement, allocators: RateAllocators) -> Enforcement:
-    """Return the enforcement without the bursts that this interval's decisions take back."""
-    for decision in allocators.decisions:
-        if decision.forfeits is not None:
-            before = before.forfeited(decision.view.rows[decision.forfeits])
-    return before
 
 
 def limits_in_force_bps(state: ControlState, vns: VnTable) -> FloatArray:

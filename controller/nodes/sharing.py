@@ -240,11 +240,6 @@ class Sharing:
 
     # -- the interval
 
-    @property
-    def notifications(self) -> IntArray:
-        """How many of its senders this node told for each VN of congestion in the last interval, (vns,)."""
-        return self._shard.notifications
-
     def step(
         self, readings: Readings, now_s: float, links: FabricLinks | None, observed: Observed | None = None
     ) -> tuple[step.ControlState, step.StepResult]:

@@ -96,21 +96,19 @@ class Gathered:
             self.active[at],
         )
 
-    def surroundings(self, state: ControlState, received_bps: FloatArray, now_s: float) -> Surroundings:
-        """Return what else policies see; ``received_bps`` (vns,) is what all meters bring to a VN.
+    def surroundings(self, seen: Surroundings) -> Surroundings:
+        """Return what else policies see: ``seen`` without links and what was read of them, of all entries of the table.
 
         Only policies that see the whole network look at ``used_bps`` and ``limit_bps`` of entries not under control
         (``of_network``).
         """
-        return Surroundings(
-            now_s,
-            0.0 if np.isnan(state.decided_s) else now_s - state.decided_s,
-            None,
-            self.measured_bps,
-            self.limit_bps,
-            self.unread_intervals,
-            received_bps,
-            self.last_bps,
+        return seen._replace(
+            links=None,
+            observed=None,
+            used_bps=self.measured_bps,
+            limit_bps=self.limit_bps,
+            unread_intervals=self.unread_intervals,
+            passed_bps=self.last_bps,
         )
 
     def of_network(self, seen: Surroundings, state: ControlState, vns: VnTable) -> Surroundings:

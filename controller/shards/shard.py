@@ -3,7 +3,7 @@
 It is the senders' and the grants' side of the pairs that send behind its switches, and the receivers' side of those
 that receive there, but for VLANs whose policy sees the whole network: one shard, the allocator, is the receivers' side
 of all of those (network_wide.py). What it decides for its own senders never leaves it: without peers an interval is
-``control_step``.
+``control_step``. The order of both is that of ``loop.step``, to which a shard says what is elsewhere.
 
 1) ``report``: meters are read. What is sent to VNs of peers goes to them, as Report. The allocator gets what was read
    of queues, ports and marks (``say_read``).
@@ -28,38 +28,32 @@ Deviation: the paper's senders are free again when the receiver is silent. Here 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.columns import BoolArray, FloatArray, IntArray
-from controller.dets.messages import (
-    DeactivateTrafficControl,
-    InitializeTrafficControl,
-    KeepAlive,
-    Loads,
-    SetRate,
-    TrafficReport,
-)
-from controller.dets.rate_allocator import RateAllocators, Surroundings, answer, initialize, watch_congestion
+from controller.columns import BoolArray, IntArray
+from controller.dets.messages import InitializeTrafficControl, KeepAlive, Loads, SetRate, TrafficReport
+from controller.dets.rate_allocator import Surroundings
 from controller.dets.send_rate_controller import SendRateControllers, traffic_reports
 from controller.errors import InvalidValueError
+from controller.fabric.entries import EntryTable
 from controller.fabric.links import FabricLinks
 from controller.fabric.vns import VnTable
 from controller.frames.kinds import Left, LinkUse, Report
 from controller.frames.layout import Octets, fabric_digest
 from controller.frames.message import Message
 from controller.frames.refusal import FrameError
-from controller.loop.grant_side import put_in_force
-from controller.loop.sender_side import SenderSide, read_meters
-from controller.loop.step import ControlState, StepResult, ceilings_now
+from controller.loop import step
+from controller.loop.elsewhere import Answered, Elsewhere, View
+from controller.loop.receiver_side import ReceiverSide
+from controller.loop.sender_side import SenderSide
+from controller.loop.step import ControlState
 from controller.metering.counters import Readings
 from controller.metering.observed import Observed, Reading
 from controller.policy.cuts import check_cut
-from controller.policy.groups import PolicyGroup, held, need_headroom
-from controller.policy.interface import notifications
+from controller.policy.groups import PolicyGroup, need_headroom
 from controller.shards.answers import About, Answers, Granted, to_the_silent
 from controller.shards.crossing import Crossing
 from controller.shards.gathering import Gathered, add_loads
@@ -69,24 +63,13 @@ from controller.shards.peer import Part, Peer
 from controller.shards.readings import read_by_all, read_here, with_read
 from controller.shards.receiver_table import Pairs, ReceiverTable
 from controller.shards.silence import HOLD_S, left_by_silent
-from controller.shards.told import Told, held_back
+from controller.shards.told import Told
 
 NOBODY = -1
 """the owner of VNs that none has taken yet"""
 
 
-@dataclass(frozen=True)
-class _Decided:
-    """What the second phase leaves for the third."""
-
-    senders: SenderSide
-    set_rate: SetRate
-    keep_alive: KeepAlive
-    received_bps: FloatArray
-    forfeits: IntArray
-
-
-class Shard:
+class Shard(Elsewhere):
     """The VNs of ``owner`` (vns,) that are ``number``; whoever else is there is a peer, but for NOBODY.
 
     ``token`` grows with every change of the shard's owner. ``links`` are the names of links, as all shards have them.
@@ -121,10 +104,12 @@ class Shard:
         self._table = ReceiverTable.of([])
         self._crossing: Crossing | None = None
         self._granted: dict[int, Granted] = {}
-        self._began: tuple[SenderSide, Loads, TrafficReport, int] | None = None
-        self._decided: _Decided | None = None
+        self._began: step.Began | None = None
+        self._decided: step.Decided | None = None
+        self._said: tuple[TrafficReport, int] | None = None  # what own senders report, and what need not be said of it
+        self._counted = np.zeros(len(vns), dtype=np.int64)  # (vns,) how many senders each receiver shares among
+        self._answers: Answers | None = None
         self._use: LinkUse | None = None
-        self.notifications = np.zeros(len(vns), dtype=np.int64)  # how many of its senders each VN told, in the last one
         self.recut(owner, token)
 
     def recut(self, owner: IntArray, token: int, allocator: int | None = None, owners_digest: bytes = b"") -> None:
@@ -186,20 +171,16 @@ class Shard:
         """Begin an interval; return a frame for each peer."""
         self._outbox.begin(self.peers)
         self._began_s = min(self._began_s, now_s)
-        state, vns, crossing = self.state, self.vns, self._crossing_now()
-        entries, machines = state.entries, self._obey(state.machines, now_s)
-        holds = held(self.groups, entries.receiver, len(vns))
-        holds = crossing.crosses if holds is False else crossing.crosses | holds
-        counted = state.counters, state.measured, machines, state.unread_intervals
-        senders = read_meters(entries, *counted, readings, vns, holds)
+        self.state = self.state._replace(machines=self._obey(self.state.machines, now_s))
+        vns, crossing, entries = self.vns, self._crossing_now(), self.state.entries
+        senders, loads = step.read(self.state, vns, self.groups, readings, now_s, self)
         if self.is_network_wide:
             always = crossing.crosses & vns.always_controlled[entries.receiver] & ~senders.machines.controlled
             machines = senders.machines.on_initialize(InitializeTrafficControl(np.flatnonzero(always)))
             senders = senders._replace(machines=machines)
-        loads = senders.loads(state.enforcement, vns, now_s)
         reports = traffic_reports(senders.machines, crossing.all_rows, entries, vns, senders.seen.measured)
         left = self._left(senders, reports)
-        self._began = senders, loads, reports, left
+        self._began, self._said = step.Began(senders, loads), (reports, left)
         silent_intervals, told = senders.seen.measured.silent_intervals, crossing.to  # who has traffic is told of
         if not left & Left.ACTIVE:
             told = crossing.told(senders.machines.control, silent_intervals)
@@ -249,79 +230,19 @@ class Shard:
         switches; None: no policy reads it.
         """
         assert self._began is not None
-        (senders, loads, said_here, left_out), state, vns = self._began, self.state, self.vns
-        crossing = self._crossing_now()
-        add_loads(loads, [peer.report for peer in self.peers.values() if peer.report is not None])
-        allocators = self._congested_now(loads)
-        senders = self._begun_and_ended(allocators, senders)
-        # Reports of own senders and of peers' ones.
-        live = {
-            number: peer.report
-            for number, peer in self.peers.items()
-            if peer.report is not None and not peer.unreported_s(now_s)
-        }
-        table = self._merge(crossing.own_pairs, list(live.values()))
-        # Initialize is on its way, at least.
-        under = table.under(allocators.congested | vns.always_controlled)
-        left_out &= ~Left.AMOUNTS if self.is_network_wide else -1
-        gathered = Gathered.of(table, crossing.own, senders, said_here, list(live.values()), left_out)
-        reports, seen = gathered.reports(under), gathered.surroundings(state, loads.passed_bps, now_s)
-        links = (links or FabricLinks.of_access(vns)) if self.is_network_wide else None
-        left = left_by_silent(self.peers, self._granted, vns, links, now_s, self._no_shares)
-        if links is not None and left.links is not None:
-            seen = self._of_network(gathered, seen, links, left.links)
-            if observed is not None and self.allocator == self._number_of_shard:
-                unheard = [peer.owns for number, peer in self.peers.items() if number not in live]
-                read = read_by_all(observed, self.mine, self.peers.values(), len(table.entries))
-                seen = with_read(seen, read, table.entries.receiver, unheard)
-        allocators = allocators._replace(memories=self._memories)
-        allocators, set_rate, _ = answer(allocators, self.groups, table.entries, left.vns, reports, seen)
-        if self._lacks_peers(now_s):
-            set_rate = _not_above(set_rate, reports)
-            allocators = allocators._replace(memories=self._nothing)  # learned from part of the senders
-        self._memories = allocators.memories  # rows of the receivers' table, which is not that of ``state``
-        decisions = allocators.decisions
-        congested_now = np.where(self.decides, allocators.congested, self._told.congested)
-        allocators = allocators._replace(congested=congested_now, memories=self._nothing, decisions=())
-        self.state = state._replace(allocators=allocators)
-        self.notifications = notifications(decisions, table.entries.receiver, len(vns))
-        # Answers.
-        answers = Answers.of(table, reports, set_rate, decisions)
-        forfeits = answers.forfeits_of_own(crossing.own)
-        self._decided = _Decided(senders, *answers.to_own(crossing.own), loads.passed_bps, forfeits)
-        counted = left.senders + table.senders(reports.entry, len(vns))
-        self._told.senders = np.where(self.decides, np.maximum(counted, 1), self._told.senders)
-        return self._tell(answers, counted, list(live), now_s)
+        self._decided = step.decide(self._began, self.state, self.vns, self.groups, now_s, links, observed, self)
+        return self._tell(self._decided.receivers.allocators.congested, now_s)
 
-    def _congested_now(self, loads: Loads) -> RateAllocators:
-        """Return the allocators: which of the receivers that this shard decides for are congested by what all bring."""
-        allocators = watch_congestion(self.state.allocators, loads, self.vns)
-        # What others' receivers get is not known here: they are not calm for that when they become own ones.
-        calm_intervals = np.where(self.decides, allocators.calm_intervals, 0)
-        congested = np.where(self.decides, allocators.congested, self._told.congested)
-        if self.state.adopted_bps is not None:
-            congested |= self._held_by_peers()
-        return allocators._replace(congested=congested, calm_intervals=calm_intervals)
+    def _tell(self, congested: BoolArray, now_s: float) -> dict[int, Octets]:
+        """Return Grants for each peer: which receivers, (vns,), are congested, and what its senders may send.
 
-    def _begun_and_ended(self, allocators: RateAllocators, senders: SenderSide) -> SenderSide:
-        """Return own senders to own receivers, under control where these are congested now, and free elsewhere."""
-        always, crossing, controlled = self.vns.always_controlled, self._crossing_now(), senders.machines.controlled
-        if controlled.all() and (allocators.congested | always)[crossing.own_receivers].all():
-            return senders  # nobody begins or ends
-        begin, end = initialize(allocators, self.state.entries, controlled, always)
-        begun, ended = (rows[~crossing.crosses[rows]] for rows in (begin.entry, end.entry))
-        machines = senders.machines.on_initialize(InitializeTrafficControl(begun))
-        return senders._replace(machines=machines.on_deactivate(DeactivateTrafficControl(ended)))
-
-    def _tell(self, answers: Answers, counted: IntArray, live: Sequence[int], now_s: float) -> dict[int, Octets]:
-        """Return Grants for each peer: which receivers are congested, and what its senders may send, if it is ``live``.
-
-        ``counted`` (vns,) is how many senders each receiver shares its limit among.
+        Of those of silent peers nothing is decided.
         """
-        congested, always = self.state.allocators.congested, self.vns.always_controlled
-        decided = np.flatnonzero(self.decides & (congested | (always & (counted > 0))))
+        assert self._answers is not None
+        answers, counted = self._answers, self._counted
+        decided = np.flatnonzero(self.decides & (congested | (self.vns.always_controlled & (counted > 0))))
         about = About(decided, np.maximum(counted[decided], 1), congested[decided])
-        told = answers.to_peers(about, live)
+        told = answers.to_peers(about, list(self._live(now_s)))
         self._granted |= told
         silent, frames = to_the_silent(about), {}
         left_out = Left.NONE if answers.has_forfeits else Left.FORFEITS
@@ -331,6 +252,69 @@ class Shard:
                 peer.give(self._outbox.number, answers.rate_bps, one.rows)
             frames[number] = self._outbox.write(number, peer, one.whole, now_s, one.rows, left_out)
         return frames
+
+    # -- what is elsewhere, in ``read`` and ``decide``
+
+    def crosses(self, entries: EntryTable) -> BoolArray:  # noqa: D102
+        return self._crossing_now().crosses
+
+    def with_loads(self, loads: Loads) -> Loads:  # noqa: D102
+        add_loads(loads, [peer.report for peer in self.peers.values() if peer.report is not None])
+        return loads
+
+    def watched(self, receivers: ReceiverSide, now_s: float) -> ReceiverSide:
+        """Return also what policies remember, of the table of all that send here: ``view`` has the rows of that."""
+        self._merge(self._crossing_now().own_pairs, list(self._live(now_s).values()))
+        allocators = receivers.allocators
+        # What others' receivers get is not known here: they are not calm for that when they become own ones.
+        calm_intervals = np.where(self.decides, allocators.calm_intervals, 0)
+        congested = np.where(self.decides, allocators.congested, self._told.congested)
+        if self.state.adopted_bps is not None:
+            congested |= self._held_by_peers()
+        allocators = allocators._replace(congested=congested, calm_intervals=calm_intervals, memories=self._memories)
+        return receivers._replace(allocators=allocators)
+
+    def own(self, rows: IntArray) -> IntArray:  # noqa: D102
+        return rows[~self._crossing_now().crosses[rows]]
+
+    def view(self, senders: SenderSide, receivers: ReceiverSide, vns: VnTable, seen: Surroundings) -> View:
+        """Return what own senders and those of peers that are not silent report."""
+        assert self._said is not None
+        (said_here, left_out), table, live = self._said, self._table, self._live(seen.now_s)
+        # Initialize is on its way, at least.
+        under = table.under(receivers.allocators.congested | vns.always_controlled)
+        left_out &= ~Left.AMOUNTS if self.is_network_wide else -1
+        gathered = Gathered.of(table, self._crossing_now().own, senders, said_here, list(live.values()), left_out)
+        reports, observed = gathered.reports(under), seen.observed
+        links = (seen.links or FabricLinks.of_access(vns)) if self.is_network_wide else None
+        seen = gathered.surroundings(seen)
+        left = left_by_silent(self.peers, self._granted, vns, links, seen.now_s, self._no_shares)
+        if links is not None and left.links is not None:
+            seen = self._of_network(gathered, seen, links, left.links)
+            if observed is not None and self.allocator == self._number_of_shard:
+                unheard = [peer.owns for number, peer in self.peers.items() if number not in live]
+                read = read_by_all(observed, self.mine, self.peers.values(), len(table.entries))
+                seen = with_read(seen, read, table.entries.receiver, unheard)
+        self._counted = left.senders + table.senders(reports.entry, len(vns))
+        self._told.senders = np.where(self.decides, np.maximum(self._counted, 1), self._told.senders)
+        return View(table.entries, left.vns, reports, seen)
+
+    def answered(
+        self, view: View, receivers: ReceiverSide, set_rate: SetRate, keep_alive: KeepAlive
+    ) -> tuple[ReceiverSide, Answered]:
+        """Return what is told to own senders alone, and keep what peers are told, and what policies remember."""
+        allocators, own = receivers.allocators, self._crossing_now().own
+        self._memories = allocators.memories
+        if self._lacks_peers(view.seen.now_s):
+            set_rate = _not_above(set_rate, view.reports)
+            self._memories = self._nothing  # learned from part of the senders
+        self._answers = answers = Answers.of(self._table, view.reports, set_rate, allocators.decisions)
+        congested = np.where(self.decides, allocators.congested, self._told.congested)
+        allocators = allocators._replace(congested=congested, memories=self._nothing, decisions=())
+        told = Answered(*answers.to_own(own), answers.forfeits_of_own(own))
+        return receivers._replace(allocators=allocators), told
+
+    # -- the end of an interval
 
     def use_of_links(self, now_s: float) -> dict[int, Octets]:
         """Return a frame for the allocator, if that is a peer. ``decide`` comes before it."""
@@ -343,40 +327,16 @@ class Shard:
         """Return all frames of the interval, one message for each peer: the bytes that other phases have returned."""
         return self._outbox.take()
 
-    def enforce(self, now_s: float) -> StepResult:
+    def enforce(self, now_s: float) -> step.StepResult:
         """End an interval: put in force what own receivers and peers have granted. ``decide`` comes before it."""
-        decided, state = self._decided, self.state
+        decided = self._decided
         assert decided is not None
         senders = decided.senders._replace(machines=self._obey(decided.senders.machines, now_s))
-        forfeits = np.concatenate([decided.forfeits, *self._told.take_forfeits()])
-        granted = put_in_force(
-            senders,
-            state.enforcement.forfeited(forfeits) if len(forfeits) else state.enforcement,
-            held_back(decided.set_rate, state.adopted_bps),
-            decided.keep_alive,
-            ceilings_now(state, self.vns),
-            None,
-            None,
-            now_s,
-            self.vns.meter_bounds,
-        )
-        self.state = state._replace(
-            counters=granted.counters,
-            measured=senders.seen.measured,
-            machines=granted.machines,
-            enforcement=granted.enforcement,
-            unread_intervals=senders.seen.unread_intervals,
-            decided_s=now_s,
-        )
+        forfeits = np.concatenate([decided.answered.forfeits, *self._told.take_forfeits()])
+        decided = decided._replace(senders=senders, answered=decided.answered._replace(forfeits=forfeits))
+        self.state, result = step.enforce(decided, self.state, self.vns, now_s)
         self._began = self._decided = None
-        return StepResult(
-            granted.changes,
-            granted.backstops,
-            granted.limit_bps,
-            decided.received_bps,
-            np.flatnonzero(senders.seen.implausible),
-            senders.seen.brought_bps,
-        )
+        return result
 
     @property
     def senders_elsewhere(self) -> IntArray:
@@ -402,6 +362,11 @@ class Shard:
 
     # -- receivers: what peers have reported
 
+    def _live(self, now_s: float) -> dict[int, Report]:
+        """Return what peers have reported last that are not silent."""
+        said = ((number, peer.report, peer.unreported_s(now_s)) for number, peer in self.peers.items())
+        return {number: report for number, report, silent_s in said if report is not None and not silent_s}
+
     def _held_by_peers(self) -> BoolArray:
         """Return the own VNs, (vns,), whose senders peers have under control: the last owner found them congested."""
         limited = np.zeros(len(self.vns), dtype=np.bool_)
@@ -410,14 +375,13 @@ class Shard:
                 limited[said.receiver[np.isfinite(said.limit_bps)]] = True
         return limited & self.decides & ~self.vns.always_controlled
 
-    def _merge(self, own: Pairs, said: list[Report]) -> ReceiverTable:
-        """Return the table of these entries; policies remember what they knew of those that were there."""
+    def _merge(self, own: Pairs, said: list[Report]) -> None:
+        """Let the table be of these entries; policies remember what they knew of those that were there."""
         parts = [own, *((one.sender, one.receiver) for one in said)]
         if not self._table.is_of(parts):
             before, self._table = self._table, ReceiverTable.of(parts)
             old_row = self._table.old_rows(before)
             self._memories = tuple(memory.carried(old_row) for memory in self._memories)
-        return self._table
 
     def _lacks_peers(self, now_s: float) -> bool:
         """Whether a peer has yet to speak for the first time, and is waited for: it may report senders."""

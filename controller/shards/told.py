@@ -13,6 +13,7 @@ from controller.fabric.entries import EntryTable
 from controller.fabric.vns import VnTable
 from controller.frames.kinds import Grants
 from controller.frames.layout import is_left_out
+from controller.loop.step import held_back
 from controller.shards import crossing_kernel
 from controller.shards.crossing import Crossing
 from controller.shards.peer import Peer
@@ -148,10 +149,3 @@ def _obeyed_as_mostly(
     parts = [(rows, one.entry, one.rate_bps) for (rows, _), one in zip(heard, granted, strict=True)]
     after = crossing_kernel.obey((Control.IDLE, Control.LIMITED), before, parts, kept)
     return None if after is None else SendRateControllers(machines.control, *after)
-
-
-def held_back(message: SetRate, adopted_bps: FloatArray | None) -> SetRate:
-    """Return the rates, none above what was found on a switch, ``adopted_bps``, while senders may be missing."""
-    if adopted_bps is None:
-        return message
-    return SetRate(message.entry, np.minimum(message.rate_bps, adopted_bps[message.entry]))

@@ -80,7 +80,7 @@ def test_a_late_or_lost_reading_breaks_no_promise_of_gatekeeper(owner, network):
         shards.run(offered)
         assert (shards.limit_bps[rows] >= GUARANTEE_BPS / (PORTS - 1) * (1 - 1e-9)).all()
         assert (shards.limit_bps <= CAPACITY_BPS).all()
-        rounds.append(shards.shards[owner[0]].notifications[RECEIVER] > 0)
+        rounds.append(shards.told[owner[0]][RECEIVER] > 0)
         above.append(world.queue_dropped_bps[RECEIVER] > CONGESTED_BPS)
     assert 2 <= sum(rounds) < 20
     assert np.diff(np.flatnonzero(rounds)).min() >= Gatekeeper.hold

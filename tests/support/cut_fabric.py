@@ -57,6 +57,7 @@ class CutFabric:
         self.shards = {one: self.shard(one, token=1) for one in self.rows}
         self.paused: set[int] = set()
         self.limit_bps = np.full(len(entries), np.inf)
+        self.told: dict[int, np.ndarray] = {}  # of congestion, by each shard (vns,)
 
     def shard(self, number: int, token: int) -> Shard:
         """Return a shard that begins with its entries."""
@@ -95,7 +96,7 @@ class CutFabric:
                 self._deliver()
         for one, shard in running.items():
             result = shard.enforce(now_s)
-            self.limit_bps[self.rows[one]] = result.limit_bps
+            self.limit_bps[self.rows[one]], self.told[one] = result.limit_bps, result.told
             self.world.modified(self.rows[one][result.changes.rows])
 
     def _deliver(self) -> None:

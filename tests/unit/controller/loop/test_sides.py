@@ -24,7 +24,7 @@ from controller.dets.messages import (
     TrafficReport,
 )
 from controller.dets.rate_allocator import Surroundings
-from controller.dets.send_rate_controller import Control
+from controller.dets.send_rate_controller import Control, traffic_reports
 from controller.loop import step
 from controller.loop.grant_side import put_in_force
 from controller.loop.receiver_side import watch_receivers
@@ -95,7 +95,8 @@ def in_shards(world, shards, ceiling_bps):
     for number, shard in enumerate(shards):
         begin = for_rows(InitializeTrafficControl, begun, shard.sends)
         end = for_rows(DeactivateTrafficControl, ended, shard.sends)
-        sides[number], report = sides[number].report(begin, end, vns)
+        sides[number] = side = sides[number].told(begin, end)
+        report = traffic_reports(side.machines, side.machines.rows, side.entries, vns, side.seen.measured)
         reports.append(rows_of(report, shard.sends))
     used = everywhere([side.seen.measured.measured_bps for side in sides])
     passed = everywhere([side.seen.measured.passed_bps for side in sides])
