@@ -16,7 +16,6 @@ import typer
 
 from apps.cli.support.common import Commands, Parameters, as_option, parse_parameters, refusing_bad_files, say
 from apps.cli.support.connection import option_of, with_options
-from apps.cli.support.output import AnyForm, Column, Form, number, share, show
 from controller.errors import InvalidValueError
 from controller.units import format_rate, parse_rate
 from experiments import benches
@@ -172,36 +171,6 @@ def figures(
         held = {True: "holds", False: "does not hold", None: "not known"}[verdict["holds"]]
         print(f"{key:15} {held:14} {verdict['found']}")
     print(f"{options.cell_folder}, {docs / page_of(paper_named(paper))}")
-    return 0
-
-
-@app.command()
-def victims(
-    folders: Annotated[list[Path], typer.Argument(metavar="FOLDER...", help="Output folders of dets-fig5.")],
-    output: AnyForm = Form.table,
-) -> int:
-    """Show what TCP lost in many runs of dets-fig5, by algorithm: intervals of the blast below 95 %, and shares."""
-    from experiments.victims import victim_rows
-
-    show(
-        victim_rows(folders),
-        output,
-        [
-            Column("control", "control"),
-            Column("fabric", "fabric"),
-            number("seeds", "seeds"),
-            number("below 95 %", "intervals_below"),
-            number("most in a seed", "most_in_one_seed"),
-            number("longest", "longest_stretch"),
-            number("seeds above 1", "seeds_above_one"),
-            share("in all", "below_share"),
-            share("TCP alone", "below_share_alone"),
-            share("goodput", "goodput_share"),
-            share("least", "least_goodput_share"),
-            share("cpu idle, least", "cpu_idle_share"),
-            share("stolen, most", "cpu_stolen_share"),
-        ],
-    )
     return 0
 
 

@@ -44,7 +44,16 @@ FIGURE_5 = (
     ("aggressor_share", "UDP, of its limit", "percent"),
     ("victim_recovery_intervals", "back at 95 % after, intervals", "count"),
     ("victim_intervals_below_95_percent", "longest below 95 %, intervals", "count"),
+    ("victim_below_share", "below 95 % during UDP, of its intervals", "percent"),
+    ("victim_below_share_before", "and of those before it", "percent"),
 )
+# Shares of one figure in another.
+SHARES = {
+    "victim_goodput_share": ("victim_goodput_bps_during", "victim_goodput_limit_bps"),
+    "aggressor_share": ("aggressor_received_bps_during", "aggressor_limit_bps"),
+    "victim_below_share": ("victim_intervals_below_95_percent_total", "intervals_during_blast"),
+    "victim_below_share_before": ("victim_intervals_below_95_percent_before_total", "intervals_before_blast"),
+}
 
 
 def digest_of(paper: Paper, fabric: str, summaries: Sequence[dict[str, Any]], command: str) -> dict[str, Any]:
@@ -154,10 +163,9 @@ def table_of(measured: Measured, name: str, controls: list[str]) -> list[list[st
 
 def _figure_5(measured: Measured, name: str, control: str, key: str, form: str) -> str:
     runs = measured.runs(name, control)
-    if key == "victim_goodput_share":
-        return show([run["victim_goodput_bps_during"] / run["victim_goodput_limit_bps"] for run in runs], form)
-    if key == "aggressor_share":
-        return show([run["aggressor_received_bps_during"] / run["aggressor_limit_bps"] for run in runs], form)
+    if key in SHARES:
+        part, whole = SHARES[key]
+        return show([run[part] / run[whole] for run in runs if part in run], form)
     values = [run[key] for run in runs]
     return "never" if None in values else show(values, form)
 

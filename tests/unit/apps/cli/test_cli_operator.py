@@ -740,7 +740,7 @@ def test_asking_loads_nothing_heavy(desk: RestDesk) -> None:
     assert "sw1:3" in done.stdout
 
 
-@pytest.mark.parametrize(("words", "found"), [("dets v", "vlan\nvn\nvictims"), ("dets limit set --dry", "--dry-run")])
+@pytest.mark.parametrize(("words", "found"), [("dets v", "vlan\nvn"), ("dets limit set --dry", "--dry-run")])
 def test_the_shell_completes_commands_and_options(words: str, found: str) -> None:
     environment = {
         "_DETS_COMPLETE": "complete_bash",

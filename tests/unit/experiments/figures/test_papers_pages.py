@@ -9,11 +9,12 @@ import pytest
 from support.paths import ROOT
 from typer.testing import CliRunner
 
+from apps.cli import app
 from controller.errors import InvalidValueError
 from experiments import papers as package
-from experiments.commands import app
 from experiments.evaluation.claims import Claim, ClaimVerdict, Measured, Paper
 from experiments.figures import pages
+from experiments.figures.digests import table_of
 from experiments.figures.make import FigureOptions
 from experiments.papers import experiments_of, paper_named, papers
 from experiments.papers.comparison import TABLES
@@ -172,3 +173,21 @@ def test_a_system_keeps_a_promise_or_not(fabric, scale, mods):
     assert not others
     assert none == ["no control (`none`)", "20.0 %", "**no**", "3.0 intervals", "100.0 %", "-", "-"]
     assert fair[1:] == ["92.0 %", "yes", "3.0 intervals", "100.0 %", "0.6", "14"]
+
+
+def test_the_table_of_figure_5_has_what_tcp_loses_to_udp_and_by_itself():
+    def run(seed, below, before):
+        figures = {
+            "victim_goodput_bps_during": 9e6, "victim_goodput_limit_bps": 10e6, "aggressor_received_bps_during": 4e6,
+            "aggressor_limit_bps": 5e6, "victim_recovery_intervals": 1, "victim_intervals_below_95_percent": 2,
+            "victim_intervals_below_95_percent_total": below, "intervals_during_blast": 100,
+            "victim_intervals_below_95_percent_before_total": before, "intervals_before_blast": 40,
+        }  # fmt: skip
+        return {"experiment": "fig5", "control": "fp", "seed": seed, "figures": figures, "phases": {}}
+
+    heads, row = table_of(Measured([run(1, 3, 1), run(2, 3, 1)]), "fig5", ["fp"])
+    found = dict(zip(heads, row, strict=True))
+    assert found["TCP during UDP, of its limit"].startswith("90.0")
+    assert found["UDP, of its limit"].startswith("80.0")
+    assert found["below 95 % during UDP, of its intervals"].startswith("3.0")
+    assert found["and of those before it"].startswith("2.5")
