@@ -55,12 +55,13 @@ def page_of(paper: Paper) -> str:
 
 
 def overview_page(results: Sequence[PaperResults]) -> str:
-    """Return ``docs/results.md``: how many of each paper's claims hold, and those that do not."""
+    """Return ``docs/results.md``: how many of each paper's claims hold, and where the figures are."""
     fabrics = [fabric for fabric in SHORT if any(fabric in one.digests for one in results)]
     lines = [
         "# Results",
         "",
-        "Written by `dets figures`; do not edit. A paper's page has what was found for each claim.",
+        "Written by `dets figures`; do not edit. A paper's page has the verdict on each claim, and what was found "
+        "where it does not hold.",
         "",
         _row(["paper", "claims", *(f"hold on {SHORT[fabric]}" for fabric in fabrics), "not tested"]),
         _row(["---"] * (len(fabrics) + 3)),
@@ -75,14 +76,6 @@ def overview_page(results: Sequence[PaperResults]) -> str:
         untested = sum(all(verdict is None for verdict in verdicts) for verdicts in holds.values())
         name = f"[{one.paper.title}]({page_of(one.paper)})"
         lines.append(_row([name, str(len(holds)), *counts, str(untested)]))
-    lines += ["", "## Claims that do not hold", ""]
-    lines += [_row(["paper", "section", "claim", "found where it does not hold"]), _row(["---"] * 4)]
-    for one in results:
-        for claim in one.paper.claims:
-            verdicts = one.verdicts(claim.key).items()
-            failed = [f"{SHORT[fabric]}: {verdict.found}" for fabric, verdict in verdicts if verdict.holds is False]
-            if failed:
-                lines.append(_row([one.paper.title, claim.section, claim.says, "; ".join(failed)]))
     lines += [
         "",
         "## Where the figures are",
@@ -123,12 +116,14 @@ def paper_page(results: PaperResults) -> str:
 
 
 def _claims(results: PaperResults) -> list[str]:
-    """Return a row for each claim, with a verdict for each fabric."""
-    heads = ["section", "claim", *(FABRICS[fabric] for fabric in results.digests)]
+    """Return a row for each claim, with a verdict for each fabric, and what was found where it does not hold."""
+    heads = ["section", "claim", *(FABRICS[fabric] for fabric in results.digests), "found where it does not hold"]
     lines = [_row(heads), _row(["---"] * len(heads))]
     for claim in results.paper.claims:
-        holds = [bold(HOLDS[one.holds]) for one in results.verdicts(claim.key).values()]
-        lines.append(_row([claim.section, claim.says, *holds]))
+        verdicts = results.verdicts(claim.key)
+        holds = [bold(HOLDS[one.holds]) for one in verdicts.values()]
+        failed = [f"{SHORT[fabric]}: {one.found}" for fabric, one in verdicts.items() if one.holds is False]
+        lines.append(_row([claim.section, claim.says, *holds, "; ".join(failed)]))
     return lines
 
 
