@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -176,20 +175,9 @@ def test_a_send_limit_changed_under_traffic_holds(blast: Blast) -> None:
     blast.wait_received(LIMITS_BPS[1])
 
 
-@pytest.mark.parametrize("algorithm", ["fp", "sp", "fe", "fs"])
-def test_an_algorithm_changed_under_traffic_keeps_the_limit(blast: Blast, algorithm: str) -> None:
-    view = blast.app.patch("/v1/vlans/1", algorithm=algorithm)
-    assert view["algorithm"] == algorithm
+def test_an_algorithm_changed_under_traffic_keeps_the_limit(blast: Blast) -> None:
+    blast.app.patch("/v1/vlans/1", algorithm="fp")
     blast.wait_received(LIMITS_BPS[1])
-
-
-def test_bad_requests_change_nothing_under_traffic(blast: Blast) -> None:
-    app = blast.app
-    before = app.get(RECEIVER)["receive_limit_bps"], app.last_event(), queue_max_bps(1)
-    for body in (b'{"receive_limit_bps": -1}', b'{"receive_limit_bps": 1e7}', b'{"receive_limit_bps": 90000000}', b"{"):
-        status, kind, problem = app.request("PATCH", RECEIVER, body)
-        assert (status // 100, kind) == (4, "application/problem+json"), problem
-    assert (app.get(RECEIVER)["receive_limit_bps"], app.last_event(), queue_max_bps(1)) == before
 
 
 @pytest.fixture
@@ -212,17 +200,16 @@ def foreign_stands(qos: str) -> bool:
     )
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_traffic_flows_on_through_a_stop_and_a_start(blast: Blast, foreign: str, number: signal.Signals) -> None:
+def test_traffic_flows_on_through_a_stop_and_a_start(blast: Blast, foreign: str) -> None:
     app = blast.app
     blast.wait_received(LIMITS_BPS[1])
     ids = pair_meters(app)
     qos = vsctl("get", "Port", QUEUED_PORT, "qos").strip()
     flows, meters = flow_durations("s1"), meter_durations("s1")
     begin_s = time.monotonic()
-    samples = blast.folder / f"restart{number}.csv"
+    samples = blast.folder / "restart.csv"
     with Sampler([blast.receiver_interface], INTERVAL_S, 90, samples):
-        assert app.stop(number) == 0
+        assert app.stop() == 0
         assert set(flow_durations("s1")) == set(flows)
         assert meter_durations("s1").keys() == meters.keys()
         time.sleep(1.0)
@@ -244,33 +231,6 @@ def test_traffic_flows_on_through_a_stop_and_a_start(blast: Blast, foreign: str,
     assert rates.wire_bps.min() > 0.0
 
 
-def test_a_reload_touches_only_what_it_changes(blast: Blast) -> None:
-    app = blast.app
-    config = app.config()
-    blast.wait_received(LIMITS_BPS[1])
-    begin_s = time.monotonic()
-    flows, meters, rates_kbps = flow_durations("s1"), meter_durations("s1"), meter_rates("s1")
-    changed = 25_000_000
-    vlans = {**config["vlans"], 2: {**config["vlans"][2], "receive_limit": changed, "send_limit": changed}}
-    try:
-        app.configure({**config, "vlans": vlans})
-        status, _, answer = app.request("POST", "/v1/reload")
-        assert status == 200, answer
-        assert {change["after"] for change in answer["changes"]} == {changed}
-        wait_until(lambda: queue_max_bps(2) == changed, "queued", 5.0)
-        wait_until(lambda: list(meter_rates("s1").values()).count(changed // 1000) == 3, "send limits set", 5.0)
-        blast.wait_received(LIMITS_BPS[1])
-        passed_s = time.monotonic() - begin_s
-        later = flow_durations("s1")
-        assert [flow for flow in flows if later.get(flow, 0.0) < flows[flow] + 0.5 * passed_s] == []
-        lasting = meter_durations("s1")
-        assert [i for i in meters if lasting.get(i, 0.0) < meters[i] + 0.5 * passed_s] == []
-        assert set(rates_kbps) == set(meter_rates("s1"))
-    finally:
-        app.configure(config)
-        assert app.request("POST", "/v1/reload")[0] == 200
-
-
 def test_a_stop_that_removes_leaves_only_what_is_not_ours(blast: Blast, foreign: str) -> None:
     app = blast.app
     config = app.config()
@@ -283,36 +243,3 @@ def test_a_stop_that_removes_leaves_only_what_is_not_ours(blast: Blast, foreign:
     assert list(meter_rates("s1")) == [FOREIGN_METER]
     assert [line for line in ofctl("dump-flows", "s1").splitlines() if "table=" in line and "0xbeef" not in line] == []
     assert vsctl("get", "Port", QUEUED_PORT, "qos").strip() == "[]"
-    app.configure(config)
-    app.start()
-    app.wait_ready()
-
-
-def test_leftovers_of_another_configuration_are_replaced(blast: Blast, foreign: str) -> None:
-    app = blast.app
-    app.wait_for(lambda: len(pair_meters(app)) == 2, "pairs")
-    config = app.config()
-    assert app.stop() == 0
-    old = set(meter_rates("s1"))
-    vlans = {2: config["vlans"][2]}
-    ports = {port: {"capacity": "100M", "trunk": [2]} for port in (1, 2)}
-    switch = {**config["switches"]["s1"], "ports": ports}
-    try:
-        app.configure({**config, "vlans": vlans, "switches": {"s1": switch}})
-        app.start()
-        app.wait_ready()
-        # Two VNs have four meters each: for the send limit, floods, discovery and reports.
-        wait_until(lambda: len(meter_rates("s1")) == 2 * 4 + 1, "only the new meters", 25)
-        assert FOREIGN_METER in meter_rates("s1")
-        assert len(old) > 3
-        tables = ofctl("dump-flows", "s1", "--no-names")
-        assert set(re.findall(r"dl_vlan=(\d+)", tables)) == {"2"}
-        wait_until(lambda: vsctl("get", "Port", QUEUED_PORT, "qos").strip() == "[]", "the old port's queues gone", 15)
-        assert foreign_stands(foreign)
-        assert blast.received_bps(0.5) == 0.0
-        assert app.stop() == 0
-    finally:
-        app.configure(config)
-    app.start()
-    app.wait_ready()
-    blast.wait_received(LIMITS_BPS[1])
