@@ -1,4 +1,4 @@
-"""Marks that the kernel's own queue makes (``tc red ecn``), counted by the application and hidden from hosts.
+"""Marks that the kernel's own queue makes (``tc red ecn``), hidden from hosts.
 
 The link between two switches carries less than its senders offer; no receiver has too much, so phantom meters see
 nothing. RED is as instantaneous as it can be: its thresholds are one frame apart, its average is of the fewest frames.
@@ -17,9 +17,8 @@ from support.ip_frames import traffic_class
 from support.ovs import End, controlled, wait_until
 from support.vlan_hosts import SEND, SINK, end
 
-from controller.forwarding.pipeline import CE, Table
+from controller.forwarding.pipeline import CE
 from experiments.measure.frames import UDP_FRAME_BYTES, UDP_PAYLOAD_BYTES
-from experiments.ovs.ovs_vsctl import ofctl
 from topologies.builders import dumbbell
 
 LINK_BPS, CORE_BPS = 10_000_000, 3_000_000
@@ -63,28 +62,6 @@ def marked_by_the_queue() -> int:
     found = re.search(r"qdisc red .*?\bmarked (\d+)", text, re.DOTALL)
     assert found is not None, text
     return int(found[1])
-
-
-def counted() -> int:
-    """Return how many packets the meters of table COUNT have seen at the receivers' switch."""
-    ids = set(re.findall(r"meter:(\d+)", ofctl("dump-flows", "s2", f"table={Table.COUNT:d}")))
-    found = dict(re.findall(r"meter:(\d+).*?packet_in_count:(\d+)", ofctl("meter-stats", "s2"), re.DOTALL))
-    return sum(int(found[meter_id]) for meter_id in ids)
-
-
-def test_what_the_kernels_queue_marks_is_what_the_controller_counts(running: Application) -> None:
-    wait_until(lambda: marked_by_the_queue() > 100, "marked", 60)
-    before, had = marked_by_the_queue(), counted()
-    wait_until(lambda: marked_by_the_queue() > before + 100, "marked again", 60)
-    wait_until(lambda: counted() - had >= 100, "counted", 20)
-    assert counted() <= marked_by_the_queue()
-    shares: set[float] = set()
-
-    def seen() -> bool:
-        shares.update(one["marked_share"] or 0.0 for one in running.get("/v1/entries")["entries"])
-        return max(shares) > 0.0
-
-    wait_until(seen, "marks in REST", 60)
 
 
 def test_hosts_see_no_mark(running: Application) -> None:
