@@ -106,9 +106,7 @@ def test_figures_judge_the_paper_and_name_the_scenario_and_the_algorithm(project
     assert (manifest["experiment"], manifest["control"]) == ("my-burst", "part")
 
 
-@pytest.mark.parametrize(
-    "fabric", ["model", "wire", pytest.param("ovs", marks=[pytest.mark.fabric, pytest.mark.functions])]
-)
+@pytest.mark.parametrize("fabric", ["model", "wire"])
 def test_the_policy_is_run_drawn_and_judged(project: Path, dets: Dets, fabric: str) -> None:
     words = ("--fabric", fabric, "--algorithm", "steps", "--parameter", "gentle=1", "-q", "--output", f"steps-{fabric}")
     dets("experiment", "my-burst", *words)
