@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +33,10 @@ def fabric(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[OvsFabric
         yield ovs, app, folder
 
 
-@contextmanager
-def flooding(ovs: OvsFabric, app: Application) -> Iterator[None]:
-    """Let the VN of VLAN 1 at PN 1 send twice its send limit to an address that nobody has."""
+@pytest.fixture(scope="module")
+def flooding(fabric: tuple[OvsFabric, Application, Path]) -> Iterator[None]:
+    """The VN of VLAN 1 at PN 1 sends twice its send limit to an address that nobody has."""
+    ovs, app, _ = fabric
     ovs.host("v1_1").cmd(f"ip neigh replace {NOBODY} lladdr {NOBODYS_MAC} dev v1_1-eth0")
     with udp_blast(ovs, "v1_1", NOBODY, BLAST_BPS):
         app.wait_for(lambda: vn(app, 1)["flood_dropped_bps"], "floods are dropped")
@@ -57,12 +57,11 @@ def received_bps(ovs: OvsFabric, folder: Path, number: int, seconds: float) -> f
 
 
 def test_a_flood_takes_its_share_of_the_receive_limit_and_no_more(
-    fabric: tuple[OvsFabric, Application, Path],
+    fabric: tuple[OvsFabric, Application, Path], flooding: None
 ) -> None:
     ovs, app, folder = fabric
-    with flooding(ovs, app):
-        got_bps = received_bps(ovs, folder, 3, 3.0)
-        shown = vn(app, 1)
+    got_bps = received_bps(ovs, folder, 3, 3.0)
+    shown = vn(app, 1)
     limit_bps = shown["flood_limit_bps"]
     assert limit_bps == LIMITS_BPS[1] // 10 // 2
     assert 0.4 * limit_bps < got_bps <= limit_bps  # half of it is kept for ARP and Neighbor Solicitations
@@ -73,21 +72,20 @@ def test_a_flood_takes_its_share_of_the_receive_limit_and_no_more(
 @pytest.mark.parametrize("asker", [1, 2])
 @pytest.mark.parametrize("version", [4, 6])
 def test_neighbours_are_found_under_a_blast(
-    fabric: tuple[OvsFabric, Application, Path], asker: int, version: int
+    fabric: tuple[OvsFabric, Application, Path], flooding: None, asker: int, version: int
 ) -> None:
     """By the VN that floods itself, and by another; ten times, as if never found before."""
-    ovs, app, _ = fabric
+    ovs, _, _ = fabric
     target = "10.1.0.3" if version == 4 else "fd00:1::3"
     for number in (1, 2, 3):
         ovs.host(f"v1_{number}").cmd("sysctl -qw net.ipv6.conf.all.disable_ipv6=0")
         ovs.host(f"v1_{number}").cmd(f"ip -6 address add fd00:1::{number}/64 dev v1_{number}-eth0 nodad")
     host = ovs.host(f"v1_{asker}")
-    with flooding(ovs, app):
-        found = 0
-        for _ in range(10):
-            host.cmd(f"ip -{version} neigh del {target} dev v1_{asker}-eth0")
-            answer = host.cmd(f"ping -{version} -c 1 -W 3 {target}")
-            found += " 0% packet loss" in answer
+    found = 0
+    for _ in range(10):
+        host.cmd(f"ip -{version} neigh del {target} dev v1_{asker}-eth0")
+        answer = host.cmd(f"ping -{version} -c 1 -W 3 {target}")
+        found += " 0% packet loss" in answer
     assert found == 10, answer
 
 

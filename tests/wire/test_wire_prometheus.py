@@ -91,7 +91,7 @@ def test_the_dashboard_has_something_to_show(tmp_path: Path) -> None:
         with Prometheus(tmp_path, app.url.removeprefix("http://")) as prometheus:
 
             def rate_bps(name: str, label: str) -> float:
-                found = prometheus.ask(f"8 * rate({name}{{{label}}}[10s])")
+                found = prometheus.ask(f"8 * rate({name}{{{label}}}[3s])")
                 return float(found[0]["value"][1]) if found else 0.0
 
             app.wait_for(
