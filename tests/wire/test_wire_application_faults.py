@@ -42,6 +42,20 @@ def connects(host: str, port: int) -> bool:
         return client.connect_ex((host, port)) == 0
 
 
+@pytest.fixture(scope="module")
+def one(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WireRun]:
+    """One switch, with which all is well again after each test."""
+    with WireRun(tmp_path_factory.mktemp("one"), {1: [1, 2]}) as run:
+        yield run
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WireRun]:
+    """Two switches with a link, with which all is well again after each test."""
+    with WireRun(tmp_path_factory.mktemp("two"), {1: [1, 2], 2: [1, 2]}, LINK) as run:
+        yield run
+
+
 # -- switches that refuse
 
 
@@ -119,107 +133,102 @@ def changes_at_rest(run: WireRun) -> tuple[int, int]:
     return seen[-1]
 
 
-def test_a_switch_that_kept_its_tables_is_left_as_it_is(tmp_path: Path) -> None:
-    with WireRun(tmp_path, {1: [1, 2]}) as run:
-        run.introduce(1, 1, 0xA1)
-        run.introduce(1, 2, 0xA2)
-        run.fabric.inject(1, 1, frame(0xA1, 0xA2, 10))
-        run.wait(lambda: len(run.meters(1)) > 4 * 4, "a pair")  # four VNs have four meters each
-        before = changes_at_rest(run)
-        flows, meters = set(run.flows(1)), run.meters(1)
-        run.fabric.disconnect(1, reconnect=False)
-        run.app.wait_for(lambda: health(run.app)["status"] == "degraded", "missed")
-        assert health(run.app)["switches"] == {"s1": "disconnected"}
-        run.fabric.reconnect(1)
-        wait_back(run, 1, 2)
-        assert changes_at_rest(run) == before
-        assert (set(run.flows(1)), run.meters(1)) == (flows, meters)
+def test_a_switch_that_kept_its_tables_is_left_as_it_is(one: WireRun) -> None:
+    one.introduce(1, 1, 0xA1)
+    one.introduce(1, 2, 0xA2)
+    one.fabric.inject(1, 1, frame(0xA1, 0xA2, 10))
+    one.app.wait_for(lambda: one.app.entry(1, 2, 10), "a pair")
+    before = changes_at_rest(one)
+    flows, meters = set(one.flows(1)), one.meters(1)
+    connections = one.fabric.connections(1)
+    one.fabric.disconnect(1, reconnect=False)
+    one.app.wait_for(lambda: health(one.app)["status"] == "degraded", "missed")
+    assert health(one.app)["switches"] == {"s1": "disconnected"}
+    one.fabric.reconnect(1)
+    wait_back(one, 1, connections + 1)
+    assert changes_at_rest(one) == before
+    assert (set(one.flows(1)), one.meters(1)) == (flows, meters)
 
 
-def test_a_switch_that_lost_its_tables_gets_them_again(tmp_path: Path) -> None:
-    with WireRun(tmp_path, {1: [1, 2]}) as run:
-        run.introduce(1, 1, 0xA1)
-        run.introduce(1, 2, 0xA2)
-        run.fabric.inject(1, 1, frame(0xA1, 0xA2, 10))
-        run.wait(lambda: len(run.meters(1)) > 4 * 4, "a pair")  # four VNs have four meters each
-        changes_at_rest(run)  # its entry comes behind its meter
-        flows, meters = set(run.flows(1)), run.meters(1)
-        run.fabric.disconnect(1, keep_tables=False)
-        wait_back(run, 1, 2)
-        run.wait(lambda: (set(run.flows(1)), run.meters(1)) == (flows, meters), "as before")
+def test_a_switch_that_lost_its_tables_gets_them_again(one: WireRun) -> None:
+    one.introduce(1, 1, 0xA1)
+    one.introduce(1, 2, 0xA2)
+    one.fabric.inject(1, 1, frame(0xA1, 0xA2, 10))
+    one.app.wait_for(lambda: one.app.entry(1, 2, 10), "a pair")
+    changes_at_rest(one)  # its entry comes behind its meter
+    flows, meters = set(one.flows(1)), one.meters(1)
+    connections = one.fabric.connections(1)
+    one.fabric.disconnect(1, keep_tables=False)
+    wait_back(one, 1, connections + 1)
+    one.wait(lambda: (set(one.flows(1)), one.meters(1)) == (flows, meters), "as before")
 
 
-def test_entries_that_somebody_else_removed_or_changed_come_back(tmp_path: Path) -> None:
-    with WireRun(tmp_path, {1: [1, 2]}) as run:
-        run.introduce(1, 1, 0xA1)
-        flows, meters = set(run.flows(1)), run.meters(1)
-        with run.fabric.locked():
-            tables = run.switch(1).tables
-            for entry in list(tables._entries[Table.FORWARD].values()):
-                tables.remove(entry)
-            run.switch(1).meters.delete(1)
-        run.wait(lambda: (set(run.flows(1)), run.meters(1)) == (flows, meters), "mended", 25)
-        assert run.app.events("tables-mended")
+def test_entries_that_somebody_else_removed_or_changed_come_back(one: WireRun) -> None:
+    last = one.app.last_event()
+    one.introduce(1, 1, 0xA1)
+    changes_at_rest(one)
+    flows, meters = set(one.flows(1)), one.meters(1)
+    with one.fabric.locked():
+        tables = one.switch(1).tables
+        for entry in list(tables._entries[Table.FORWARD].values()):
+            tables.remove(entry)
+        one.switch(1).meters.delete(1)
+    one.wait(lambda: (set(one.flows(1)), one.meters(1)) == (flows, meters), "mended", 25)
+    assert one.app.events("tables-mended", last)
 
 
-def test_a_switch_that_confirms_nothing_is_made_to_connect_anew(tmp_path: Path) -> None:
-    with WireRun(tmp_path, {1: [1, 2], 2: [1, 2]}, LINK) as run:
-        with run.fabric.locked():
-            run.switch(1).faults.lose_barriers = -1
-        run.fabric.inject(1, 1, frame(0xA1, EVERYBODY, 10))
-        run.app.wait_for(lambda: run.app.events("switch-down"), "dropped", 25)
-        assert any("did not confirm" in event["text"] for event in run.app.events("switch-refused"))
-        with run.fabric.locked():
-            run.switch(1).faults.lose_barriers = 0
-        wait_back(run, 1, 2)
-        assert run.fabric.connections(2) == 1
-        run.introduce(1, 1, 0xA2)
+def test_a_switch_that_confirms_nothing_is_made_to_connect_anew(two: WireRun) -> None:
+    last, connections = two.app.last_event(), [two.fabric.connections(dpid) for dpid in (1, 2)]
+    with two.fabric.locked():
+        two.switch(1).faults.lose_barriers = -1
+    two.fabric.inject(1, 1, frame(0xC00 + connections[0], EVERYBODY, 10))  # a host that is not known
+    two.app.wait_for(lambda: two.app.events("switch-down", last), "dropped", 25)
+    assert any("did not confirm" in event["text"] for event in two.app.events("switch-refused", last))
+    with two.fabric.locked():
+        two.switch(1).faults.lose_barriers = 0
+    wait_back(two, 1, connections[0] + 1)
+    assert two.fabric.connections(2) == connections[1]
+    two.introduce(1, 1, 0xD00 + connections[0])
 
 
-def test_a_switch_that_stalls_is_noticed_though_nothing_is_to_be_told(tmp_path: Path) -> None:
-    with WireRun(tmp_path, {1: [1, 2]}) as run:
-        run.fabric.set_silent(1, True)
-        run.app.wait_for(lambda: run.app.events("switch-down"), "noticed", 20)
-        assert health(run.app) | {"loops": None} == {
-            "status": "degraded",
-            "switches": {"s1": "disconnected"},
-            "enforceable": {"yes": 0, "partly": 0, "no": 2},
-            "loops": None,
-        }
-        run.fabric.set_silent(1, False)
-        wait_back(run, 1, 2)
+def test_a_switch_that_stalls_is_noticed_though_nothing_is_to_be_told(one: WireRun) -> None:
+    last, connections = one.app.last_event(), one.fabric.connections(1)
+    one.fabric.set_silent(1, True)
+    one.app.wait_for(lambda: one.app.events("switch-down", last), "noticed", 20)
+    assert health(one.app) | {"loops": None} == {
+        "status": "degraded",
+        "switches": {"s1": "disconnected"},
+        "enforceable": {"yes": 0, "partly": 0, "no": 2},
+        "loops": None,
+    }
+    one.fabric.set_silent(1, False)
+    wait_back(one, 1, connections + 1)
 
 
-def test_switches_are_taken_again_after_file_descriptors_ran_out(tmp_path: Path) -> None:
-    with WireRun(tmp_path, {1: [1, 2]}) as run:
-        run.fabric.disconnect(1, reconnect=False)
-        run.app.wait_for(lambda: health(run.app)["status"] == "degraded", "missed")
-        most = len(os.listdir(f"/proc/{run.app.pid}/fd")) + 3
-        before = resource.prlimit(run.app.pid, resource.RLIMIT_NOFILE)
-        resource.prlimit(run.app.pid, resource.RLIMIT_NOFILE, (most, before[1]))
-        host, _, port = run.config["openflow"]["listen"].partition(":")
-        held = [socket.create_connection((host, int(port)), timeout=10) for _ in range(10)]
-        run.app.wait_for(lambda: "OpenFlow: a connection cannot be taken now" in run.app.log(), "told", 30)
-        for sock in held:
-            sock.close()
-        resource.prlimit(run.app.pid, resource.RLIMIT_NOFILE, before)
-        run.fabric.reconnect(1)
-        wait_back(run, 1, 2)
+def test_switches_are_taken_again_after_file_descriptors_ran_out(one: WireRun) -> None:
+    connections = one.fabric.connections(1)
+    one.fabric.disconnect(1, reconnect=False)
+    one.app.wait_for(lambda: health(one.app)["status"] == "degraded", "missed")
+    most = len(os.listdir(f"/proc/{one.app.pid}/fd")) + 3
+    before = resource.prlimit(one.app.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(one.app.pid, resource.RLIMIT_NOFILE, (most, before[1]))
+    host, _, port = one.config["openflow"]["listen"].partition(":")
+    held = [socket.create_connection((host, int(port)), timeout=10) for _ in range(10)]
+    one.app.wait_for(lambda: "OpenFlow: a connection cannot be taken now" in one.app.log(), "told", 30)
+    for sock in held:
+        sock.close()
+    resource.prlimit(one.app.pid, resource.RLIMIT_NOFILE, before)
+    one.fabric.reconnect(1)
+    wait_back(one, 1, connections + 1)
 
 
 # -- switches that talk nonsense
 
 
-@pytest.fixture(scope="module")
-def spoken(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WireRun]:
-    with WireRun(tmp_path_factory.mktemp("spoken"), {1: [1, 2], 2: [1, 2]}, LINK) as run:
-        yield run
-
-
 @pytest.mark.parametrize("mangle", [faults.cut_body, faults.truncated, faults.longer_than_it_is])
 @pytest.mark.parametrize("kind", [MessageType.MULTIPART_REPLY, MessageType.PACKET_IN, MessageType.BARRIER_REPLY])
-def test_a_malformed_message_stops_nothing(spoken: WireRun, kind: MessageType, mangle: faults.Mangle) -> None:
-    spoken.app.wait_ready()
+def test_a_malformed_message_stops_nothing(two: WireRun, kind: MessageType, mangle: faults.Mangle) -> None:
+    two.app.wait_ready()
     number = kind << 8 | list(vars(faults)).index(mangle.__name__)  # hosts that no other of these tests has
     mangled = [0]
 
@@ -227,28 +236,28 @@ def test_a_malformed_message_stops_nothing(spoken: WireRun, kind: MessageType, m
         mangled[0] += 1
         return mangle(buf)
 
-    with spoken.fabric.locked():
-        spoken.switch(1).faults.mangle = faults.once(kind, mangle_and_count)
-    spoken.fabric.inject(1, 1, frame(0xA0000 + number, EVERYBODY, 10))
-    spoken.wait(lambda: mangled[0] == 1, "said wrongly")
-    asked = spoken.handled(1, MessageType.MULTIPART_REQUEST)
-    spoken.wait(lambda: spoken.handled(1, MessageType.MULTIPART_REQUEST) > asked + 20, "going on", 30)
-    spoken.introduce(1, 2, 0xB0000 + number)
-    assert spoken.fabric.connections(2) == 1
-    assert all(loop["failures"] == 0 for loop in health(spoken.app)["loops"].values())
+    with two.fabric.locked():
+        two.switch(1).faults.mangle = faults.once(kind, mangle_and_count)
+    two.fabric.inject(1, 1, frame(0xA0000 + number, EVERYBODY, 10))
+    two.wait(lambda: mangled[0] == 1, "said wrongly")
+    asked = two.handled(1, MessageType.MULTIPART_REQUEST)
+    two.wait(lambda: two.handled(1, MessageType.MULTIPART_REQUEST) > asked + 20, "going on", 30)
+    two.introduce(1, 2, 0xB0000 + number)
+    assert two.fabric.connections(2) == 1
+    assert all(loop["failures"] == 0 for loop in health(two.app)["loops"].values())
 
 
-def test_garbage_costs_its_sender_the_connection_at_most(tmp_path: Path) -> None:
-    with WireRun(tmp_path, {1: [1, 2], 2: [1, 2]}, LINK) as run:
-        for seed in range(3):
-            with run.fabric.locked():
-                run.switch(1).send_raw(faults.garbage(seed, 200))
-            run.fabric.refresh()
-            run.introduce(2, 1, 0xB0 + seed)
-        run.fabric.disconnect(1)  # the rest of it may stand for a message that never ends
-        run.app.wait_ready()
-        run.introduce(1, 1, 0xA1)
-        assert run.fabric.connections(2) == 1
+def test_garbage_costs_its_sender_the_connection_at_most(two: WireRun) -> None:
+    connections = two.fabric.connections(2)
+    for seed in range(3):
+        with two.fabric.locked():
+            two.switch(1).send_raw(faults.garbage(seed, 200))
+        two.fabric.refresh()
+        two.introduce(2, 1, 0xB0 + seed)
+    two.fabric.disconnect(1)  # the rest of it may stand for a message that never ends
+    two.app.wait_ready()
+    two.introduce(1, 1, 0xA1)
+    assert two.fabric.connections(2) == connections
 
 
 def test_a_switch_that_does_not_answer_at_first_comes_up_in_the_end(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,10 +19,17 @@ from support.wire import configuration
 VN = "/v1/vns/10/s1/1"
 
 
-@pytest.fixture
-def app(tmp_path):
-    with Application(configuration({1: [1, 2]}), tmp_path) as app:
+@contextmanager
+def serving(folder: Path) -> Iterator[Application]:
+    with Application(configuration({1: [1, 2]}), folder) as app:
         app.wait_for(lambda: app.request("GET", "/v1/health")[0] == 200, "it serves", 60.0)
+        yield app
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory):
+    """One for all tests that leave its store as it is to be."""
+    with serving(tmp_path_factory.mktemp("store")) as app:
         yield app
 
 
@@ -31,7 +38,7 @@ def set_limit(app, send_limit_bps):
     return app.request("PATCH", VN, body)
 
 
-def dets(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+def dets(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "apps.cli", *arguments]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
 
@@ -60,13 +67,13 @@ def test_it_starts_again_after_kill_9(app):
     app.wait_for(lambda: app.get(VN)["send_limit_bps"] == 30_000_000, "what was set is in force", 60.0)
 
 
-def test_what_only_reads_the_store_or_makes_tokens_works_while_it_runs(app, tmp_path):
+def test_what_only_reads_the_store_or_makes_tokens_works_while_it_runs(app):
     assert set_limit(app, 30_000_000)[0] == 200
-    checked = dets("check", str(app.config_path), folder=tmp_path)
+    checked = dets("check", str(app.config_path))
     assert (checked.returncode, "1 override in" in checked.stdout) == (0, True), checked.stdout + checked.stderr
-    made = dets("token", "create", "ops", "--config", str(app.config_path), folder=tmp_path)
+    made = dets("token", "create", "ops", "--config", str(app.config_path))
     assert made.returncode == 0, made.stderr
-    assert "ops" in dets("token", "list", "--config", str(app.config_path), folder=tmp_path).stdout
+    assert "ops" in dets("token", "list", "--config", str(app.config_path)).stdout
     assert set_limit(app, 20_000_000)[0] == 200
     with closing(sqlite3.connect(store(app))) as db:  # what another process finds
         assert db.execute("SELECT send_limit_bps FROM vn_overrides").fetchall() == [(20_000_000,)]
@@ -82,17 +89,18 @@ def overwrite(path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [unlink, overwrite])
-def test_a_store_damaged_under_it_takes_no_change_and_loses_none(app, damage: Callable[[Path], None]):
-    assert set_limit(app, 30_000_000)[0] == 200
-    damage(store(app))
-    for _ in range(2):
-        status, kind, problem = set_limit(app, 20_000_000)
-        assert (status, kind) == (503, "application/problem+json")
-        assert problem["type"] == "urn:dets:problem:store"
-        assert str(store(app)) in problem["detail"]
-        assert problem["detail"].endswith("nothing has changed")
-    assert len(app.events("store-refused")) == 1
-    assert app.get(VN)["send_limit_bps"] == 30_000_000
+def test_a_store_damaged_under_it_takes_no_change_and_loses_none(tmp_path, damage: Callable[[Path], None]):
+    with serving(tmp_path) as app:
+        assert set_limit(app, 30_000_000)[0] == 200
+        damage(store(app))
+        for _ in range(2):
+            status, kind, problem = set_limit(app, 20_000_000)
+            assert (status, kind) == (503, "application/problem+json")
+            assert problem["type"] == "urn:dets:problem:store"
+            assert str(store(app)) in problem["detail"]
+            assert problem["detail"].endswith("nothing has changed")
+        assert len(app.events("store-refused")) == 1
+        assert app.get(VN)["send_limit_bps"] == 30_000_000
 
 
 def test_a_start_on_a_damaged_store_ends_with_a_sentence(app):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from support.application import Application
-from support.wire import EVERYBODY, WireRun, configuration, frame
+from support.wire import WireRun, configuration
 
 from apps.cli.support.certificates import create_authority, issue
 from controller.openflow.constants import MessageType, MultipartType
@@ -326,19 +326,18 @@ def test_few_file_descriptors_are_shared_with_rest(tmp_path: Path) -> None:
         run.app.wait_ready()
 
 
-def test_a_stopped_process_skips_intervals_and_blames_nobody(tmp_path: Path) -> None:
-    with WireRun(tmp_path, {1: [1, 2], 2: [1, 2]}, LINK) as run:
-        run.introduce(1, 1, 0xA1)
-        run.fabric.inject(1, 1, frame(0xA1, EVERYBODY, 10))
-        before, last = run.app.get("/v1/loop"), run.app.last_event()
-        run.app.signal(signal.SIGSTOP)
-        time.sleep(6.0)
-        run.app.signal(signal.SIGCONT)
-        run.app.wait_for(lambda: run.app.get("/v1/loop")["rounds"] > before["rounds"] + 20, "going on")
-        skipped = run.app.get("/v1/loop")["skipped_intervals"] - before["skipped_intervals"]
-        assert skipped >= int(6.0 / 0.055) - 2
-        assert run.app.events("links-down", last) == run.app.events("switch-down", last) == []
-        assert [run.fabric.connections(dpid) for dpid in (1, 2)] == [1, 1]
+def test_a_stopped_process_skips_intervals_and_blames_nobody(run: WireRun) -> None:
+    run.introduce(1, 1, 0xA1)
+    before, last = run.app.get("/v1/loop"), run.app.last_event()
+    connections = [run.fabric.connections(dpid) for dpid in (1, 2)]
+    run.app.signal(signal.SIGSTOP)
+    time.sleep(6.0)
+    run.app.signal(signal.SIGCONT)
+    run.app.wait_for(lambda: run.app.get("/v1/loop")["rounds"] > before["rounds"] + 20, "going on")
+    skipped = run.app.get("/v1/loop")["skipped_intervals"] - before["skipped_intervals"]
+    assert skipped >= int(6.0 / 0.055) - 2
+    assert run.app.events("links-down", last) == run.app.events("switch-down", last) == []
+    assert [run.fabric.connections(dpid) for dpid in (1, 2)] == connections
 
 
 def test_an_application_that_serves_http_unguarded_is_warned_of(tmp_path: Path) -> None:
