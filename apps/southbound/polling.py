@@ -20,7 +20,7 @@ from controller.errors import ProtocolError
 from controller.forwarding.pipeline import OWN_COOKIE, OWN_COOKIE_MASK, Table
 from controller.openflow.flows import decode_flow_stats
 from controller.openflow.messages import encode_barrier_request
-from controller.openflow.meters import STATS_BYTES, decode_meter_stats, decode_meter_stats_of_all
+from controller.openflow.meters import STATS_BYTES, decode_meter_stats
 from controller.openflow.stats import (
     encode_flow_stats_request,
     encode_meter_stats_request,
@@ -240,36 +240,25 @@ def _read_meters(
     if not answered and len(told) == len(called) and not [peer for peer in called if peer.overtaken]:
         dpids = [peer.connection.dpid for peer in called]
         return MeterReports(dpids, METER_CALL.stats, METER_CALL.ends, METER_CALL.meter_id)
-    if not told:
-        return _read_replies(peers, answered)
     stats, bounds = {}, list(pairwise([0, *METER_CALL.ends.tolist()]))
     for peer, (number, _) in told.items():
         stats[peer.connection.dpid] = _not_overtaken(peer, METER_CALL.stats[slice(*bounds[number])])
-    return MeterReports.of(stats | dict(_read_replies(peers, answered)))
+    return MeterReports.of(stats | _read_replies(peers, answered))
 
 
-def _read_replies(peers: Peers, answered: list[Answer]) -> MeterReports:
-    """Return the counters of the switches' meters, all decoded at once where nothing is in the way of that."""
-    plain, others, sizes_fit = list[Answer](), list[Answer](), True
+def _read_replies(peers: Peers, answered: list[Answer]) -> dict[int, NDArray[np.void]]:
+    """Return the counters of the switches' meters by dpid, each decoded by itself."""
+    stats: dict[int, NDArray[np.void]] = {}
     for peer, asked in answered:
-        fits = _fits(peers, peer, asked)
-        peer.meters_listed = _octets(asked) // STATS_BYTES if fits else 0
-        as_one = peer.counting is None and not peer.overtaken and asked.meters.begun is None
-        sizes_fit &= fits or not as_one
-        (plain if as_one else others).append((peer, asked))
-    found = decode_meter_stats_of_all([asked.meters.parts for _, asked in plain]) if sizes_fit else None
-    dpids = [peer.connection.dpid for peer, _ in plain]
-    if found is not None and not others:
-        return MeterReports(dpids, *found)
-    stats = {} if found is None else dict(MeterReports(dpids, *found))
-    for peer, asked in others if found is not None else answered:
-        dpid = peer.connection.dpid
+        octets = _octets(asked)
         try:
-            check_size("meters", _octets(asked), _most_octets(peers, peer))
-            stats[dpid] = _meter_stats(peer, asked.meters)
+            peer.meters_listed = 0
+            check_size("meters", octets, _most_octets(peers, peer))
+            peer.meters_listed = octets // STATS_BYTES
+            stats[peer.connection.dpid] = _meter_stats(peer, asked.meters)
         except ProtocolError as error:
             _complain(peers, peer, error)
-    return MeterReports.of(stats)
+    return stats
 
 
 def _octets(asked: Poll) -> int:
@@ -279,11 +268,6 @@ def _octets(asked: Poll) -> int:
 
 def _most_octets(peers: Peers, peer: Peer) -> int:
     return MOST_BYTES + _METER_BYTES * len(peers.central.switches[peer.connection.dpid].installed)
-
-
-def _fits(peers: Peers, peer: Peer, asked: Poll) -> bool:
-    octets = _octets(asked)
-    return octets <= MOST_BYTES or octets <= _most_octets(peers, peer)
 
 
 def _watch_meters(peers: Peers, reports: MeterReports) -> None:

@@ -12,7 +12,7 @@
 
 typedef int64_t i64;
 
-enum { TORN = -2, MOD_BYTES = 32 };
+enum { MOD_BYTES = 32 };
 enum { XID_AT = 4, COMMAND_AT = 8, METER_AT = 12, RATE_AT = 20, BURST_AT = 24 };
 
 static inline void put_2(uint8_t *at, i64 value) /* one store: a loop over octets is not made into one */
@@ -27,25 +27,14 @@ static inline void put_4(uint8_t *at, i64 value)
     memcpy(at, &octets, sizeof octets);
 }
 
-/* Write the records of meter-stats replies, the first ``parts`` columns, into the next one, and their meters into the last one as
- * well; return how many in the beginning have one band, or TORN where a part ends within a record. */
-i64 dets_decode_meters(PyObject *columns, i64 parts)
+/* Write the records of a meter-stats reply (octets,), all of them whole, into the next column; return how many in the beginning have
+ * one band. */
+i64 dets_decode_meters(PyObject *columns)
 {
-    if (!side_by_side(columns, parts + 2))
+    if (!side_by_side(columns, 2))
         return NOT_SIDE_BY_SIDE;
-    MeterStats *out = column(columns, (int)parts), *to = out;
-    uint32_t *meter_id = column(columns, (int)parts + 1);
-    for (i64 p = 0; p < parts; p++) {
-        const uint8_t *from = column(columns, (int)p), *end = from + rows_of(columns, (int)p);
-        const uint8_t *whole = end - (end - from) % STATS_BYTES, *stop = decode_meter_stats(from, whole, to);
-        for (const MeterStats *read_to = to + (stop - from) / STATS_BYTES; to < read_to; to++)
-            *meter_id++ = to->meter_id;
-        if (stop < whole)
-            return to - out;
-        if (whole < end)
-            return TORN;
-    }
-    return to - out;
+    const uint8_t *from = column(columns, 0);
+    return (decode_meter_stats(from, from + rows_of(columns, 0), column(columns, 1)) - from) / STATS_BYTES;
 }
 
 /* Order the meters to modify by switch, as they come within each, into ``mods`` (rows, 4) of command, meter_id, rate_kbps and
@@ -115,7 +104,7 @@ i64 dets_encode_meters(PyObject *columns, i64 last_command, i64 last_meter, i64 
     return done;
 }
 
-PASS(dets_decode_meters, WHOLE(1))
+PASS(dets_decode_meters)
 PASS(dets_modify_meters, WHOLE(1))
 PASS(dets_encode_meters, WHOLE(1), WHOLE(2), WHOLE(3))
 MODULE(_wire, OF(dets_decode_meters), OF(dets_modify_meters), OF(dets_encode_meters))

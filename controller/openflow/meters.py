@@ -187,8 +187,8 @@ def decode_meter_stats(body: Buffer) -> npt.NDArray[np.void]:
     them, COUNTER_UNAVAILABLE included. Raises ProtocolError when malformed.
     """
     view = memoryview(body)
-    if wire_kernel.library is not None and (found := wire_kernel.decode([view], METER_STATS)) is not None:
-        return found[0]
+    if wire_kernel.library is not None and (found := wire_kernel.decode(view, METER_STATS)) is not None:
+        return found
     runs = list(equal_runs(view, 4, _STATS_HEAD.itemsize, _STATS_NAME))
     out = np.empty(sum(count for _offset, _length, count in runs), METER_STATS)
     row = 0
@@ -199,29 +199,6 @@ def decode_meter_stats(body: Buffer) -> npt.NDArray[np.void]:
         _fill_stats(out[row : row + count], view, run)
         row += count
     return out
-
-
-def have_one_band(body: Buffer) -> bool:
-    """Return whether the body of a meter-stats reply is as long as so many meters of one band, and has nothing else."""
-    count, more = divmod(len(body), STATS_BYTES)
-    return not more and bool(
-        (strided(memoryview(body), _STATS_HEAD, (0, STATS_BYTES, count))["length"] == STATS_BYTES).all()
-    )
-
-
-def decode_meter_stats_of_all(
-    bodies: Sequence[Sequence[Buffer]],
-) -> tuple[npt.NDArray[np.void], npt.NDArray[np.int64], npt.NDArray[np.uint32]] | None:
-    """Return the METER_STATS rows of several replies, one behind the other, and where each ends; a body is its parts.
-
-    The ids of all these meters come third, as a column of their own. None where that cannot be done at once: then each
-    is to be decoded by itself (``decode_meter_stats``).
-    """
-    if wire_kernel.library is None:
-        return None
-    found = wire_kernel.decode([part for parts in bodies for part in parts], METER_STATS)
-    octets = [sum(map(len, parts)) for parts in bodies]
-    return None if found is None else (found[0], np.cumsum(octets, dtype=np.int64) // STATS_BYTES, found[1])
 
 
 def decode_meter_config(body: Buffer) -> tuple[npt.NDArray[np.void], npt.NDArray[np.uint32]]:

@@ -18,16 +18,13 @@ library = load("controller.openflow._wire", *_PASSES)
 _STATS_BYTES = 56
 
 
-def decode(parts: Sequence[Buffer], out_type: np.dtype[np.void]) -> tuple[NDArray[np.void], NDArray[np.uint32]] | None:
-    """Return the records of meter-stats replies in parts, and their meters as a column of their own.
-
-    None unless all records are whole, and meters of one band.
-    """
-    columns = [np.frombuffer(part, np.uint8) for part in parts if len(part)]
-    size = sum(map(len, columns)) // _STATS_BYTES
-    out, meter_id = np.empty(size, out_type), np.empty(size, np.uint32)
-    done = library.dets_decode_meters((*columns, out, meter_id), len(columns))
-    return (out, meter_id) if done == size else None
+def decode(body: Buffer, out_type: np.dtype[np.void]) -> NDArray[np.void] | None:
+    """Return the records of a meter-stats reply; None unless all are whole, and meters of one band."""
+    meters, rest = divmod(len(body), _STATS_BYTES)
+    if rest or not meters:
+        return None
+    out = np.empty(meters, out_type)
+    return out if library.dets_decode_meters((np.frombuffer(body, np.uint8), out)) == meters else None
 
 
 def modifications(

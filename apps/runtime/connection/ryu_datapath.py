@@ -33,6 +33,7 @@ from apps.runtime.connection.peer_limits import (
     Sparing,
 )
 from apps.runtime.connection.switch_connection import Gate, SwitchConnection
+from apps.runtime.sockets import kernel as socket_kernel
 from apps.runtime.sockets.arrivals import MESSAGES_AT_ONCE, REPLIES, Arrival, replies_in
 from controller.openflow import constants as ofp
 from controller.openflow.buffers import HEADER, Buffer
@@ -196,7 +197,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
 
     def lane(self) -> int | None:
         """Return the socket at which a roll call may be answered (roll_call.py); None where it is not read so now."""
-        return self.fileno if self._shared and not self._buffer else None
+        return self.fileno if self._shared and not self._buffer and socket_kernel.library is not None else None
 
     def open_lane(self) -> int | None:
         """Return the same where what is written to that socket is what ``enqueue`` would send there."""

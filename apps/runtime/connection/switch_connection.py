@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from ryu.lib import hub
 
 from apps.runtime.connection.peer_limits import CutOff, MessageCounts
-from apps.runtime.sockets.roll_call import RollCall, ask
+from apps.runtime.sockets import kernel as socket_kernel
+from apps.runtime.sockets.roll_call import RollCall
 from controller.errors import ProtocolError
 from controller.openflow.buffers import HEADER, MAX_XID, Buffer
 from controller.openflow.constants import MessageType
@@ -336,8 +337,8 @@ def call_all(
     to be asked as usual, by ``request``. What there is to send at once goes in one call.
     """
     lanes: list[tuple[int, int] | None] = [connection.called_at(roll) for connection in connections]
-    filenos, xids = zip(*filter(None, lanes), strict=True) if any(lanes) else ((), ())
-    taken, octets = iter(ask(filenos, xids, encode)), len(encode(0))
+    message = encode(0)
+    taken, octets = iter(socket_kernel.ask([lane for lane in lanes if lane is not None], message)), len(message)
     for number, (connection, lane) in enumerate(zip(connections, lanes, strict=True)):
         if lane is None:
             xid = connection.reserve(1)

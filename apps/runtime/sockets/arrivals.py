@@ -48,7 +48,7 @@ class Inbox:
     """Reads many sockets, none of which it waits for; answers to roll calls go to these."""
 
     def __init__(self, meters: MeterCall, barriers: RollCall) -> None:
-        self._meters, self._calls = meters, (meters, barriers)
+        self._calls = meters, barriers
         self._room = None if socket_kernel.library is None else socket_kernel.Room(_ROOM_BYTES, _ROOM_REPLIES)
         self._octets = memoryview(bytearray(READ_BYTES if self._room is None else 0))
 
@@ -56,32 +56,18 @@ class Inbox:
         """Yield what else has come at each of these sockets that is not empty; READ_BYTES at most, the rest stays."""
         if self._room is not None:
             return self._receive_at_once(self._room, filenos, now_s)
-        return self._receive(filenos, now_s)
+        return self._receive(filenos)
 
-    def _receive(self, filenos: Sequence[int], now_s: float) -> Iterator[Arrival]:
+    def _receive(self, filenos: Sequence[int]) -> Iterator[Arrival]:
         for fileno in filenos:
-            _, kept = self._meters.so_far(fileno)
             try:
-                came = os.readv(fileno, [self._octets[len(kept) :]])
+                came = os.readv(fileno, [self._octets])
             except BlockingIOError:
                 continue
             except OSError:
                 came = 0
-            if came:
-                self._octets[: len(kept)] = self._meters.take_kept(fileno)
-            octets = self._octets[: came and len(kept) + came]
-            rest = octets[self._answered(fileno, octets, now_s) :]
-            if not octets or (rest and not self._meters.keep(fileno, rest)):
-                yield Arrival(fileno, rest, *replies_in(rest))
-
-    def _answered(self, fileno: int, octets: memoryview, now_s: float) -> int:
-        """Return how many bytes of what came at a socket were answers to the roll calls."""
-        start, answer = 0, -1
-        while answer:
-            octets = octets[max(answer, 0) :]
-            answer = next((found for one in self._calls if (found := one.answer(fileno, octets, now_s))), 0)
-            start += answer
-        return start
+            octets = self._octets[:came]
+            yield Arrival(fileno, octets, *replies_in(octets))
 
     def _receive_at_once(self, room: socket_kernel.Room, filenos: Sequence[int], now_s: float) -> Iterator[Arrival]:
         what = READ_BYTES, ofp.VERSION, _KINDS, MESSAGES_AT_ONCE

@@ -15,14 +15,15 @@ from controller.compiled import load
 library = load("apps.runtime.sockets._sockets", "dets_receive", "dets_ask")
 
 
-def ask(filenos: Sequence[int], xids: Sequence[int], message: bytes) -> list[int]:
-    """Send a message to each of these sockets, with its xid in its header; return how many octets each has taken.
+def ask(lanes: Sequence[tuple[int, int]], message: bytes) -> list[int]:
+    """Send a message to each of these sockets with its xid in the header; return how many octets each has taken.
 
-    No socket is waited for; of one that has ended nothing is taken.
+    No socket is waited for; of one that has ended, or has no room, nothing is taken.
     """
-    taken = np.empty(len(filenos), np.int64)
-    what = np.frombuffer(message, np.uint8)
-    library.dets_ask((np.array(filenos, np.int64), np.array(xids, np.int64), what, taken))
+    taken = np.empty(len(lanes), np.int64)
+    if lanes:
+        filenos, xids = np.array(lanes, np.int64).T.copy()
+        library.dets_ask((filenos, xids, np.frombuffer(message, np.uint8), taken))
     return list(taken.tolist())
 
 

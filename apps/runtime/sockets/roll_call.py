@@ -3,23 +3,22 @@
 What comes is read so only where it is the answer that is awaited, with nothing before it: meters, as many as the switch
 had the last time, in one message or in several parts, or a barrier's reply. That is once for each request, so that it
 takes nothing of a peer's allowance. All else is the connection's own business, as before (docs/adr/0150).
+
+The compiled form of reading sockets fills the columns (``_sockets.c``). Without it nobody is called: everybody is asked
+as usual.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from apps.runtime.sockets import kernel as socket_kernel
 from apps.runtime.sockets.pause import Pause
 from controller.columns import FloatArray, IntArray
-from controller.openflow import constants as ofp
-from controller.openflow.buffers import HEADER
 from controller.openflow.constants import MessageType, MultipartType
-from controller.openflow.meters import METER_STATS, STATS_BYTES, decode_meter_stats, have_one_band
+from controller.openflow.meters import METER_STATS, STATS_BYTES
 from controller.openflow.stats import MULTIPART_HEAD
 
 _MOST_OCTETS = 0xFFFF  # of one message
@@ -33,7 +32,7 @@ class RollCall:
 
     By number, in the order of calling: ``xid`` of the request, and ``at_s``, when the answer came, NaN for whoever has
     not answered so. ``index_of`` leads from a socket to the number, as long as an answer may come; ``left`` is how many
-    may (1,). ``columns`` are all of these, for the compiled form.
+    may (1,). ``columns`` are all of these.
     """
 
     def __init__(self) -> None:
@@ -64,7 +63,7 @@ class RollCall:
         self.columns = self._columns()
 
     def _columns(self) -> tuple[NDArray[np.generic], ...]:
-        """Return who is called, for the compiled form."""
+        """Return who is called."""
         return self.index_of, self.xid, self.at_s, self.left
 
     @property
@@ -85,16 +84,6 @@ class RollCall:
         """Return what has come of the answer that is awaited at a socket: METER_STATS, and a part that is not whole."""
         return np.empty(0, METER_STATS), b""
 
-    def answer(self, fileno: int, octets: memoryview, now_s: float) -> int:
-        """Take what comes first at a socket if it is the answer that is awaited; return how many bytes it has, or 0."""
-        number = self._number(fileno)
-        if number == _NOBODY or len(octets) < HEADER.size:
-            return 0
-        if HEADER.unpack_from(octets) != (ofp.VERSION, _BARRIER, HEADER.size, self.xid[number]):
-            return 0
-        self._note(fileno, number, now_s)
-        return HEADER.size
-
     def look(self) -> None:
         """Wake whoever waits for the answers once none is awaited any more."""
         if not self.left[0]:
@@ -108,10 +97,6 @@ class RollCall:
 
     def _number(self, fileno: int) -> int:
         return int(self.index_of[fileno]) if 0 <= fileno < len(self.index_of) else _NOBODY
-
-    def _note(self, fileno: int, number: int, now_s: float) -> None:
-        self.at_s[number], self.index_of[fileno] = now_s, _NOBODY
-        self.left[0] -= 1
 
 
 class MeterCall(RollCall):
@@ -157,83 +142,9 @@ class MeterCall(RollCall):
         first = self._first(number)
         return self.stats[first : first + int(self.filled[number])].copy(), self._kept(number)
 
-    def take_kept(self, fileno: int) -> bytes:
-        """Return what is kept of the next part, and keep it no longer: more has come behind it."""
-        number = self._number(fileno)
-        if number == _NOBODY:
-            return b""
-        kept, self.kept[number] = self._kept(number), 0
-        return kept
-
-    def keep(self, fileno: int, octets: memoryview) -> bool:
-        """Keep what has come of the next part, and return whether it is that: nothing follows it yet.
-
-        Of less than a head it may be the beginning of another message, which is seen as soon as more has come.
-        """
-        number = self._number(fileno)
-        if number == _NOBODY or self.slot[number] == _NOBODY:
-            return False
-        if len(octets) < MULTIPART_HEAD.size:
-            if octets[0] != ofp.VERSION or (len(octets) > 1 and octets[1] != _REPLY):
-                return False
-        else:
-            meters = self._meters_of_part(number, octets)
-            if not meters or len(octets) >= MULTIPART_HEAD.size + meters * STATS_BYTES:
-                return False
-        self.parts[self.slot[number], : len(octets)] = np.frombuffer(octets, np.uint8)
-        self.kept[number] = len(octets)
-        return True
-
-    def answer(self, fileno: int, octets: memoryview, now_s: float) -> int:
-        """Take what comes first at a socket if it is the next part of the answer; return its bytes, or 0."""
-        number = self._number(fileno)
-        if number == _NOBODY or len(octets) < MULTIPART_HEAD.size:
-            return 0
-        meters = self._meters_of_part(number, octets)
-        length = MULTIPART_HEAD.size + meters * STATS_BYTES
-        body = octets[MULTIPART_HEAD.size : length]
-        if not meters or len(octets) < length or not have_one_band(body):
-            return 0
-        first = self._first(number) + int(self.filled[number])
-        end = first + meters
-        self.stats[first:end] = decode_meter_stats(body)
-        self.meter_id[first:end] = self.stats["meter_id"][first:end]
-        self.filled[number] += meters
-        if end == self.ends[number]:
-            self._note(fileno, number, now_s)
-        return length
-
-    def _meters_of_part(self, number: int, octets: memoryview) -> int:
-        """Return how many meters a message has, by its head, if it is the next part of those that are awaited: it has
-        some, and says that more follow unless these are the last. Else 0.
-        """
-        *head, flags = MULTIPART_HEAD.unpack_from(octets)
-        meters = (head[2] - MULTIPART_HEAD.size) // STATS_BYTES
-        left = int(self.ends[number]) - self._first(number) - int(self.filled[number])
-        length = MULTIPART_HEAD.size + meters * STATS_BYTES
-        is_next = 0 < meters <= left and bool(flags & ofp.MULTIPART_REPLY_MORE) == (meters < left)
-        return meters if is_next and head == [ofp.VERSION, _REPLY, length, self.xid[number], _METER] else 0
-
     def _first(self, number: int) -> int:
         return int(self.ends[number - 1]) if number else 0
 
     def _kept(self, number: int) -> bytes:
         kept = int(self.kept[number])
         return self.parts[self.slot[number], :kept].tobytes() if kept else b""
-
-
-def ask(filenos: Sequence[int], xids: Sequence[int], encode: Callable[[int], bytes]) -> list[int]:
-    """Send the request that ``encode`` makes of an xid to each of these sockets, and wait for none of them.
-
-    Return how many octets each has taken: 0 where there is no room, and where it has ended.
-    """
-    if socket_kernel.library is not None:
-        return socket_kernel.ask(filenos, xids, encode(0))
-    return [_send(fileno, encode(xid)) for fileno, xid in zip(filenos, xids, strict=True)]
-
-
-def _send(fileno: int, data: bytes) -> int:
-    try:
-        return os.write(fileno, data)
-    except OSError:  # full, or gone
-        return 0

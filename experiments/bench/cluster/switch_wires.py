@@ -19,7 +19,7 @@ from controller.central.controller import CentralController
 from controller.columns import IntArray, KiloArray
 from controller.openflow.buffers import HEADER, Buffer
 from controller.openflow.constants import MultipartType
-from controller.openflow.meters import decode_meter_stats_of_all
+from controller.openflow.meters import decode_meter_stats
 from controller.openflow.stats import multipart_header
 from controller.switch.listed_meters import MeterReports
 from controller.switch.record import encode_updates
@@ -49,10 +49,8 @@ class SwitchWires:
         """Let switches answer with these records of the wire (``answers.METER_STATS``); return what the node read."""
         bodies = [self._read(dpid, meters[dpid]) for dpid in self._dpids]
         with self._measured():
-            found = decode_meter_stats_of_all(bodies)
-            if found is None:
-                raise RuntimeError("the bench needs the compiled kernels: build them with setup.py")
-            reports, fabric = MeterReports(self._dpids, *found), self._central.fabric
+            stats = {dpid: decode_meter_stats(b"".join(parts)) for dpid, parts in zip(self._dpids, bodies, strict=True)}
+            reports, fabric = MeterReports.of(stats), self._central.fabric
             rows, enforcement = fabric.listing.find(fabric.switches, reports).entry, fabric.state.enforcement
             read_all(self._watches, reports.whole, reports.ends, rows, (enforcement.rate_kbps, enforcement.burst_kbits))
             return reports

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import socket
 import struct
 import warnings
 from collections.abc import Iterator
@@ -26,6 +27,7 @@ with warnings.catch_warnings():  # what Ryu imports is deprecated
     importlib.import_module("ryu.base.app_manager")  # before what it imports, which imports it
     from apps.runtime.connection.switch_connection import SwitchConnection
     from apps.runtime.ryu_seam import BARRIER_CALL, METER_CALL
+    from apps.runtime.sockets.arrivals import Inbox
     from apps.southbound.peers import POLL_PATIENCE_S, SwitchState
     from apps.southbound.polling import LOOK_INTERVAL_S, TOGETHER, looked_before_s
     from apps.southbound.shell import Shell
@@ -40,6 +42,10 @@ class Wire:
         self.id, self.address, self.xid = DPID, ("127.0.0.1", 1), 0
         self.cut = self.gate = None
         self.barrier_xid = -1
+        self._ours, self._theirs = socket.socketpair()
+        self._ours.setblocking(False)
+        self.fileno, self.has_lane = self._ours.fileno(), False
+        self._inbox = Inbox(METER_CALL, BARRIER_CALL)
         self.asked: list[tuple[int, int]] = []  # xid and type of each multipart request
 
     def keep(self) -> None: ...
@@ -66,7 +72,14 @@ class Wire:
     def put_back(self, octets: bytes) -> None:
         raise AssertionError(octets)
 
-    fileno, has_lane = 40, False
+    def answers_roll_call(self, message: bytes, now_s: float) -> bool:
+        """Say this; return whether a roll call took all of it."""
+        self._theirs.sendall(message)
+        return not list(self._inbox.receive([self.fileno], now_s))
+
+    def end(self) -> None:
+        self._ours.close()
+        self._theirs.close()
 
 
 def meters(*meter_ids: int) -> bytes:
@@ -112,7 +125,7 @@ class Round:
                 continue
             body = meters(1, 2, 3) if kind == MultipartType.METER else b""
             head = struct.pack("!BBHIHH4x", ofp.VERSION, MessageType.MULTIPART_REPLY, 16 + len(body), xid, kind, 0)
-            if not METER_CALL.answer(self.wire.fileno, memoryview(head + body), self.now_s):
+            if not self.wire.answers_roll_call(head + body, self.now_s):
                 self.connection.take_reply(MessageType.MULTIPART_REPLY, xid, head + body)
         self.wire.asked.clear()
         yield
@@ -121,7 +134,7 @@ class Round:
         """Answer a roll call with one meter, and with the others after something else has come."""
         kind, what = MessageType.MULTIPART_REPLY, MultipartType.METER
         one = struct.pack("!BBHIHH4x", ofp.VERSION, kind, 16 + 56, xid, what, ofp.MULTIPART_REPLY_MORE) + meters(1)
-        assert METER_CALL.answer(self.wire.fileno, memoryview(one), self.now_s) == len(one)
+        assert self.wire.answers_roll_call(one, self.now_s)
         self.connection.recall_all()
         others = struct.pack("!BBHIHH4x", ofp.VERSION, kind, 16 + 2 * 56, xid, what, 0) + meters(2, 3)
         assert self.connection.take_reply(kind, xid, others)
@@ -135,8 +148,10 @@ class Round:
 
 
 @pytest.fixture
-def round_of_one() -> Round:
-    return Round()
+def round_of_one() -> Iterator[Round]:
+    one = Round()
+    yield one
+    one.wire.end()
 
 
 def test_a_meter_that_is_set_while_the_round_waits_loses_its_reading(round_of_one: Round) -> None:
@@ -245,7 +260,7 @@ def test_what_a_roll_call_hears_is_when_meters_were_set(round_of_one: Round) -> 
     update.modify_meters(mods, restarts_counts=True)
     round_of_one.shell.push()
     answer = struct.pack("!BBHI", ofp.VERSION, MessageType.BARRIER_REPLY, 8, wire.barrier_xid)
-    assert BARRIER_CALL.answer(wire.fileno, memoryview(answer), 7.0)
+    assert wire.answers_roll_call(answer, 7.0)
     round_of_one.shell.peers.note_confirmed()
     assert peer.meters_set_s() == 7.0
     assert all(reply.done for _, reply in peer.unfinished)
@@ -264,7 +279,7 @@ def test_what_is_confirmed_of_other_messages_says_nothing_of_the_meters_of_pairs
         round_of_one.shell.push()
         answer = struct.pack("!BBHI", ofp.VERSION, MessageType.BARRIER_REPLY, 8, wire.barrier_xid)
         if has_lane:
-            assert BARRIER_CALL.answer(wire.fileno, memoryview(answer), answered_s)
+            assert wire.answers_roll_call(answer, answered_s)
         else:
             round_of_one.now_s = answered_s
             assert round_of_one.connection.take_reply(MessageType.BARRIER_REPLY, wire.barrier_xid, b"")

@@ -15,7 +15,6 @@ from controller.openflow import wire_kernel
 from controller.openflow.constants import METER_MAX
 from controller.openflow.meters import (
     decode_meter_stats,
-    decode_meter_stats_of_all,
     encode_meter_mods,
     encode_meter_mods_of_all,
 )
@@ -61,27 +60,6 @@ def test_statistics_are_read_alike(records: Any, cut: int) -> None:
     assert outcome(decode_meter_stats, data) == plainly(decode_meter_stats, data)
     cut_off = data[:-cut]  # an end in the middle of a meter
     assert outcome(decode_meter_stats, cut_off) == plainly(decode_meter_stats, cut_off)
-
-
-@given(st.lists(st.lists(one_band, max_size=5) | st.lists(meters, max_size=3), max_size=5), st.randoms())
-def test_statistics_of_all_switches_are_those_of_each(switches: Any, random: Any) -> None:
-    bodies = [body(records) for records in switches]
-    cuts = [random.randrange(len(data) // 56 + 1) * 56 for data in bodies]
-    found = decode_meter_stats_of_all([(data[:cut], data[cut:]) for data, cut in zip(bodies, cuts, strict=True)])
-    if found is None:
-        assert any(len(bands) != 1 for records in switches for *_, bands in records)
-        return
-    rows, ends, ids = found
-    each = [decode_meter_stats(data) for data in bodies]
-    assert ends.tolist() == np.cumsum([len(some) for some in each]).tolist()
-    assert rows.tobytes() == b"".join(some.tobytes() for some in each)
-    assert ids.tolist() == rows["meter_id"].tolist()
-
-
-def test_replies_in_parts_that_end_within_a_meter_are_left_to_each() -> None:
-    data = body([(1, 0, 0, 0, 0, 0, [(0, 0)])])
-    assert decode_meter_stats_of_all([(data[:20], data[20:])]) is None
-    assert len(decode_meter_stats(data)) == 1
 
 
 good = st.tuples(st.integers(0, 1), st.integers(1, METER_MAX), st.integers(1, 2**32 - 1), st.integers(1, 2**32 - 1))

@@ -316,12 +316,7 @@ def test_a_switch_that_refuses_a_roll_call_says_so(switches: list[Switch]) -> No
         switch.connection.recall(READER.meters).wait(0.0)
 
 
-@pytest.mark.parametrize("is_plain", [True, False])
-def test_all_are_asked_at_once_each_with_its_own_xid(
-    switches: list[Switch], is_plain: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if is_plain:
-        monkeypatch.setattr(socket_kernel, "library", None)
+def test_all_are_asked_at_once_each_with_its_own_xid(switches: list[Switch]) -> None:
     wait_for(lambda: all(switch.datapath.open_lane() is not None for switch in switches))
     switches[0].datapath.xid, switches[1].datapath.xid = 0, 0xFFFFFFFE
     lanes = call_all(READER.meters, [switch.connection for switch in switches], encode_meter_stats_request)
@@ -331,12 +326,7 @@ def test_all_are_asked_at_once_each_with_its_own_xid(
         assert switch.connection.count.sent == 1
 
 
-@pytest.mark.parametrize("is_plain", [True, False])
-def test_a_switch_that_does_not_read_gets_its_request_behind_what_waits(
-    switches: list[Switch], is_plain: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if is_plain:
-        monkeypatch.setattr(socket_kernel, "library", None)
+def test_a_switch_that_does_not_read_gets_its_request_behind_what_waits(switches: list[Switch]) -> None:
     full, other = switches
     wait_for(lambda: all(switch.datapath.open_lane() is not None for switch in switches))
     with suppress(BlockingIOError):
@@ -352,6 +342,17 @@ def test_a_switch_that_does_not_read_gets_its_request_behind_what_waits(
     assert full.datapath._queue.octets == 2 * len(encode_meter_stats_request(0)), "behind the other"
     full.datapath.close()
     assert call_all(READER.meters, connections, encode_meter_stats_request)[0] is None
+
+
+def test_without_the_compiled_form_nobody_is_called(switches: list[Switch], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What would take the answer is not there: the switch is asked as usual."""
+    switch, _other = switches
+    wait_for(lambda: switch.datapath.lane() is not None)
+    monkeypatch.setattr(socket_kernel, "library", None)
+    assert call_all(READER.meters, [switch.connection], encode_meter_stats_request) == [None]
+    switch.end.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        switch.end.recv(100)
 
 
 def test_what_a_gate_keeps_back_is_not_sent_past_it(switches: list[Switch]) -> None:

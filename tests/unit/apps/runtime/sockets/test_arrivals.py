@@ -1,11 +1,12 @@
-"""What comes at sockets, however it is cut: the compiled form reads what the plain one does."""
+"""What comes at sockets, however it is cut: what roll calls take, and what is handed on."""
 
 from __future__ import annotations
 
+import itertools
 import socket
 import struct
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 from unittest.mock import patch
 
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from ryu.lib import hub
 
 from apps.runtime.sockets import kernel as socket_kernel
-from apps.runtime.sockets.arrivals import MESSAGES_AT_ONCE, Inbox
+from apps.runtime.sockets.arrivals import MESSAGES_AT_ONCE, READ_BYTES, Inbox
 from apps.runtime.sockets.roll_call import MeterCall, RollCall
 from controller.openflow.constants import MULTIPART_REPLY_MORE, VERSION, MessageType, MultipartType
 from controller.openflow.meters import decode_meter_stats
@@ -85,33 +86,34 @@ def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
         yield mine, other
 
 
-def plain(inbox: Inbox) -> Inbox:
-    """Return the same inbox without its compiled form."""
-    inbox._room, inbox._octets = None, memoryview(bytearray(256 << 10))
-    return inbox
-
-
 part_streams = st.lists(
     st.sampled_from([*PARTS, PARTS[0] + PARTS[1]]) | st.sampled_from([DONE, *NEARLY_PARTS, *OTHERS]), max_size=5
 )
 in_parts = patch("apps.runtime.sockets.roll_call._MOST_METERS", 2)  # so few meters are in one message
 
 
-def read(chunks: Sequence[bytes], *, is_plain: bool) -> tuple[list[Any], list[Any]]:
-    """Return what an inbox makes of what comes in these chunks, and of the roll call."""
-    roll, barriers, got = MeterCall(), RollCall(), []
-    inbox = plain(Inbox(roll, barriers)) if is_plain else Inbox(roll, barriers)
+def received(inbox: Inbox, chunks: Sequence[bytes], fileno: int, other: socket.socket) -> list[Any]:
+    """Return what an inbox hands on of what comes in these chunks."""
+    got: list[Any] = []
+    for number, chunk in enumerate(chunks):
+        other.sendall(chunk)
+        got += [
+            (number, bytes(arrival.octets), [tuple(one) for one in arrival.replies], arrival.only_replies)
+            for arrival in inbox.receive([fileno], float(number))
+        ]
+    return got
+
+
+def read(chunks: Sequence[bytes]) -> tuple[list[Any], list[Any]]:
+    """Return what an inbox hands on of what comes in these chunks, and what a roll call has taken."""
+    roll, barriers = MeterCall(), RollCall()
+    inbox = Inbox(roll, barriers)
     with pair() as (mine, other):
         roll.expect([METERS])
         roll.call([mine.fileno()], [XID])
         barriers.call([mine.fileno()], [BARRIER_XID])
         roll.stats[:] = np.zeros(METERS, roll.stats.dtype)
-        for number, chunk in enumerate(chunks):
-            other.sendall(chunk)
-            got += [
-                (number, bytes(arrival.octets), [tuple(one) for one in arrival.replies], arrival.only_replies)
-                for arrival in inbox.receive([mine.fileno()], float(number))
-            ]
+        got = received(inbox, chunks, mine.fileno(), other)
         begun, part = roll.so_far(mine.fileno())
         other.close()
         got += [bytes(arrival.octets) for arrival in inbox.receive([mine.fileno()], 99.0)]
@@ -122,123 +124,140 @@ def read(chunks: Sequence[bytes], *, is_plain: bool) -> tuple[list[Any], list[An
     return got, told
 
 
-@compiled
-@given(streams, st.lists(st.integers(1, 300), max_size=5))
-def test_both_forms_read_alike(stream: list[bytes], cuts: list[int]) -> None:
+def chunked(stream: list[bytes], cuts: list[int]) -> list[bytes]:
     data, chunks = b"".join(stream), []
     for cut in cuts:
         chunks.append(data[:cut])
         data = data[cut:]
-    chunks = [chunk for chunk in [*chunks, data] if chunk]
-    assert read(chunks, is_plain=False) == read(chunks, is_plain=True)
+    return [chunk for chunk in [*chunks, data] if chunk]
 
 
 @compiled
-@given(part_streams, st.lists(st.integers(1, 150), max_size=5))
-def test_both_forms_read_parts_alike(stream: list[bytes], cuts: list[int]) -> None:
-    data, chunks = b"".join(stream), []
-    for cut in cuts:
-        chunks.append(data[:cut])
-        data = data[cut:]
-    chunks = [chunk for chunk in [*chunks, data] if chunk]
-    with in_parts:
-        got, told = read(chunks, is_plain=False)
-        assert (got, told) == read(chunks, is_plain=True)
-    left = sum(len(octets) for _, octets, *_ in got[:-1]) + len(told[7])
-    taken = {0: 0, 2: len(PARTS[0]), 3: len(PARTS[0] + PARTS[1])}[len(told[5])] + len(DONE) * (not told[4])
-    assert left + taken == sum(map(len, stream)), "what is not taken is handed on"
+@given(streams, st.lists(st.integers(1, 300), max_size=5))
+def test_both_forms_tell_replies_apart_alike(stream: list[bytes], cuts: list[int]) -> None:
+    quick, plain = Inbox(MeterCall(), RollCall()), Inbox(MeterCall(), RollCall())
+    plain._room, plain._octets = None, memoryview(bytearray(READ_BYTES))
+    chunks = chunked(stream, cuts)
+    with pair() as (mine, other), pair() as (its, another):
+        assert received(quick, chunks, mine.fileno(), other) == received(plain, chunks, its.fileno(), another)
+        assert b"".join(one for _, one, *_ in received(plain, chunks, its.fileno(), another)) == b"".join(stream)
+        another.close()
+        assert [bytes(one.octets) for one in plain.receive([its.fileno()], 0.0)] == [b""]
+        assert list(plain.receive([mine.fileno()], 0.0)) == [], "nothing has come"
 
 
-@pytest.mark.parametrize("is_plain", [True, pytest.param(False, marks=compiled)])
+def left_of(stream: list[bytes], taken: list[bytes]) -> set[bytes]:
+    """Return what may be left of messages when these were taken, wherever they stand."""
+    places = itertools.combinations(range(len(stream)), len(taken))
+    same = [some for some in places if sorted(stream[at] for at in some) == sorted(taken)]
+    return {b"".join(one for at, one in enumerate(stream) if at not in some) for some in same}
+
+
+@compiled
+@pytest.mark.parametrize(("some", "messages"), [(streams, [ANSWER]), (part_streams, PARTS)])
+@given(data=st.data(), cuts=st.lists(st.integers(1, 150), max_size=5))
+def test_what_is_not_taken_is_handed_on_as_it_came(
+    some: Any, messages: list[bytes], data: st.DataObject, cuts: list[int]
+) -> None:
+    stream = data.draw(some)
+    with in_parts if messages == PARTS else nullcontext():
+        got, (_, stats, awaited, _, unconfirmed, ids, begun, part) = read(chunked(stream, cuts))
+    assert stats == decode_meter_stats(BODY).tobytes()[: len(stats)]
+    assert begun == (stats if awaited else b"")
+    assert awaited == (len(ids) < METERS)
+    taken = messages[: {0: 0, 2: 1, METERS: len(messages)}[len(ids)]] + [DONE] * (not unconfirmed)
+    whole = [one for each in stream for one in (PARTS if each == PARTS[0] + PARTS[1] else [each])]
+    assert b"".join(octets for _, octets, *_ in got[:-1]) + part in left_of(whole, taken)
+
+
+@compiled
 class TestParts:
     """Meters that come in several messages."""
 
     @in_parts
-    @pytest.mark.parametrize("cut", range(1, 200))
-    def test_they_go_to_the_columns_wherever_they_are_cut(self, is_plain: bool, cut: int) -> None:
+    def test_they_go_to_the_columns_wherever_they_are_cut(self) -> None:
         data = b"".join(PARTS)
-        got, (at_s, stats, awaited, *_) = read([data[:cut], data[cut:]], is_plain=is_plain)
-        assert got == [b""], "the end alone"
-        assert (stats, awaited) == (decode_meter_stats(BODY).tobytes(), False)
-        assert at_s == np.array([1.0]).tobytes(), "when the last one came"
+        for cut in range(1, len(data)):
+            got, (at_s, stats, awaited, *_) = read([data[:cut], data[cut:]])
+            assert got == [b""], "the end alone"
+            assert (stats, awaited) == (decode_meter_stats(BODY).tobytes(), False)
+            assert at_s == np.array([1.0]).tobytes(), "when the last one came"
 
     @in_parts
-    def test_they_come_octet_by_octet(self, is_plain: bool) -> None:
+    def test_they_come_octet_by_octet(self) -> None:
         one, two = PARTS
         chunks = [*(one[at : at + 1] for at in range(128)), DONE, *(two[at : at + 1] for at in range(72))]
-        got, (_, stats, awaited, _, unconfirmed, *_) = read(chunks, is_plain=is_plain)
+        got, (_, stats, awaited, _, unconfirmed, *_) = read(chunks)
         assert (got, awaited, unconfirmed) == ([b""], False, False)
         assert stats == decode_meter_stats(BODY).tobytes()
 
     @in_parts
-    def test_what_comes_in_between_is_left_as_it_came(self, is_plain: bool) -> None:
+    def test_what_comes_in_between_is_left_as_it_came(self) -> None:
         packet_in = message(MessageType.PACKET_IN, 60)
-        got, (at_s, _, awaited, _, _, ids, begun, *_) = read([PARTS[0], packet_in + PARTS[1]], is_plain=is_plain)
+        got, (at_s, _, awaited, _, _, ids, begun, *_) = read([PARTS[0], packet_in + PARTS[1]])
         assert got == [(1, packet_in + PARTS[1], [], False), b""]
         assert (np.isnan(np.frombuffer(at_s)).all(), awaited, ids) == (True, True, [0, 1])
         assert begun == decode_meter_stats(BODY[:112]).tobytes(), "what the reply that is awaited now begins with"
 
     @in_parts
-    def test_a_part_with_other_bands_is_left_whole(self, is_plain: bool) -> None:
+    def test_a_part_with_other_bands_is_left_whole(self) -> None:
         odd = reply(XID, record(1, bands=2) + record(2, bands=0), flags=MULTIPART_REPLY_MORE)
-        got, (_, _, awaited, _, _, ids, *_) = read([odd[:50], odd[50:] + DONE], is_plain=is_plain)
+        got, (_, _, awaited, _, _, ids, *_) = read([odd[:50], odd[50:] + DONE])
         assert (got[0][1], awaited, ids) == (odd + DONE, True, [])
 
     @in_parts
     @pytest.mark.parametrize("what", range(len(NEARLY_PARTS)))
-    def test_what_is_nearly_a_part_is_left_as_it_came(self, is_plain: bool, what: int) -> None:
+    def test_what_is_nearly_a_part_is_left_as_it_came(self, what: int) -> None:
         for cut in (1, 7, 15, 40, len(NEARLY_PARTS[what])):
             data = NEARLY_PARTS[what]
-            got, (_, _, _, _, _, ids, _begun, part, *_) = read(
-                [one for one in (data[:cut], data[cut:]) if one], is_plain=is_plain
-            )
+            got, (_, _, _, _, _, ids, _begun, part, *_) = read([one for one in (data[:cut], data[cut:]) if one])
             assert b"".join(octets for _, octets, *_ in got[:-1]) == data
             assert (ids, part) == ([], b"")
 
     @in_parts
-    def test_a_beginning_that_turns_out_to_be_another_message_is_left_whole(self, is_plain: bool) -> None:
+    def test_a_beginning_that_turns_out_to_be_another_message_is_left_whole(self) -> None:
         packet_in = message(MessageType.PACKET_IN, 60)
         chunks = [PARTS[0] + packet_in[:1], packet_in[1:]]
-        got, (_, _, _, _, _, ids, _begun, part, *_) = read(chunks, is_plain=is_plain)
+        got, (_, _, _, _, _, ids, _begun, part, *_) = read(chunks)
         assert got == [(1, packet_in, [], False), b""]
         assert (ids, part) == ([0, 1], b"")
 
-    def test_less_than_one_message_is_not_kept(self, is_plain: bool) -> None:
-        got, _ = read([ANSWER[:40], ANSWER[40:]], is_plain=is_plain)
+    def test_less_than_one_message_is_not_kept(self) -> None:
+        got, _ = read([ANSWER[:40], ANSWER[40:]])
         assert [octets for _, octets, *_ in got[:-1]] == [ANSWER[:40], ANSWER[40:]]
 
 
-@pytest.mark.parametrize("is_plain", [True, pytest.param(False, marks=compiled)])
+@compiled
 class TestRollCall:
     """What is an answer, and what is not."""
 
-    def test_an_answer_goes_to_the_columns_and_nowhere_else(self, is_plain: bool) -> None:
-        got, (at_s, stats, awaited, *_) = read([ANSWER], is_plain=is_plain)
+    def test_an_answer_goes_to_the_columns_and_nowhere_else(self) -> None:
+        got, (at_s, stats, awaited, *_) = read([ANSWER])
         assert got == [b""], "the end alone"
         assert at_s == np.array([0.0]).tobytes()
         assert stats == decode_meter_stats(BODY).tobytes()
         assert not awaited
 
-    def test_barriers_are_confirmed_before_and_after_it(self, is_plain: bool) -> None:
+    def test_barriers_are_confirmed_before_and_after_it(self) -> None:
         for stream in (DONE + ANSWER, ANSWER + DONE):
-            got, (_, stats, awaited, at_s, unconfirmed, *_) = read([stream], is_plain=is_plain)
+            got, (_, stats, awaited, at_s, unconfirmed, *_) = read([stream])
             assert (got, awaited, unconfirmed) == ([b""], False, False)
             assert (stats, at_s) == (decode_meter_stats(BODY).tobytes(), np.array([0.0]).tobytes())
 
-    def test_a_second_one_was_not_asked_for(self, is_plain: bool) -> None:
-        got, _ = read([ANSWER + ANSWER], is_plain=is_plain)
+    def test_a_second_one_was_not_asked_for(self) -> None:
+        got, _ = read([ANSWER + ANSWER])
         assert got == [(0, ANSWER, [(MessageType.MULTIPART_REPLY, XID, 0, len(ANSWER))], True), b""]
 
     @pytest.mark.parametrize("what", range(len(NEARLY)))
-    def test_what_is_nearly_one_is_left_as_it_came(self, is_plain: bool, what: int) -> None:
-        got, (at_s, _, awaited, *_) = read([NEARLY[what]], is_plain=is_plain)
+    def test_what_is_nearly_one_is_left_as_it_came(self, what: int) -> None:
+        got, (at_s, _, awaited, *_) = read([NEARLY[what]])
         assert got[0][1] == NEARLY[what]
         assert np.isnan(np.frombuffer(at_s)).all()
         assert awaited
 
-    def test_no_more_than_so_many_replies_are_told_apart(self, is_plain: bool) -> None:
+    def test_no_more_than_so_many_replies_are_told_apart(self) -> None:
         barriers = (MESSAGES_AT_ONCE + 1) * message(MessageType.BARRIER_REPLY)
-        ((_, _, replies, only_replies), _end), _ = read([barriers], is_plain=is_plain)
+        ((_, _, replies, only_replies), _end), _ = read([barriers])
         assert (len(replies), only_replies) == (MESSAGES_AT_ONCE, False)
 
 
