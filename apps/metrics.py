@@ -163,14 +163,14 @@ class _Controller(Collector):
     def _switches(self) -> Iterator[Metric]:
         about = "1 while the switch is under control; none where another node has it under control."
         ready = GaugeMetricFamily("dets_switch_ready", about, labels=["switch"])
-        part = self._metrics.central.fabric.part
+        elsewhere = self._metrics.central.fabric.share.elsewhere
         messages = CounterMetricFamily(
             "dets_openflow_messages", "OpenFlow messages but for echoes.", labels=["switch", "direction"]
         )
         errors = CounterMetricFamily("dets_openflow_errors", "OpenFlow errors that came.", labels=["switch"])
         for dpid, record in self._metrics.central.switches.items():
             name, counts = record.switch.name, self._metrics.shell.counts.get(dpid, MessageCounts())
-            if part is None or dpid not in part.elsewhere:
+            if dpid not in elsewhere:
                 ready.add_metric([name], float(self._metrics.shell.is_ready(dpid)))
             messages.add_metric([name, "sent"], counts.sent)
             messages.add_metric([name, "received"], counts.received)

@@ -98,8 +98,7 @@ class Reach:
 
     def controlled(self) -> set[int]:
         """Return the switches that their owners have under control, as far as this node knows."""
-        part = self._central.fabric.part
-        mine, elsewhere = self._ready(), frozenset() if part is None else part.elsewhere
+        mine, elsewhere = self._ready(), self._central.fabric.share.elsewhere
         owners = self._shared.owners.items()
         return {dpid for dpid, one in owners if dpid in (mine if one.node == self._shared.me else elsewhere)}
 

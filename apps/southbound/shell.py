@@ -178,7 +178,7 @@ class Shell:
         peer = self.peers.get(dpid)
         if peer is None or peer.connection is not connection:
             return
-        if self.central.fabric.part is None:
+        if self.central.fabric.share.is_whole:
             self.disconnected(peer)
             return
         del self.peers[dpid]

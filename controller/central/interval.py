@@ -45,8 +45,7 @@ def run_interval(
     stats = MeterReports.of(stats).of_switches(fabric.switches)  # another configuration may have come in between
     if fabric.state.adopted_bps is not None and not fabric.may_lack_senders(now_s):
         fabric.state = step.released(fabric.state)
-        if fabric.part is not None:
-            fabric.part.released()
+        fabric.share.released()
     listed, of_send_limits = _readings(fabric, stats, received_s, confirmed_s)
     _watch_floods(fabric, stats, now_s)
     readings, shaped = agents.before_step(listed if recorder is None else listed.columns, now_s)
@@ -54,16 +53,13 @@ def run_interval(
     reads = _reads(control, recorder)
     links = fabric.links.of(vns, fabric.network.topology) if Reading.LINKS in reads else None
     marks = None
-    if Reading.MARKS in reads and (fabric.phantoms or fabric.measuring or fabric.part is not None):
+    if Reading.MARKS in reads and (fabric.phantoms or fabric.measuring or not fabric.share.is_whole):
         entries = control.state.entries
         times_s = received_s, confirmed_s
         fabric.measuring, marked_bps = fabric.measuring.read(fabric.vns, entries, stats, *times_s)
         fabric.phantoms, marks = fabric.phantoms.read(fabric.vns, marked_bps, stats, *times_s)
     observed = observe(fabric, reads, received_s, now_s, marks)
-    if fabric.part is None:
-        state, result = step.control_step(control.state, vns, control.groups, readings, now_s, links, observed, shaped)
-    else:
-        state, result = fabric.part.step(readings, now_s, links, observed)
+    state, result = fabric.share.step(control.state, vns, control.groups, readings, now_s, links, observed, shaped)
     shadow = control.shadow
     if shadow.names:
         shadow = shadow_step(shadow, vns, control.state, state, links, observed)
@@ -150,8 +146,7 @@ def _watch_floods(fabric: FabricState, reports: MeterReports, now_s: float) -> N
 def _watch_guarantees(fabric: FabricState, vns: VnTable, now_s: float) -> None:
     before = fabric.guarantees
     offered_bps = fabric.brought_bps[0]
-    if fabric.part is not None:  # what others' VNs receive is not known here
-        offered_bps = np.where(fabric.part.receives, offered_bps, 0.0)
+    offered_bps = np.where(fabric.share.receives, offered_bps, 0.0)  # of others' VNs it is not known
     interval_s = fabric.config.interval_s
     after = before.after(offered_bps, fabric.received_bps, vns.receive_limit_bps, interval_s)
     fabric.guarantees = after

@@ -38,7 +38,7 @@ class MarkMeterKeeper:
         fabric, control = self._fabric, self._fabric.control
         if not self._wanted() and not fabric.phantoms and not fabric.network.marked.vlans:
             return
-        mine = None if fabric.part is None else fabric.part.receives
+        mine = fabric.share.receives
         sent_to = fabric.network.sent_to_elsewhere
         known = (control.state.entries, control.groups, control.shadow.groups, control.vns, mine, sent_to)
         able = [(record.can.uses_meters, record.can.uses_ecn) for record in fabric.switches.values()]
@@ -52,8 +52,7 @@ class MarkMeterKeeper:
         usable = [dpid for dpid, record in fabric.switches.items() if record.can.uses_meters]
         receives = np.zeros(len(asking), dtype=np.bool_)
         receives[entries.receiver] = receives[sorted(sent_to)] = True
-        if mine is not None:
-            receives &= mine
+        receives &= mine
         self._short.clear()
         self._phantom(asking & receives & np.isin(control.vns.dpid, np.array(usable, dtype=np.uint64)), now_s)
         fabric.network.mark_vlans(self._marked_vlans(asking, now_s))

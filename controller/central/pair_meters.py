@@ -187,8 +187,7 @@ class PairMeters:
         if not metered:
             return
         sender, receiver, meters = _columns(metered)
-        elsewhere = None if fabric.part is None else fabric.part.senders_elsewhere
-        ends = sender, receiver
+        ends, elsewhere = (sender, receiver), fabric.share.senders_elsewhere
         first = entry_changes.first_settings(fabric.state, fabric.vns, fabric.control.groups, *ends, elsewhere)
         rate_bps, burst_bits = fabric.fitted(sender, *first)
         self._add_entries(*ends, meters, rate_bps, burst_bits, now_s, added_now=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 from weakref import proxy
 
 import numpy as np
@@ -16,10 +16,10 @@ import numpy as np
 from controller.capability.capabilities import Verdicts
 from controller.capability.meter_watch import NOT_KNOWN
 from controller.central.learning import Learning
-from controller.columns import BoolArray, FloatArray, IntArray, KiloArray
+from controller.columns import FloatArray, IntArray, KiloArray
 from controller.events import EventKind, EventLog
 from controller.fabric.description import Config
-from controller.fabric.links import FabricLinks, LinksInUse
+from controller.fabric.links import LinksInUse
 from controller.fabric.meter_bounds import columns_of
 from controller.fabric.topology import PortId
 from controller.fabric.vns import VnTable
@@ -40,12 +40,11 @@ from controller.limits.overrides import VN_FIELDS
 from controller.limits.precedence import LimitsInForce
 from controller.loop import entry_changes, step
 from controller.loop.congestion import Congestion
-from controller.metering.counters import Readings
+from controller.loop.share import WHOLE, Share
 from controller.metering.enforcement import RATE_STEP_BPS, exact, kilo, whole_rates
 from controller.metering.floods import FloodRates
 from controller.metering.guarantees import Guarantees
 from controller.metering.measurement import Measurement, sums_by
-from controller.metering.observed import Observed
 from controller.metering.send_limits import SendLimitMeters
 from controller.openflow.frames import CONTROL_ETH_TYPES
 from controller.policy.groups import Choices, PolicyGroup, choices_of, groups_of, shadows_of, under
@@ -58,7 +57,6 @@ from controller.switch.record import NO_ENTRY, SwitchRecord
 from controller.whatif.shadow import Shadow
 
 # A switch that has not come so long after the last one that did is not waited for any more.
-HEARD_INTERVALS = 6  # in which other nodes learn who has a switch, and say what they send there
 AWAITED_S = 30.0
 
 
@@ -119,34 +117,6 @@ class Arrivals:
             self.new_s = now_s
 
 
-class Part(Protocol):
-    """What is this controller's of a fabric of which other nodes control the rest (``controller.nodes.sharing``)."""
-
-    @property
-    def elsewhere(self) -> frozenset[int]:
-        """The switches (dpid) that other nodes have under control."""
-
-    @property
-    def receives(self) -> BoolArray:
-        """For which VNs this node knows all that is sent there, shape (vns,)."""
-
-    @property
-    def senders_elsewhere(self) -> IntArray:
-        """How many senders each VN has behind other nodes' switches, as far as is known, shape (vns,)."""
-
-    def step(
-        self, readings: Readings, now_s: float, links: FabricLinks | None, observed: Observed | None = None
-    ) -> tuple[step.ControlState, step.StepResult]:
-        """Run one interval of this part.
-
-        ``links`` are those of the whole fabric, None where no policy reads them; ``observed`` what was read of its
-        switches.
-        """
-
-    def released(self) -> None:
-        """Grants may rise again."""
-
-
 class FabricState:
     """The control value, the network and the switches of the fabric of one configuration.
 
@@ -186,7 +156,7 @@ class FabricState:
         # A reload replaces this state, which is freed only if it is in no cycle.
         self.learning = Learning(proxy(self), config.max_macs_per_vn)
         self.arrivals = Arrivals()
-        self.part: Part | None = None  # where other nodes have some of the switches
+        self.share: Share = WHOLE
         self.agent_ports: frozenset[PortId] = frozenset()  # behind which agents shape, as far as is known
         self.follow_bounds()
 
@@ -289,7 +259,7 @@ class FabricState:
 
         In a cluster a node waits for all of them, however long: the other node may have known more.
         """
-        elsewhere = frozenset[int]() if self.part is None else self.part.elsewhere
+        elsewhere = self.share.elsewhere
         missing = not all(record.connected or dpid in elsewhere for dpid, record in self.switches.items())
         return missing and (self.config.cluster is not None or now_s - self.arrivals.last_s < AWAITED_S)
 
@@ -301,8 +271,7 @@ class FabricState:
         has the last one that came, and to be heard.
         """
         lacking = not self.switches.keys() <= self.arrivals.known
-        heard_s = 0.0 if self.part is None else HEARD_INTERVALS * self.config.interval_s
-        return now_s - self.arrivals.new_s < (AWAITED_S if lacking else heard_s)
+        return now_s - self.arrivals.new_s < (AWAITED_S if lacking else self.share.hears_s)
 
     def vn_name(self, row: int) -> str:
         """Return a VN's name as people read it: ``VLAN 10 at s1:3``."""

@@ -21,17 +21,16 @@ def first_settings(
     groups: tuple[PolicyGroup, ...],
     sender: IntArray,
     receiver: IntArray,
-    elsewhere: IntArray | None = None,
+    elsewhere: IntArray | int = 0,
 ) -> tuple[FloatArray, FloatArray]:
     """Return the rates and bursts at which the meters of new entries start, shape of ``sender`` each.
 
-    ``elsewhere`` (vns,) is how many senders each VN has that are not in ``state`` (None: none). Their policy says.
+    ``elsewhere`` (vns,) is how many senders each VN has that are not in ``state``. Their policy says.
     Where no queue holds the receiver, all have their part of its reserve at most; half of the burst was for what came
     before (``limits.newcomers``), but where there can be no other sender.
     """
     receivers = np.concatenate([state.entries.receiver, receiver])
-    of_vns = np.bincount(receivers, minlength=len(vns))
-    senders = (of_vns if elsewhere is None else of_vns + elsewhere)[receiver]
+    senders = (np.bincount(receivers, minlength=len(vns)) + elsewhere)[receiver]
     congested, first_bps = state.allocators.congested[receiver], np.empty(len(sender))
     for group in groups:
         new = np.flatnonzero(np.isin(receiver, group.vns))

@@ -25,6 +25,7 @@ from controller.cluster.ownership import Owner
 from controller.columns import BoolArray, IntArray
 from controller.fabric.links import FabricLinks
 from controller.fabric.topology import Link, PortId
+from controller.fabric.vns import VnTable
 from controller.frames.hosts import KIND as HOSTS
 from controller.frames.layout import Octets, fabric_digest
 from controller.frames.message import Message, unbundle
@@ -33,9 +34,11 @@ from controller.frames.places import Places, PlacesHead, decode_places, encode_p
 from controller.frames.refusal import Cause, FrameError
 from controller.frames.tables import kind_of
 from controller.loop import step
+from controller.loop.share import Share
 from controller.metering.counters import Readings
 from controller.metering.observed import Observed
 from controller.nodes.shared_hosts import SharedHosts
+from controller.policy.groups import PolicyGroup
 from controller.shards.shard import NOBODY, Shard
 from controller.switch.record import SwitchRecord
 
@@ -43,6 +46,8 @@ AGAIN_S = 1.0
 """how often a node says what it knows of its switches and links when nothing changes"""
 LEAST_S = 0.2
 """and how often it does at most"""
+HEARD_INTERVALS = 6
+"""in which other nodes learn who has a switch, and say what they send there"""
 SILENT_S = 2.5
 """after so long without a word, a node is silent; less than links take to be down"""
 _ME = 0
@@ -61,11 +66,13 @@ class _Peer:
     sent_to: frozenset[int] = frozenset()
 
 
-class Sharing:
-    """The part of ``central``'s fabric that the node ``name`` controls. There must be no other configuration later.
+class Sharing(Share):
+    """The share of ``central``'s fabric that the node ``name`` controls. There must be no other configuration later.
 
     ``refused`` counts by cause what peers said and was not taken. Raises InvalidValueError as ``Shard`` does.
     """
+
+    is_whole = False
 
     def __init__(self, central: CentralController, name: str) -> None:
         fabric = central.fabric
@@ -88,17 +95,15 @@ class Sharing:
         self._number = 0
         self._said_s = self._recut_s = -math.inf
         self._said: tuple[frozenset[Link], frozenset[int], frozenset[int], int] | None = None
-        fabric.part = self
+        fabric.share, self.hears_s = self, HEARD_INTERVALS * interval_s
         fabric.network.share_out()
 
     @property
-    def receives(self) -> BoolArray:
-        """For which VNs this node knows all that is sent there, shape (vns,)."""
+    def receives(self) -> BoolArray:  # noqa: D102
         return self._shard.mine
 
     @property
-    def senders_elsewhere(self) -> IntArray:
-        """How many senders each VN has behind other nodes' switches, as far as is known, shape (vns,)."""
+    def senders_elsewhere(self) -> IntArray:  # noqa: D102
         return self._shard.senders_elsewhere
 
     # -- whose the switches are
@@ -241,13 +246,24 @@ class Sharing:
     # -- the interval
 
     def step(
-        self, readings: Readings, now_s: float, links: FabricLinks | None, observed: Observed | None = None
+        self,
+        state: step.ControlState,
+        vns: VnTable,
+        groups: tuple[PolicyGroup, ...],
+        readings: Readings,
+        now_s: float,
+        links: FabricLinks | None,
+        observed: Observed | None,
+        shaped: BoolArray | None,
     ) -> tuple[step.ControlState, step.StepResult]:
-        """Run one interval of the own switches; what goes to peers is due then (``take_messages``)."""
-        fabric, shard = self._central.fabric, self._shard
-        if shard.groups is not fabric.control.groups:
-            shard.under(fabric.control.groups)
-        shard.vns, shard.state = fabric.shared_vns, fabric.state
+        """Run one interval of the own switches; what goes to peers is due then (``take_messages``).
+
+        No agents shape where nodes share switches.
+        """
+        shard = self._shard
+        if shard.groups is not groups:
+            shard.under(groups)
+        shard.vns, shard.state = vns, state
         shard.report(readings, now_s)
         shard.say_read(observed, now_s)
         shard.decide(now_s, links, observed)

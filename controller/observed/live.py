@@ -47,8 +47,7 @@ def live_rates(central: CentralController, online: BoolArray | None = None) -> t
 
 def _known(central: CentralController, online: BoolArray) -> tuple[BoolArray, BoolArray]:
     """Return of which VNs it is known what they receive, and what they send, (vns,) each."""
-    part = central.fabric.part
-    of_receivers, of_senders = online.copy() if part is None else online | ~part.receives, online.copy()
+    of_receivers, of_senders = online | ~central.fabric.share.receives, online.copy()
     for pair in central.pairs.unmetered:
         of_receivers[pair.receiver] = of_senders[pair.sender] = False
     return of_receivers, of_senders
@@ -90,8 +89,7 @@ def granted_bps(central: CentralController) -> FloatArray:
 
 def congested_here(central: CentralController) -> BoolArray:
     """Return which VNs are congested, (vns,), of those that no other node speaks for."""
-    congested, part = central.fabric.congestion.congested, central.fabric.part
-    return congested if part is None else congested & part.receives
+    return central.fabric.congestion.congested & central.fabric.share.receives
 
 
 def connected(central: CentralController) -> BoolArray:

@@ -178,7 +178,7 @@ def change_recording(query: requests.NoQuery, body: bodies.RecordingAction) -> J
     central = service().central
     recorder = central.recorder
     if body.action == "start":
-        if central.fabric.part is not None:
+        if not central.fabric.share.is_whole:
             reason = "is not possible: this node sees a part of the fabric (cluster.share)"
             raise problems.invalid(InvalidValueError("action", "start", reason))
         if recorder is not None and not recorder.overrun:

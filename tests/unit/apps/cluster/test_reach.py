@@ -41,8 +41,8 @@ class Run:
             dpid: SimpleNamespace(can=Capabilities(), switch=SimpleNamespace(name=f"s{dpid}", ports={1: None, 2: None}))
             for dpid in (1, 2)
         }
-        part = SimpleNamespace(elsewhere=frozenset({3}))
-        self.central: Any = SimpleNamespace(fabric=SimpleNamespace(part=part), switches=switches)
+        share = SimpleNamespace(elsewhere=frozenset({3}))
+        self.central: Any = SimpleNamespace(fabric=SimpleNamespace(share=share), switches=switches)
         peers: Any = SimpleNamespace(central=self.central)
         self.edge_ports = EdgePorts(peers)
         self.reach = Reach(
