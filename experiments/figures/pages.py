@@ -105,8 +105,7 @@ def paper_page(results: PaperResults) -> str:
         *([paper.note, ""] if paper.note else []),
         *(_claims(results) if paper.claims else _systems(results)),
         "",
-        '"-": not run there, or it does not tell. Open vSwitch carries a twentieth of the paper\'s rates, and fewer '
-        "algorithms and seeds.",
+        '"-": not run there, or it does not tell. Open vSwitch carries a twentieth of the rates; fewer runs.',
         "",
         *(f"- {FABRICS[fabric]}: {made_with(digest)}" for fabric, digest in results.digests.items()),
     ]
@@ -166,13 +165,8 @@ def bold(holds: str) -> str:
 
 def made_with(digest: Mapping[str, Any]) -> str:
     """Return what the runs of a digest were made with."""
-    machine, commits = digest["machine"], ", ".join(digest["commits"])
-    busy = digest["runs_with_warnings"]
-    return (
-        f"last command `{digest['command']}`; in all {digest['runs']} runs, {busy} of them with warnings; "
-        f"commit {commits}; "
-        f"{machine.get('cpus')} processors, Linux {machine.get('kernel')}, Python {machine.get('python')}"
-    )
+    runs = f"{digest['runs']} runs, {digest['runs_with_warnings']} of them with warnings"
+    return f"{runs}; last command `{digest['command']}`; commit {', '.join(digest['commits'])}"
 
 
 def _row(cells: Sequence[str]) -> str:
