@@ -71,7 +71,7 @@ export class Stream {
   }
 
   async read(query, signal) {
-    const path = `/v1/stream?form=columns${query}`;
+    const path = `/v1/stream?interval_ms=1000${query}`;
     const ended = new AbortController();
     const either = AbortSignal.any([signal, ended.signal]);
     let watch = setTimeout(() => ended.abort(), SILENT_MS);

@@ -61,6 +61,21 @@ HEALTH: Shape = {
     "troubles?": {...: [str]},
     "cluster?": {"node": str, "role": str, "active": _TEXT, "active_url": _TEXT, "owners?": {...: _TEXT}},
 }
+_KEYS = ("vlan_vid", "switch", "port_no")
+_RATES = {
+    "received": "measured_receive_bps",
+    "sent": "measured_send_bps",
+    "offered": "demand_receive_bps",
+    "send_offered": "demand_send_bps",
+    "dropped": "dropped_receive_bps",
+    "send_dropped": "dropped_send_bps",
+    "send_limit_dropped": "dropped_send_limit_bps",
+    "granted": "granted_bps",
+    "flooded": "flooded_bps",
+    "flood_dropped": "flood_dropped_bps",
+}
+"""What a column of the stream is called in a row, as in /v1/vlans and /v1/vns."""
+_STATE: Shape = {"revision": int, "rows": [[(int, type(None))]], "congested": [int], "bottlenecks?": [_TEXT]}
 EVENTS: Shape = {"last": int, "events": [{"at": str, "kind": str, "text": str}]}
 EVENT_COLUMNS = (number("number", "number"), Column("at", "at"), Column("kind", "kind"), Column("what", "text"))
 
@@ -192,27 +207,55 @@ def _states(
     client: Client, name: str, picked: dict[str, Any], interval_s: float, count: int | None
 ) -> Iterator[list[dict[str, Any]]]:
     """Yield the live state of VLANs or VNs, and with it what was set of them, asked for again when that has changed."""
-    path, keys = f"/v1/{name}", ("vlan_vid", "switch", "port_no")
     query = {**picked, "interval_ms": round(interval_s * 1000), "states": count}
     revision, set_of = None, {}
+    keys: dict[str, Any] = {"columns": [], name: []}
     for one in client.stream("/v1/stream", query, timeout_s=interval_s + 30.0):
-        if one.name != name:
+        if one.name == "keys":
+            check(one.data, {"columns": [str], name: [[(int, str)]]}, "the stream")
+            keys = one.data
+        if one.name != "state":
             continue
-        check(one.data, {"revision": int, name: [dict]}, "the stream")
+        check(one.data, _STATE, "the stream")
         if one.data["revision"] != revision:
             revision = one.data["revision"]
-            set_of = {_key(row, keys): row for row in client.pages(path, name, picked)}
-        rows = [{**set_of.get(_key(row, keys), {}), **row} for row in one.data[name]]
-        yield sorted(rows, key=_received_bps, reverse=True)
+            set_of = {_key(row): row for row in client.pages(f"/v1/{name}", name, picked)}
+        try:
+            live = list(_live_rows(keys["columns"], keys[name], one.data, of_vns=name == "vns"))
+        except ValueError:
+            continue  # it is of another configuration than the keys, of which new ones come
+        rows = [{**set_of.get(_key(row), {}), **row} for row in live]
+        yield sorted(rows, key=lambda row: row.get("measured_receive_bps") or 0, reverse=True)
 
 
-def _key(row: dict[str, Any], keys: Sequence[str]) -> tuple[str, ...]:
-    return tuple(str(row.get(key)) for key in keys)
+def _live_rows(
+    columns: list[str], keys: list[list[Any]], state: dict[str, Any], *, of_vns: bool
+) -> Iterator[dict[str, Any]]:
+    """Yield an object for each row of a state in columns. Raises ValueError where these do not fit."""
+    rates = [dict(zip(columns, row, strict=True)) for row in zip(*state["rows"], strict=True)]
+    congested = state["congested"]
+    if of_vns:
+        held, places = set(congested), state.get("bottlenecks") or [None] * len(keys)
+        more: list[dict[str, Any]] = [{"congested": at in held, "bottleneck": place} for at, place in enumerate(places)]
+    else:
+        more = [{"congested_vns": vns} for vns in congested]
+    names = _KEYS if of_vns else ("vlan_vid", "name")
+    for key, of_row, rest in zip(keys, rates, more, strict=True):
+        shown = {_RATES[name]: _bits(kbps) for name, kbps in of_row.items() if name in _RATES}
+        parts = {f"{name}_share": _share(of_row.get(name), of_row.get("received")) for name in ("marked", "lost")}
+        yield dict(zip(names, key, strict=True)) | shown | parts | rest
 
 
-def _received_bps(row: dict[str, Any]) -> float:
-    check(row, {"measured_receive_bps?": (int, float)}, f"a row of {row.get('vlan_vid')}")
-    return float(row.get("measured_receive_bps") or 0)
+def _bits(kbps: int | None) -> int | None:
+    return None if kbps is None else 1000 * kbps
+
+
+def _share(part: int | None, whole: int | None) -> float | None:
+    return None if part is None or not whole else round(min(part / whole, 1.0), 4)
+
+
+def _key(row: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(str(row.get(key)) for key in _KEYS)
 
 
 def _owner(owners: dict[str, Any], row: dict[str, Any]) -> Any:

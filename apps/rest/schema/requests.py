@@ -120,11 +120,8 @@ class StreamQuery(_Query):
     vlan: values.VlanText = Field(default="", description="the state of the VNs of this VLAN, by its id or name")
     switch: values.SwitchText = Field(default="", description="the state of the VNs on this switch, by its name")
     interval_ms: values.StreamMs = Field(default=1000, description="milliseconds between two states; 1000 unless given")
-    form: values.StreamForm = Field(
-        default="objects", description="objects, or columns: arrays in kb/s, means over the last second"
-    )
     receiver: values.VnText = Field(
-        default="", description="with form=columns and vlan or switch: also the pairs of this VN, as VLAN/SWITCH/PORT"
+        default="", description="with vlan or switch: also the pairs of this VN, as VLAN/SWITCH/PORT"
     )
     states: values.StreamCount = Field(default=values.MAX_STREAM_STATES, description="end after so many states")
 

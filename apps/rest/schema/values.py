@@ -26,7 +26,6 @@ MAX_PAGE = 250
 MAX_EVENTS = 1000
 MIN_STREAM_MS, MAX_STREAM_MS = 250, 60_000
 MAX_STREAM_STATES = 1_000_000
-STREAM_FORMS = ("objects", "columns")
 _WHOLE_NUMBER = re.compile(r"0|[1-9][0-9]{0,17}")
 
 
@@ -74,12 +73,6 @@ def _some_name(value: object, info: ValidationInfo) -> str:
 
 def _mac(value: object, info: ValidationInfo) -> str:
     parse_mac(info.field_name or "mac", str(value))
-    return str(value)
-
-
-def _form(value: object) -> str:
-    if value not in STREAM_FORMS:
-        raise InvalidValueError("form", value, f"is not a form of the stream: write {' or '.join(STREAM_FORMS)}")
     return str(value)
 
 
@@ -174,7 +167,6 @@ PageSize = Annotated[int, _digits(1, MAX_PAGE), _whole(1, MAX_PAGE)]
 EventCount = Annotated[int, _digits(1, MAX_EVENTS), _whole(1, MAX_EVENTS)]
 StreamMs = Annotated[int, _digits(MIN_STREAM_MS, MAX_STREAM_MS), _whole(MIN_STREAM_MS, MAX_STREAM_MS)]
 StreamCount = Annotated[int, _digits(1, MAX_STREAM_STATES), _whole(1, MAX_STREAM_STATES)]
-StreamForm = Annotated[str, BeforeValidator(_form), WithJsonSchema({"type": "string", "enum": list(STREAM_FORMS)})]
 EventNumber = Annotated[int, BeforeValidator(_event_number)]
 
 # -- in bodies

@@ -1,7 +1,7 @@
 """The live state as columns: short enough for a page that shows a thousand VLANs.
 
 ``keys`` says what the rows are, once for each configuration; ``state`` then has arrays in that order. Rates are means
-over the last second, in kb/s, null while unknown.
+over the last second, in kb/s, null while unknown; of VNs there is also where they are held back.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ from controller.observed.traffic import COLUMNS
 MOST_PORTS = 1000
 MOST_LINKS = 1000
 MOST_PAIRS = 250
-_ROWS = np.array([COLUMNS.index(name) for name in KEPT], dtype=np.int64)
+SHOWN = (*KEPT, "send_dropped", "flood_dropped", "marked", "lost")
+"""Those of the columns of traffic that a stream shows."""
+_ROWS = np.array([COLUMNS.index(name) for name in SHOWN], dtype=np.int64)
+_OF_POLICIES = frozenset({"marked", "lost"})
 
 
 class Columns(NamedTuple):
@@ -41,7 +44,7 @@ class Columns(NamedTuple):
 def keys_of(here: Service, picked: Columns) -> Json:
     """Return what the rows of the states are until another configuration comes."""
     central, config = here.central, here.central.config
-    keys: Json = {"columns": list(KEPT)}
+    keys: Json = {"columns": list(SHOWN)}
     if not picked.is_fabric:
         names = here.settings.file.names
         rows = lookup.vn_rows(central, picked.vlan, picked.switch)
@@ -75,8 +78,10 @@ def state_of(here: Service, picked: Columns) -> Json:
     congested, missing = congested_here(central), fabric.guarantees.missing
     if picked.is_fabric:
         vids, of_vn = np.unique(central.vns.vlan_vid, return_inverse=True)
-        sums = (np.bincount(of_vn, np.nan_to_num(column), len(vids)).astype(np.float64) for column in mean_bps)
-        state["rows"] = [_kilo(column) for column in sums]
+        state["rows"] = [
+            _kilo(_sums(column, of_vn, len(vids), name in _OF_POLICIES))
+            for name, column in zip(SHOWN, mean_bps, strict=True)
+        ]
         state["congested"] = np.bincount(of_vn[congested], minlength=len(vids)).tolist()
         state["missed"] = np.bincount(of_vn[missing], minlength=len(vids)).tolist()
         return state | _loads(here)
@@ -84,10 +89,19 @@ def state_of(here: Service, picked: Columns) -> Json:
     state["rows"] = [_kilo(column[rows]) for column in mean_bps]
     state["congested"] = np.flatnonzero(congested[rows]).tolist()
     state["missed"] = np.flatnonzero(missing[rows]).tolist()
+    state["bottlenecks"] = representation.bottlenecks(central, rows)
     if picked.receiver is not None:
         receiver = lookup.vn_row_of(central, picked.receiver, "receiver")
         state["pairs"] = representation.entry_views(central, pairs_of(here, receiver)[:MOST_PAIRS])
     return state
+
+
+def _sums(column: FloatArray, of_vn: IntArray, vlans: int, may_be_unknown: bool) -> FloatArray:
+    """Return the sums by VLAN of what is known; NaN, if that may be, where nothing is."""
+    sums: FloatArray = np.bincount(of_vn, np.nan_to_num(column), vlans).astype(np.float64)
+    if may_be_unknown:
+        sums[np.bincount(of_vn, ~np.isnan(column), vlans) == 0] = np.nan
+    return sums
 
 
 def pairs_of(here: Service, receiver: int) -> IntArray:

@@ -15,29 +15,24 @@ from apps.rest.resources.service import Json
 _PAIRS = 250
 
 
-def state_of_all(
-    nodes: Nodes, own: Json, name: str, target: str, headers: Mapping[str, str], breathe: Callable[[], None]
-) -> Json:
+def state_of_all(nodes: Nodes, own: Json, target: str, headers: Mapping[str, str], breathe: Callable[[], None]) -> Json:
     """Return the state that this node's and the others', who are asked for ``target``, make.
 
     ``partial`` names the nodes that are missing in it.
     """
     others, partial = gathered(nodes, target, headers, breathe)
     try:
-        if name == "state":
-            states = {nodes.me: own} | {part.node: part.said for part in others}
-            whole = whole_state(list(states.values())) | {"missing": missing_everywhere(nodes, states)}
-        else:
-            whole = whole_objects(nodes, {nodes.me: own} | {part.node: part.said for part in others}, name)
+        states = {nodes.me: own} | {part.node: part.said for part in others}
+        whole = whole_state(list(states.values())) | {"missing": missing_everywhere(nodes, states)}
     except (KeyError, TypeError, ValueError, IndexError):  # a node of another version, or file
         whole, partial = own, sorted(nodes.urls)
     if not partial:
         return whole
-    return whole | {"partial": partial} | ({"status": "degraded"} if "status" in whole else {})
+    return whole | {"partial": partial, "status": "degraded"}
 
 
 def whole_state(states: list[Json]) -> Json:
-    """Return the state in columns that these make, this node's first, which alone says what is ``missing``."""
+    """Return the state that these make, this node's first, which alone says what is ``missing``."""
     own = dict(states[0])
     own["rows"] = _added([one["rows"] for one in states])
     own["status"] = "ready" if all(one["status"] == "ready" for one in states) else "degraded"
@@ -50,23 +45,10 @@ def whole_state(states: list[Json]) -> Json:
         return own
     for name in ("congested", "missed"):
         own[name] = sorted({row for one in states for row in one[name]})
+    own["bottlenecks"] = _first([one["bottlenecks"] for one in states])
     if "pairs" in own:
         own["pairs"] = [pair for one in states for pair in one["pairs"]][:_PAIRS]
     return own
-
-
-def whole_objects(nodes: Nodes, states: dict[str, Json], name: str) -> Json:
-    """Return the state as objects, ``vlans`` or ``vns``, that these by node make, this node's first."""
-    own = states[nodes.me]
-    whole = []
-    for at, mine in enumerate(own[name]):
-        said = {node: state[name][at] for node, state in states.items()}
-        of_owner = said.get(nodes.owners.get(mine.get("switch", "")) or nodes.me, mine)
-        sums = {
-            key: total(one[key] for one in said.values()) for key in mine if key.endswith(("_bps", "congested_vns"))
-        }
-        whole.append(of_owner | sums)
-    return own | {name: whole}
 
 
 def _added(columns: list[Any]) -> Any:

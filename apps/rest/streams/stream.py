@@ -12,46 +12,24 @@ from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from urllib.parse import urlencode
 
-import numpy as np
 from flask import Response, current_app, json, request
 
 from apps.rest.http.one_hop import HOP
 from apps.rest.http.problems import HttpRefusedError, invalid
 from apps.rest.resources import lookup, representation
-from apps.rest.resources.representation import json_rates
 from apps.rest.resources.service import NOT_FOUND, Json, Service, api, service
 from apps.rest.schema import requests
 from apps.rest.streams.columns import Columns, keys_of, state_of
 from apps.rest.streams.elsewhere import state_of_all
-from controller.columns import FloatArray
 from controller.errors import InvalidValueError
 from controller.events import Event
-from controller.fabric.vns import VnTable
-from controller.observed.live import congested_here, flood_rates, granted_bps, live_rates, mark_rates
-
-Picked = tuple[str | None, str | None] | Columns
 
 _MOST_VNS = 1000
 # Clients that ask for the same state within so long get the same bytes.
 _FRESH_S = 0.2
 _MOST_EVENT_FRAMES = 1000
-_LIVE = (
-    "measured_receive_bps",
-    "measured_send_bps",
-    "demand_receive_bps",
-    "demand_send_bps",
-    "dropped_receive_bps",
-    "dropped_send_bps",
-    "dropped_send_limit_bps",
-    "granted_bps",
-    "flooded_bps",
-    "flood_dropped_bps",
-)
-_SHARES = ("marked_share", "lost_share")  # of what is received
-_RECEIVED = _LIVE.index("measured_receive_bps")
 _STREAM = {
-    "description": "events `vlans` or `vns` (live state), with form=columns `keys` and `state`, and `event` (as in "
-    "/v1/events, its number as id)",
+    "description": "events `keys` and `state` (live state), and `event` (as in /v1/events, its number as id)",
     "content": {
         "text/event-stream": {
             "schema": {
@@ -69,8 +47,8 @@ _STREAM = {
 def stream(query: requests.StreamQuery) -> Response:
     """Follow the live state and the events, as Server-Sent Events.
 
-    Without a filter the state is one object per VLAN with sums over its VNs, else one per VN. ``Last-Event-ID`` resumes
-    the events behind that number.
+    Without a filter the state has a row per VLAN with sums over its VNs, else one per VN. ``Last-Event-ID`` resumes the
+    events behind that number.
     """
     here = service()
     vlan, switch = query.given("vlan"), query.given("switch")
@@ -89,12 +67,11 @@ def stream(query: requests.StreamQuery) -> Response:
     last = request.headers.get("Last-Event-ID", "")
     after = int(last) if last.isascii() and last.isdecimal() and len(last) < 19 else None
     receiver = query.given("receiver")
-    if receiver is not None and (rows is None or query.form != "columns"):
-        reason = "needs form=columns, and vlan or switch"
-        raise invalid(InvalidValueError("receiver", receiver, reason))
+    if receiver is not None and rows is None:
+        raise invalid(InvalidValueError("receiver", receiver, "needs vlan or switch"))
     if receiver is not None:
         lookup.vn_row_of(here.central, receiver, "receiver")
-    picked = (vlan, switch) if query.form == "objects" else Columns(vlan, switch, receiver)
+    picked = Columns(vlan, switch, receiver)
     asked = None if HOP in request.headers else dict(request.headers)
     follower = _Follower(streams, picked, query.interval_ms / 1e3, query.states, after, asked)
     return Response(follower, mimetype="text/event-stream", headers={"X-Accel-Buffering": "no"})
@@ -105,10 +82,10 @@ class Streams:
 
     def __init__(self, here: Service, most: int) -> None:
         self.here, self.most, self.open = here, most, 0
-        self._states: dict[tuple[Picked, bool], tuple[float, bytes]] = {}
-        self._being_made: set[tuple[Picked, bool]] = set()
+        self._states: dict[tuple[Columns, bool], tuple[float, bytes]] = {}
+        self._being_made: set[tuple[Columns, bool]] = set()
         self._events: dict[int, bytes] = {}
-        self._columns: tuple[float, VnTable | None, list[FloatArray]] = (-math.inf, None, [])
+        self._named: tuple[object, ...] = ()
 
     def event(self, event: Event) -> bytes:
         """Return an event of the controller as one of the stream."""
@@ -120,86 +97,49 @@ class Streams:
             frame = self._events[event.number] = f"id: {event.number}\nevent: event\ndata: {text}\n\n".encode()
         return frame
 
-    def state(self, picked: Picked, asked: Mapping[str, str] | None) -> bytes:
+    def state(self, picked: Columns, asked: Mapping[str, str] | None) -> bytes:
         """Return the state as an event, from a moment ago if another client has just asked for it.
 
         ``asked`` are the headers with which other nodes are asked for their part, None: this node's part is meant.
         """
         here, now_s = self.here, self.here.clock()
+        if not _same(self._named, named := self.named()):
+            self._states, self._named = {}, named
         key = picked, asked is not None
         made_s, frame = self._states.get(key, (-math.inf, b""))
         if now_s - made_s < _FRESH_S or (frame and key in self._being_made):
             return frame
-        if isinstance(picked, Columns):
-            name, state = "state", state_of(here, picked)
-        else:
-            name, objects = ("vlans", self._vlans()) if picked == (None, None) else ("vns", self._vns(*picked))
-            state = {"at": representation.utc(here, now_s), "revision": here.settings.revision, name: objects}
+        state = state_of(here, picked)
         nodes = here.nodes()
         if asked is not None and nodes is not None and nodes.urls:
             self._being_made.add(key)
             try:
-                state = state_of_all(nodes, state, name, _target(picked), asked, lambda: here.sleep(0.0))
+                state = state_of_all(nodes, state, _target(picked), asked, lambda: here.sleep(0.0))
             finally:
                 self._being_made.discard(key)
-        text = _compact(state) if isinstance(picked, Columns) else json.dumps(state).encode()
-        frame = f"event: {name}\ndata: ".encode() + text + b"\n\n"
+        frame = b"event: state\ndata: " + _compact(state) + b"\n\n"
         made = self._states.items()
         self._states = {one: kept for one, kept in made if now_s - kept[0] < _FRESH_S or one in self._being_made}
         self._states[key] = here.clock(), frame
         return frame
 
+    def named(self) -> tuple[object, ...]:
+        """Return what there is to be named: the configuration in force, and the links."""
+        return self.here.central.fabric, self.here.observer.links.up
+
     def keys(self, picked: Columns) -> bytes:
         """Return what the rows of a stream of columns are, as an event."""
         return b"event: keys\ndata: " + _compact(keys_of(self.here, picked)) + b"\n\n"
 
-    def _vlans(self) -> list[Json]:
-        """Return one object per VLAN: how many of its VNs are congested, and sums of what is known."""
-        central = self.here.central
-        vids, of_vn = np.unique(central.vns.vlan_vid, return_inverse=True)
-        congested = np.bincount(of_vn[congested_here(central)], minlength=len(vids)).tolist()
-        live = self._live()
-        sums_bps = [np.bincount(of_vn, np.nan_to_num(column), len(vids)).astype(np.float64) for column in live]
-        sums = map(json_rates, sums_bps[: len(_LIVE)])
-        parts = []
-        for column, sum_bps in zip(live[len(_LIVE) :], sums_bps[len(_LIVE) :], strict=True):
-            known = np.bincount(of_vn, ~np.isnan(column), len(vids)) > 0
-            parts.append(representation.shares(np.where(known, sum_bps, np.nan), sums_bps[_RECEIVED]))
-        names = ("vlan_vid", "congested_vns", *_LIVE, *_SHARES)
-        return [dict(zip(names, row, strict=True)) for row in zip(vids.tolist(), congested, *sums, *parts, strict=True)]
 
-    def _vns(self, vlan: str | None, switch: str | None) -> list[Json]:
-        """Return one object per VN."""
-        central, names = self.here.central, self.here.settings.file.names
-        rows = lookup.vn_rows(central, vlan, switch)
-        live = [column[rows] for column in self._live()]
-        rates = map(json_rates, live[: len(_LIVE)])
-        parts = (representation.shares(column, live[_RECEIVED]) for column in live[len(_LIVE) :])
-        congested = central.fabric.congestion.congested[rows].tolist()
-        keys = ("vlan_vid", "switch", "port_no", "congested", *_LIVE, *_SHARES, "bottleneck")
-        places = (names[row] for row in rows.tolist())
-        lines = zip(places, congested, *rates, *parts, representation.bottlenecks(central, rows), strict=True)
-        return [dict(zip(keys, (*place, *values), strict=True)) for place, *values in lines]
-
-    def _live(self) -> list[FloatArray]:
-        """Return _LIVE and the rates that _SHARES are parts of, of all VNs, from a moment ago if just made."""
-        central, now_s = self.here.central, self.here.clock()
-        made_s, vns, columns = self._columns
-        if vns is not central.vns or now_s - made_s >= _FRESH_S:
-            _limit_bps, flooded_bps, dropped_bps, _received_bps = flood_rates(central)
-            columns = [*live_rates(central), granted_bps(central), flooded_bps, dropped_bps]
-            columns += mark_rates(central)
-            self._columns = now_s, central.vns, columns
-        return columns
+def _same(before: tuple[object, ...], now: tuple[object, ...]) -> bool:
+    return len(before) == len(now) and all(a is b for a, b in zip(before, now, strict=True))
 
 
-def _target(picked: Picked) -> str:
+def _target(picked: Columns) -> str:
     """Return what other nodes are asked for one state."""
-    if isinstance(picked, Columns):
-        query: Json = {"form": "columns", **picked._asdict()}
-    else:
-        query = dict(zip(("vlan", "switch"), picked, strict=True))
-    return "/v1/stream?" + urlencode({"states": 1, **{key: one for key, one in query.items() if one is not None}})
+    query = {key: one for key, one in picked._asdict().items() if one is not None}
+    return "/v1/stream?" + urlencode({"states": 1, **query})
 
 
 def _compact(state: Json) -> bytes:
@@ -212,7 +152,7 @@ class _Follower:
     def __init__(
         self,
         streams: Streams,
-        picked: Picked,
+        picked: Columns,
         interval_s: float,
         states: int,
         after: int | None,
@@ -251,11 +191,7 @@ class _Follower:
 
     def _new_keys(self) -> bytes:
         """Return what the rows are, when the configuration or the links are others than before."""
-        if not isinstance(self._picked, Columns):
-            return b""
-        here = self._streams.here
-        now = (here.central.fabric, here.observer.links.up)
-        if len(self._keys) == len(now) and all(a is b for a, b in zip(now, self._keys, strict=True)):
+        if _same(self._keys, now := self._streams.named()):
             return b""
         self._keys = now
         return self._streams.keys(self._picked)

@@ -86,7 +86,14 @@ SPECIAL: dict[str, dict[str, Any]] = {
     f"/v1/hosts/{quote(MAC, safe='')}": {"hosts": [MEMBERS]},
     "/v1/switches": {"switches": [MEMBERS]},
     "/v1/health": {"switches": {NASTY: NASTY}, "troubles": {NASTY: [NASTY]}},
-    "/v1/stream": {"vlans": [MEMBERS], "vns": [MEMBERS]},
+    "/v1/stream": {
+        "columns": ["received", "marked", NASTY],
+        "vlans": [[10, NASTY]],
+        "vns": [[10, NASTY, 1]],
+        "rows": [[2], [1], [None]],
+        "congested": [0],
+        "bottlenecks": [NASTY],
+    },
 }
 VN = ["--vlan", "10", "--port", "s1:1"]
 COMMANDS = {
@@ -219,7 +226,7 @@ def answering(answer: dict[str, Any]) -> Callable[[socket.socket, str], None]:
     def say(sock: socket.socket, path: str) -> None:
         text = json.dumps({**answer, **SPECIAL.get(path, {})})
         if path == "/v1/stream":
-            events = "".join(f"event: {name}\ndata: {text}\n\n" for name in ("vlans", "vns"))
+            events = "".join(f"event: {name}\ndata: {text}\n\n" for name in ("keys", "state"))
             sock.sendall(HEAD + events.encode())
         else:
             sock.sendall(HEAD + text.encode())
@@ -332,7 +339,7 @@ def _mutated(sock: socket.socket, path: str, mutation: tuple[str, Any]) -> None:
         return [change(member) for member in one] if isinstance(one, list) else one
 
     text = json.dumps(change(answer))
-    events = "".join(f"event: {kind}\ndata: {text}\n\n" for kind in ("vlans", "vns"))
+    events = "".join(f"event: {kind}\ndata: {text}\n\n" for kind in ("keys", "state"))
     sock.sendall(HEAD + (events if path == "/v1/stream" else text).encode())
 
 

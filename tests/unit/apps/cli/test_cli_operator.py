@@ -620,15 +620,22 @@ def stream(*states: tuple[str, Any]) -> Answer:
     return Answer(raw=(": hello\n\n" + text).encode(), content_type="text/event-stream")
 
 
+def live_vns(revision: int, columns: dict[str, list[int | None]], **more: Any) -> list[tuple[str, Any]]:
+    keys = {"columns": list(columns), "vns": [[10, "sw1", 3], [10, "sw1", 4]]}
+    return [("keys", keys), ("state", {"revision": revision, "rows": list(columns.values()), "congested": [], **more})]
+
+
+def live_vlans(vlans: dict[int, int], columns: dict[str, list[int | None]]) -> list[tuple[str, Any]]:
+    keys = {"columns": list(columns), "vlans": [[vid, f"tenant-{vid}"] for vid in vlans]}
+    return [("keys", keys), ("state", {"revision": 0, "rows": list(columns.values()), "congested": [*vlans.values()]})]
+
+
 def test_top_shows_the_busiest_first_with_what_was_set_of_them(desk: RestDesk, dets: Any) -> None:
-    live = {"vlan_vid": 10, "switch": "sw1", "port_no": 3, "congested": False, "granted_bps": None}
-    live |= {"demand_receive_bps": 2 * 10**6, "dropped_receive_bps": 10**6, "measured_send_bps": 0}
-    live |= {"flooded_bps": 10**5, "flood_dropped_bps": 10**7}
-    busy = {**live, "port_no": 4, "measured_receive_bps": 2 * 10**6}
-    live |= {"measured_receive_bps": 10**6, "dropped_send_limit_bps": 3 * 10**6}
-    busy["dropped_send_limit_bps"] = 0
-    first, second = ({"revision": number, "vns": [live, busy]} for number in (1, 2))
-    desk.on("GET", "/v1/stream", stream(("vns", first), ("event", EVENT), ("vns", first), ("vns", second)))
+    live: dict[str, list[int | None]] = {"received": [1000, 2000], "offered": [2000, 2000], "dropped": [1000, 1000]}
+    live |= {"granted": [None, None], "sent": [0, 0], "send_limit_dropped": [3000, 0]}
+    live |= {"flooded": [100, 100], "flood_dropped": [10_000, 10_000]}
+    (keys, first), (_, second) = (live_vns(revision, live) for revision in (1, 2))
+    desk.on("GET", "/v1/stream", stream(keys, first, ("event", EVENT), first, second))
     rows = [VN, {**VN, "port_no": 4}]
     desk.on(
         "GET",
@@ -648,15 +655,13 @@ def test_top_shows_the_busiest_first_with_what_was_set_of_them(desk: RestDesk, d
 
 
 def test_top_shows_what_policies_report_and_only_where_one_does(desk: RestDesk, dets: Any) -> None:
-    live = {"vlan_vid": 10, "switch": "sw1", "port_no": 3, "measured_receive_bps": 1, "marked_share": 0.125}
-    live |= {"lost_share": None, "bottleneck": "link sw1:9 (receiving)"}
-    desk.on("GET", "/v1/stream", stream(("vns", {"revision": 1, "vns": [live]})))
+    columns: dict[str, list[int | None]] = {"received": [8, 0], "marked": [1, None], "lost": [None, None]}
+    desk.on("GET", "/v1/stream", stream(*live_vns(1, columns, bottlenecks=["link sw1:9 (receiving)", None])))
     desk.on("GET", "/v1/vns", {"vns": [VN], "next": None})
-    heads, row = dets("top", "--vlan", "10", "--count", "1")[1].splitlines()
+    heads, row, _ = dets("top", "--vlan", "10", "--count", "1")[1].splitlines()
     assert "granted  marked  bottleneck              queue drops" in heads
     assert "   12.5%  link sw1:9 (receiving)  " in row
-    live = {"vlan_vid": 10, "congested_vns": 0, "measured_receive_bps": 5, "marked_share": 0.0, "lost_share": 0.5}
-    desk.on("GET", "/v1/stream", stream(("vlans", {"revision": 0, "vlans": [live]})))
+    desk.on("GET", "/v1/stream", stream(*live_vlans({10: 0}, {"received": [6], "marked": [0], "lost": [3]})))
     desk.on("GET", "/v1/vlans", {"vlans": [VLAN], "next": None})
     heads, row = dets("top", "--count", "1")[1].splitlines()
     assert heads.split()[-2:] == ["marked", "lost"]
@@ -664,21 +669,28 @@ def test_top_shows_what_policies_report_and_only_where_one_does(desk: RestDesk, 
 
 
 def test_top_shows_vlans(desk: RestDesk, dets: Any) -> None:
-    live = {"vlan_vid": 10, "congested_vns": 1, "measured_receive_bps": 5, "demand_receive_bps": 5, "granted_bps": 6}
-    live["dropped_send_limit_bps"] = 7
-    desk.on("GET", "/v1/stream", stream(("vlans", {"revision": 0, "vlans": [live | {"dropped_receive_bps": 0}]})))
+    columns: dict[str, list[int | None]] = {"received": [5], "offered": [5], "granted": [6], "dropped": [0]}
+    columns["send_limit_dropped"] = [7]
+    desk.on("GET", "/v1/stream", stream(*live_vlans({10: 1}, columns)))
     desk.on("GET", "/v1/vlans", {"vlans": [VLAN], "next": None})
     status, out, err = dets("top")
-    assert lines(out)[1] == ["10", "tenant-a", "fp", "3", "1", "5", "5", "0", "6", "7"]
+    assert lines(out)[1] == ["10", "tenant-10", "fp", "3", "1", "5k", "5k", "0", "6k", "7k"]
     assert (status, err) == (1, "dets: the controller has ended the stream\n")
+
+
+def test_top_leaves_a_state_out_that_is_of_other_keys(desk: RestDesk, dets: Any) -> None:
+    keys, state = live_vlans({10: 1}, {"received": [5]})
+    other = ("state", {**state[1], "rows": [[5, 6]]})
+    desk.on("GET", "/v1/stream", stream(keys, other, state))
+    desk.on("GET", "/v1/vlans", {"vlans": [VLAN], "next": None})
+    assert len(lines(dets("top", "--count", "1")[1])) == 2
 
 
 def test_top_keeps_to_the_height_of_a_terminal(desk: RestDesk, dets: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     screen = io.StringIO()
     terminal = Console(file=screen, force_terminal=True, width=120, height=3, color_system=None)
     monkeypatch.setattr(watch, "console", lambda: terminal)
-    live = [{"vlan_vid": vid, "congested_vns": 0, "measured_receive_bps": vid} for vid in (10, 30, 20)]
-    desk.on("GET", "/v1/stream", stream(("vlans", {"revision": 0, "vlans": live})))
+    desk.on("GET", "/v1/stream", stream(*live_vlans({10: 0, 30: 0, 20: 0}, {"received": [10, 30, 20]})))
     desk.on("GET", "/v1/vlans", {"vlans": [], "next": None})
     assert dets("top", "--count", "1")[:2] == (0, "")
     shown = screen.getvalue()

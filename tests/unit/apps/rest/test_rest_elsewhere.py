@@ -15,7 +15,7 @@ from support.rest_in_process import DPID, OTHER_DPID, VN, Desk
 
 from apps.rest.http.one_hop import HOP, Answer, Nodes
 from apps.rest.resources.pages import make_cursor, read_cursor
-from apps.rest.streams.elsewhere import whole_objects, whole_state
+from apps.rest.streams.elsewhere import whole_state
 from apps.settings.errors import StoreError
 from controller.fabric.topology import PortId
 from controller.fabric.vns import VnTable
@@ -219,22 +219,18 @@ def fails(*_: Any, **__: Any) -> None:
     raise StoreError("make changes at n1")
 
 
-@pytest.mark.parametrize("form", ["objects", "columns"])
-def test_the_live_state_is_of_the_whole_fabric(two: Two, form: str) -> None:
+def test_the_live_state_is_of_the_whole_fabric(two: Two) -> None:
     for desk in (two.n1, two.n2):
         desk.service.observer.traffic.mean_bps[:, 2] = 8e3  # VLAN 10 at s1:2
     for query in ("", "&vlan=10"):
-        path = f"/v1/stream?states=1&form={form}{query}"
+        path = f"/v1/stream?states=1{query}"
         states = [desk.client.get(path).get_data(as_text=True) for desk in (two.n1, two.n2)]
         whole = [json.loads(text.rpartition("\ndata: ")[2]) for text in states]
         assert "partial" not in whole[0]
         for state in whole:
             state.pop("at")
         assert whole[0] == whole[1]
-    if form == "objects":
-        assert whole[1]["vns"][1]["measured_receive_bps"] == pytest.approx(50e6, rel=0.1)
-    else:
-        assert {row[1] for row in whole[1]["rows"]} == {16}
+    assert {row[1] for row in whole[1]["rows"]} == {16}
     two.between.dead.add("n1")
     two.n2.now_s += 1.0
     assert '"partial"' in two.n2.client.get(path).get_data(as_text=True)
@@ -290,9 +286,11 @@ def test_pages_of_any_size_list_every_pair_of_all_nodes_once(owner: list[int], l
 def test_states_that_do_not_go_together_are_not_added_up(two: Two) -> None:
     vns: VnTable = two.n1.central.vns
     state = {"status": "ready", "waiting": [], "missing": [], "rows": [[1, None]], "congested": [0], "missed": []}
-    whole = whole_state([state, state | {"rows": [[None, None]], "congested": [1], "status": "degraded"}])
+    state["bottlenecks"] = [None, "link s1:2"]
+    whole = whole_state(
+        [state, state | {"rows": [[None, None]], "congested": [1], "status": "degraded", "bottlenecks": ["here", None]}]
+    )
     assert (whole["rows"], whole["congested"], whole["status"]) == ([[1, None]], [0, 1], "degraded")
+    assert whole["bottlenecks"] == ["here", "link s1:2"]
     with pytest.raises(ValueError, match="zip"):
         whole_state([state, state | {"rows": [[1, 2, len(vns)]]}])
-    with pytest.raises(IndexError):
-        whole_objects(two.n1.service.nodes(), {"n1": {"vns": [{}]}, "n2": {"vns": []}}, "vns")  # type: ignore[arg-type]

@@ -87,7 +87,7 @@ def test_one_vn_by_id_and_by_name_is_there_twice(desk: Desk) -> None:
 def test_a_stream_stays_with_the_vlan_that_the_name_named(desk: Desk) -> None:
     with desk.client.get("/v1/stream?vlan=tenant-a&states=1") as answer:
         desk.patch("/v1/vlans/tenant-a", {"name": "other"})
-        assert b'"vlan_vid": 10' in b"".join(answer.response)
+        assert b'"vns":[[10,"s1",1]' in b"".join(answer.response)
 
 
 def test_ports_of_a_name(desk: Desk) -> None:

@@ -197,7 +197,7 @@ def test_streams_are_bounded_and_given_back() -> None:
         open_ones = [server.connect() for _ in range(2)]
         for sock in open_ones:
             sock.sendall(b"GET /v1/stream?interval_ms=250 HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            assert b"event: vlans" in _read_until(sock, b"event: vlans")
+            assert b"event: state" in _read_until(sock, b"event: state")
         assert server.request("GET", "/v1/stream")[0] == 503
         for sock in open_ones:
             sock.close()
@@ -205,8 +205,9 @@ def test_streams_are_bounded_and_given_back() -> None:
             pass
         status, _, text = server.request("GET", "/v1/stream?states=2&vlan=10&interval_ms=250")
         assert status == 200
-        states = [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: ")]
-        assert [[vn["port_no"] for vn in state["vns"]] for state in states] == [[1, 2], [1, 2]]
+        keys, *states = [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: ")]
+        assert keys["vns"] == [[10, "s1", 1], [10, "s1", 2]]
+        assert [{len(row) for row in state["rows"]} for state in states] == [{2}, {2}]
 
 
 def test_a_stream_tells_events_behind_the_last_one_seen() -> None:
