@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from experiments import single
+from experiments.evaluation.measures import AROUND_INTERVALS
 from experiments.machine.cluster import ETCD_MEMBERS
 from experiments.options import ExperimentOptions
-from experiments.report import AROUND_INTERVALS
 
 OUTPUT = Path("results/demo")
 # The paper's 400 and 500 Mb/s on 1 Gb/s links, a twentieth of each: what userspace Open vSwitch carries on two cores
@@ -58,7 +58,7 @@ def choose_fabric(cluster: bool = False) -> tuple[ExperimentOptions, str]:
 
 
 def run(quiet: bool = False) -> dict[str, Any]:
-    """Run dets-fig5 with short phases; return its summary."""
+    """Run dets-fig5 with short phases; return its summaries."""
     options, why = choose_fabric()
     if not quiet:
         print(why, flush=True)
@@ -66,7 +66,7 @@ def run(quiet: bool = False) -> dict[str, Any]:
 
 
 def run_cluster(quiet: bool = False) -> dict[str, Any]:
-    """Run the same with three controllers that share the switches out, and kill one of them; return its summary.
+    """Run the same with three controllers that share the switches out, and kill one of them; return its summaries.
 
     Raises EtcdProcessError where etcd is not installed.
     """
@@ -86,22 +86,22 @@ def run_cluster(quiet: bool = False) -> dict[str, Any]:
             "machine. The owner of the receiver's switch is killed in the middle of the blast. Grants stand meanwhile.",
             flush=True,
         )
-    summary = single.run("dets-fig5", options, kill_at_s=options.warmup_s + options.blast_s / 2)
+    done = single.run("dets-fig5", options, kill_at_s=options.warmup_s + options.blast_s / 2)
     if not quiet:
-        print(_around_the_kill(summary), flush=True)
-    return summary
+        print(_around_the_kill(done[CLUSTER_ALGORITHM]["figures"]), flush=True)
+    return done
 
 
-def _around_the_kill(summary: dict[str, Any]) -> str:
+def _around_the_kill(figures: dict[str, Any]) -> str:
     """Return what is to be said of the kill."""
     lines = [
-        f"{summary['killed']} was killed. Its switches were under control again after"
-        f" {summary['out_of_control_s']:.2f} s: {', '.join(summary['new_owners'])}.",
+        f"{figures['killed']} was killed. Its switches were under control again after"
+        f" {figures['out_of_control_s']:.2f} s: {', '.join(figures['new_owners'])}.",
         f"TCP's goodput in the {AROUND_INTERVALS} intervals of 55 ms before and after the kill, and in how many it was"
         " below 95 % of what its limit allows:",
     ]
     for when in ("before", "after"):
-        least, most = (summary[f"{name}_goodput_bps_{when}_kill"] / 1e6 for name in ("least", "most"))
-        below = summary[f"intervals_below_{when}_kill"]
+        least, most = (figures[f"{name}_goodput_bps_{when}_kill"] / 1e6 for name in ("least", "most"))
+        below = figures[f"intervals_below_{when}_kill"]
         lines.append(f"  {when}: {least:.1f} to {most:.1f} Mb/s, below in {below}")
     return "\n".join(lines)

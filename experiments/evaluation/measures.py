@@ -9,12 +9,13 @@ import numpy as np
 
 from experiments.evaluation.oracle import BoolArray, Oracle, oracle_of, promised_by_time
 from experiments.measure.frames import TCP_HEADERS_BYTES, VLAN_TAG_BYTES
-from experiments.measure.series import ENOUGH, Rates, Window, isolation_figures, longest_run
-from experiments.runs.run import FloatArray, ScenarioRun
+from experiments.measure.series import ENOUGH, Rates, Window, goodput_limit_bps, isolation_figures, longest_run
+from experiments.runs.run import FloatArray, ScenarioRun, owner_changes
 from experiments.scenarios.traffic import Span
 
 JAIN_WINDOW = 18  # intervals, one second: rates of shorter time are those of TCP's sawtooth
 FAR_BELOW = 0.80  # of the oracle's: a receiver's link that is not full
+AROUND_INTERVALS = 60  # before and after the kill of a controller, 3.3 s each
 ABOVE_LIMIT = 1.05  # of the limit: more than rounding and a frame that came late
 SETTLED_WITHIN = 0.05
 SETTLED_FOR = 5  # intervals in a row
@@ -54,6 +55,7 @@ def phase_measures(run: ScenarioRun, oracle: Oracle | None = None) -> dict[str, 
 def isolation_measures(run: ScenarioRun) -> Figures:
     """Return what the first VLAN's TCP keeps while the second sends UDP; nothing for a scenario without ``isolation``.
 
+    Where a controller was killed, TCP's goodput around that is in it, and where its switches went.
     Raises MeasurementError where the UDP never arrived.
     """
     scenario = run.scenario
@@ -64,7 +66,26 @@ def isolation_measures(run: ScenarioRun) -> Figures:
     limits_bps = [scenario.limits[vid].receive_bps for vid in vids]
     victim, other = (rates_at(run, receiver) for receiver in receivers)
     before, blast = (Window(*scenario.phases[name]) for name in scenario.isolation)
-    return dict(isolation_figures(victim, other, before, blast, *limits_bps))
+    return {**isolation_figures(victim, other, before, blast, *limits_bps), **_kill_measures(run)}
+
+
+def _kill_measures(run: ScenarioRun) -> Figures:
+    """Return TCP's goodput around a controller's kill, if there was one, and where the switches that it had went."""
+    killed_at_s = run.notes.get("killed_at_s")
+    if killed_at_s is None:
+        return {}
+    victim, (_, limits) = rates_at(run, run.receivers[0]), next(iter(run.scenario.limits.items()))
+    enough_bps = ENOUGH * goodput_limit_bps(limits.receive_bps)
+    kill = int(np.searchsorted(victim.end_s, killed_at_s, side="right"))
+    around = {"before": slice(max(kill - AROUND_INTERVALS, 0), kill), "after": slice(kill, kill + AROUND_INTERVALS)}
+    figures: Figures = {"killed": run.notes["killed"], "out_of_control_s": run.notes["out_of_control_s"]}
+    figures["new_owners"] = [f"{switch} by {owner}" for switch, _, owner in owner_changes(run)]
+    for when, rows in around.items():
+        goodput_bps = victim.tcp_goodput_bps[rows]
+        figures[f"least_goodput_bps_{when}_kill"] = float(goodput_bps.min())
+        figures[f"most_goodput_bps_{when}_kill"] = float(goodput_bps.max())
+        figures[f"intervals_below_{when}_kill"] = int((goodput_bps < enough_bps).sum())
+    return figures
 
 
 def rates_at(run: ScenarioRun, receiver: tuple[int, int]) -> Rates:

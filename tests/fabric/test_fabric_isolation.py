@@ -29,11 +29,15 @@ OPTIONS = ExperimentOptions(
 
 
 def test_static_limits_hold_both_vlans_and_so_does_dets(tmp_path: Path) -> None:
-    summary = run("dets-fig5", replace(OPTIONS, output=tmp_path, baseline=False))
-    runs = json.loads((tmp_path / "manifest.json").read_text())["runs"]
-    meters = runs["static"]["switches"]["s1"]["dump-meters"].replace("meter=", "meter:")
+    cell = run("dets-fig5", replace(OPTIONS, output=tmp_path, baseline=False))["fp"]
+    summary = cell["figures"]
+    seen = {
+        name: json.loads((tmp_path / "dets-fig5" / name / "seed-1" / "seen.json").read_text())
+        for name in ("static", "fp")
+    }
+    meters = seen["static"]["switches"]["s1"]["dump-meters"].replace("meter=", "meter:")
     assert [f"meter:{number} " in meters for number in (1, 6, 7)] == [True, True, False]
     assert summary["victim_goodput_bps_during"] > 0.7 * summary["victim_goodput_limit_bps"]
     assert summary["aggressor_received_bps_during"] < 1.1 * 10e6
-    assert 0.0 <= summary["cpu_idle_share_during"] <= 1.0
-    assert any(vn["congested"] for vn in runs["dets"]["vns"]["vns"])
+    assert 0.0 <= cell["notes"]["cpu_idle_share"] <= 1.0
+    assert any(vn["congested"] for vn in seen["fp"]["vns"]["vns"])

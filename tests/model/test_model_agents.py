@@ -82,7 +82,7 @@ def test_figure_5_holds_whoever_shapes(tmp_path, shaping) -> None:
     options = ExperimentOptions(
         fabric="model", warmup_s=3, blast_s=4, cooldown_s=1, baseline=False, quiet=True, shaping=shaping
     )
-    summary = run("dets-fig5", replace(options, output=tmp_path))
+    summary = run("dets-fig5", replace(options, output=tmp_path))["fp"]["figures"]
     assert summary["victim_intervals_below_95_percent"] <= 2
     assert summary["victim_goodput_bps_during"] >= 0.98 * summary["victim_goodput_limit_bps"]
     assert summary["aggressor_received_bps_during"] == pytest.approx(25e6, rel=0.02)

@@ -182,21 +182,22 @@ def test_timing_that_makes_no_sense_is_refused():
 
 @pytest.mark.parametrize("options", [SHORT, FAST], ids=["100M", "10G"])
 def test_figures_2_and_5_of_the_paper(tmp_path: Path, options: ExperimentOptions):
-    starved = run("dets-fig2", replace(options, output=tmp_path / "fig2"))
-    kept = run("dets-fig5", replace(options, output=tmp_path / "fig5"))
+    starved = run("dets-fig2", replace(options, output=tmp_path / "fig2"))["none"]["figures"]
+    done = run("dets-fig5", replace(options, output=tmp_path / "fig5"))
+    kept, baseline = done[options.control]["figures"], done["none"]["figures"]
     allowed_bps = kept["victim_goodput_limit_bps"]
     assert starved["victim_goodput_bps_during"] < 0.35 * allowed_bps
-    assert kept["baseline"]["victim_goodput_bps_during"] < 0.35 * allowed_bps
+    assert baseline["victim_goodput_bps_during"] < 0.35 * allowed_bps
     assert kept["victim_goodput_bps_during"] > 0.95 * allowed_bps
     assert kept["aggressor_received_bps_during"] == pytest.approx(options.aggressor_limit_bps, rel=0.02)
-    assert kept["fabric"] == "model"
+    assert done["none"]["fabric"] == "model"
 
 
 def test_figure_5_under_max_min(tmp_path: Path):
-    kept = run(
+    done = run(
         "dets-fig5", replace(SHORT, algorithm="max-min", parameters={"probe": 3}, baseline=False, output=tmp_path)
     )
-    assert (kept["algorithm"], kept["parameters"]) == ("max-min", {"probe": 3})
+    kept = done["max-min probe=3"]["figures"]
     assert kept["victim_goodput_bps_during"] > 0.95 * kept["victim_goodput_limit_bps"]
     assert kept["aggressor_received_bps_during"] == pytest.approx(SHORT.aggressor_limit_bps, rel=0.02)
 
@@ -204,12 +205,13 @@ def test_figure_5_under_max_min(tmp_path: Path):
 def test_the_files_are_those_of_open_vswitch(tmp_path: Path):
     run("dets-fig5", replace(SHORT, output=tmp_path))
     assert {"summary.json", "series.csv", "manifest.json"} <= {path.name for path in tmp_path.iterdir()}
-    assert (tmp_path / "dets" / "controller.yaml").exists()
+    folder = tmp_path / "dets-fig5" / SHORT.control.replace(" ", "-") / "seed-1"
+    assert (folder / "controller.yaml").exists()
     manifest = json.loads((tmp_path / "manifest.json").read_text())
     assert manifest["options"]["fabric"] == "model"
-    assert manifest["runs"]["dets"]["switches"]["s1"]["meters"]
+    assert json.loads((folder / "seen.json").read_text())["switches"]["s1"]["meters"]
     with (tmp_path / "series.csv").open(newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["control"] == "dets"]
+        rows = [row for row in csv.DictReader(file) if row["control"] == SHORT.control]
     assert len(rows) == pytest.approx(7.0 / 0.055, abs=2)
     assert min(float(row["time_s"]) for row in rows) == pytest.approx(-3.0)
 

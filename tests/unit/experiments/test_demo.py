@@ -38,7 +38,8 @@ def test_with_a_cluster_the_receivers_controller_is_killed_in_the_middle_of_the_
             f"{name}_goodput_bps_{when}_kill": 19e6 for name in ("least", "most") for when in ("before", "after")
         }
         below = {"intervals_below_before_kill": 1, "intervals_below_after_kill": 2}
-        return {"killed": "n2", "new_owners": ["s4 by n1"], "out_of_control_s": 0.5, **figures, **below}
+        figures |= {"killed": "n2", "new_owners": ["s4 by n1"], "out_of_control_s": 0.5, **below}
+        return {"level": {"figures": figures}}
 
     monkeypatch.setattr(demo.os, "geteuid", lambda: uid)
     monkeypatch.setattr(demo.shutil, "which", lambda _name: "/usr/bin/ovs-vsctl")

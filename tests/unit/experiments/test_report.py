@@ -1,4 +1,4 @@
-"""What figures 2 and 5 leave behind: summary, series, picture, manifest; the runs themselves are made up."""
+"""What an experiment leaves behind: summary, series, picture, manifest; the runs themselves are made up."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from experiments import single
+from experiments.evaluation import cells
 from experiments.evaluation.measures import rates_at
 from experiments.measure.manifest import manifest
 from experiments.measure.series import goodput_limit_bps
@@ -58,10 +59,10 @@ def made_up(cell) -> ScenarioRun:
         cell.fabric,
         cell.seed,
         time_s,
-        np.zeros((rows, pairs)),
+        np.ones((rows, pairs)),
         bits,
         bits / 8 / 1518,
-        np.zeros((rows, pairs)),
+        np.ones((rows, pairs)),
         np.zeros(pairs),
         np.zeros(pairs),
         np.zeros((0, 3)),
@@ -80,23 +81,22 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         progress(1.0)
         return made_up(cell)
 
-    monkeypatch.setattr(single, "run_scenario", run)
+    monkeypatch.setattr(cells, "run_scenario", run)
     return asked
 
 
 @pytest.mark.parametrize("quiet", [True, False])
 def test_summary_has_the_figures_and_those_of_the_baseline(tmp_path, ran, quiet: bool, capsys) -> None:
-    summary = single.run("dets-fig5", replace(OPTIONS, output=tmp_path / "out", quiet=quiet, parameters={"d": 2}))
+    done = single.run("dets-fig5", replace(OPTIONS, output=tmp_path / "out", quiet=quiet, parameters={"d": 2}))
     assert ran == ["none", "fp d=2"]
-    assert json.loads((tmp_path / "out" / "summary.json").read_text()) == summary
-    shares = ["cpu_idle_share_during", "cpu_stolen_share_during"]
-    heads = ["experiment", "control", "fabric", "topology", "algorithm", "parameters", "senders", "seed"]
-    assert list(summary) == [*heads, *KEYS, *shares, "baseline"]
-    assert list(summary["baseline"]) == [*KEYS, *shares]
-    assert (summary["control"], summary["algorithm"], summary["parameters"]) == ("dets", "fp", {"d": 2})
-    assert summary["victim_goodput_bps_during"] == pytest.approx(goodput_limit_bps(40e6))
-    assert summary["baseline"]["victim_goodput_bps_during"] == pytest.approx(goodput_limit_bps(1e6))
-    assert summary["baseline"]["victim_recovery_intervals"] is None
+    written = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert list(written) == list(done) == ["none", "fp d=2"]
+    baseline, kept = (one["figures"] for one in written.values())
+    assert set(KEYS) <= set(kept)
+    assert kept["victim_goodput_bps_during"] == pytest.approx(goodput_limit_bps(40e6))
+    assert baseline["victim_goodput_bps_during"] == pytest.approx(goodput_limit_bps(1e6))
+    assert baseline["victim_recovery_intervals"] is None
+    assert written["fp d=2"]["manifest"]["options"]["topology"] == "dets-fig5"
     shown = capsys.readouterr()
     assert ("Picture" in shown.out) is not quiet
     assert (shown.out + shown.err == "") is quiet
@@ -118,7 +118,8 @@ def test_manifest_holds_settings_versions_and_what_the_switch_said(tmp_path, ran
     assert ran == ["none"]
     made = json.loads((tmp_path / "manifest.json").read_text())
     assert made["options"]["seed"] == 77
-    assert made["runs"]["none"] == {"switches": {"s1": {"dump-meters": "none"}}, "vns": None, "warnings": ["busy"]}
+    seen = json.loads((tmp_path / "dets-fig2" / "none" / "seed-77" / "seen.json").read_text())
+    assert seen == {"switches": {"s1": {"dump-meters": "none"}}, "vns": None}
     assert made["packages"]["numpy"] == np.__version__
     assert made["machine"]["cpus"] >= 1
 
@@ -128,7 +129,7 @@ def test_series_has_a_row_per_run_and_interval(tmp_path, ran) -> None:
     with (tmp_path / "series.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 2 * 90
-    assert {row["control"] for row in rows} == {"none", "dets"}
+    assert {row["control"] for row in rows} == {"none", "fp"}
     first = rows[0]
     assert (float(first["time_s"]), float(first["duration_s"])) == pytest.approx((-2.0, 0.055), abs=1e-6)
     assert float(first["victim_wire_bps"]) == 40e6
@@ -148,15 +149,16 @@ def test_what_a_kill_did_to_tcp_is_in_the_summary_and_the_picture(tmp_path, monk
         after = {"s1": "n1", "s2": "n3", "c1": "n1"}
         return replace(made, notes={**made.notes, **notes, "owners": owners, "owners_after": after})
 
-    monkeypatch.setattr(single, "run_scenario", run)
-    summary = single.run("dets-fig5", replace(OPTIONS, output=tmp_path, quiet=True))
+    monkeypatch.setattr(cells, "run_scenario", run)
+    done = single.run("dets-fig5", replace(OPTIONS, output=tmp_path, quiet=True))
+    summary, baseline = (done[control]["figures"] for control in ("fp", "none"))
     assert (summary["killed"], summary["out_of_control_s"]) == ("n2", 0.5)
     assert summary["new_owners"] == ["s2 by n3", "c1 by n1"]
     assert (summary["intervals_below_before_kill"], summary["intervals_below_after_kill"]) == (0, 1)
     full_bps = goodput_limit_bps(40e6)
     assert summary["least_goodput_bps_before_kill"] == pytest.approx(full_bps)
     assert summary["least_goodput_bps_after_kill"] < 0.95 * full_bps < summary["most_goodput_bps_after_kill"]
-    assert "killed" not in summary["baseline"]
+    assert "killed" not in baseline
     width, height = np.frombuffer((tmp_path / "dets-fig5.png").read_bytes()[16:24], ">u4")
     assert height > width  # four rows instead of two
 
