@@ -239,7 +239,6 @@ MENDED = (
     "the same where ports are configured by name, or an edge port is down",
     "a switch accepts bursts or rates within bounds only",
     "a tenant changes its limits many times a second",
-    "REST clients hold long bodies open, or do not read answers",
 )
 
 
