@@ -3,7 +3,6 @@
 import re
 from pathlib import Path
 
-import pytest
 from support.paths import ROOT
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -24,10 +23,9 @@ def missing(text: str, folder: Path) -> set[str]:
     return {one for one in named if not (ROOT / one).exists()} | {one for one in linked if not (folder / one).exists()}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_path_and_link_of_a_page_exists(page: Path) -> None:
-    text = page.read_text(encoding="utf-8")
-    assert missing(text, page.parent) == _NOT_THERE.get(str(page.relative_to(ROOT)), set())
+def test_every_path_and_link_of_a_page_exists() -> None:
+    found = {page: missing(page.read_text(encoding="utf-8"), page.parent) for page in PAGES}
+    assert {str(page.relative_to(ROOT)): gone for page, gone in found.items() if gone} == _NOT_THERE
 
 
 def test_what_does_not_exist_is_found() -> None:
