@@ -14,7 +14,7 @@ from support.shared_blast import dets
 
 from experiments.ovs.ovs_vsctl import find_rows, vsctl
 
-pytestmark = [needs_etcd, pytest.mark.rates]
+pytestmark = [needs_etcd]
 BRIDGE, DPID, PORTS = "clu1", 0xC1, (1, 2)
 VN = "/v1/vns/10/s193/1"
 BRIDGES = {"clu1": 0xC1, "clu2": 0xC5}

@@ -13,7 +13,6 @@ from experiments.runs.on_wire import run_on_wire
 from experiments.runs.run import RunSettings, owner_changes
 from experiments.scenarios.scenario import AlgorithmChange, Limits, Scenario, Source
 
-pytestmark = pytest.mark.rates
 M = 1_000_000
 SCENARIO = Scenario(
     name="wired",
@@ -28,6 +27,7 @@ SCENARIO = Scenario(
 )
 
 
+@pytest.mark.rates
 def test_a_scenario_runs_on_software_switches(tmp_path):
     passed = []
     run = run_on_wire(SCENARIO, "level", 1, passed.append, tmp_path)
@@ -42,6 +42,7 @@ def test_a_scenario_runs_on_software_switches(tmp_path):
 
 
 @needs_etcd
+@pytest.mark.functions
 def test_a_kill_of_the_receivers_controller_frees_nobody(tmp_path):
     """The second sender begins after the kill: it is limited when another node decides."""
     sources = Source(1, 1, 3, "udp", 18 * M), Source(1, 2, 3, "udp", 18 * M, spans=((5.5, 15.0),))
