@@ -138,7 +138,7 @@ def _systems(results: PaperResults) -> list[str]:
     heads = [" / ".join(SHORT[fabric] for fabric in results.digests), *map(str, range(1, len(titles) + 1))]
     lines += ["", _row(heads), _row(["---"] * len(heads))]
     for system, found in kept.items():
-        cells = (" / ".join(found.get((title, fabric), "-") for fabric in results.digests) for title in titles)
+        cells = ("/".join(found.get((title, fabric), "-") for fabric in results.digests) for title in titles)
         lines.append(_row([system, *cells]))
     return lines
 
