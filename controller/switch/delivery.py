@@ -65,7 +65,7 @@ class Delivery:
 
     def __init__(self) -> None:
         self.queues = LatestCounters(_queue_key_of, ("tx_bytes", "tx_packets", "tx_errors"))
-        self.ports = LatestCounters(port_key_of, ("tx_bytes", "rx_bytes", "tx_dropped"))
+        self.ports = LatestCounters(_port_key_of, ("tx_bytes", "rx_bytes", "tx_dropped"))
 
     def read_queues(self, queue_stats: NDArray[np.void], received_s: float) -> None:
         """Note QUEUE_STATS rows."""
@@ -98,6 +98,6 @@ def _queue_key_of(rows: NDArray[np.void]) -> IntArray:
     return queue_key(rows["port_no"].astype(np.int64), rows["queue_id"].astype(np.int64))
 
 
-def port_key_of(rows: NDArray[np.void]) -> IntArray:
+def _port_key_of(rows: NDArray[np.void]) -> IntArray:
     """Return the port numbers of PORT_STATS rows, as keys."""
     return rows["port_no"].astype(np.int64)

@@ -222,6 +222,12 @@ class TestParts:
         assert got == [(1, packet_in, [], False), b""]
         assert (ids, part) == ([0, 1], b"")
 
+    @in_parts
+    @pytest.mark.parametrize("beginning", [message(MessageType.PACKET_IN)[:2], message(0, version=1)[:1]])
+    def test_a_beginning_that_can_be_no_part_is_left_at_once(self, beginning: bytes) -> None:
+        got, (*_, part) = read([PARTS[0] + beginning])
+        assert ([octets for _, octets, *_ in got[:-1]], part) == ([beginning], b"")
+
     def test_less_than_one_message_is_not_kept(self) -> None:
         got, _ = read([ANSWER[:40], ANSWER[40:]])
         assert [octets for _, octets, *_ in got[:-1]] == [ANSWER[:40], ANSWER[40:]]
