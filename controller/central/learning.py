@@ -158,15 +158,15 @@ class Learning:
         while self._unheeded and self._unheeded[0][0] <= now_s:
             _, row = self._unheeded.popleft()
             del self._strangers[row]
-            self._fabric.network.heed(row, Heed.ALL)
+            self._fabric.network.of_hosts.heed(row, Heed.ALL)
 
     def _count_stranger(self, row: int, now_s: float) -> None:
         count = self._strangers[row] = self._strangers.get(row, 0) + 1
         if count == STRANGERS_AT_ONCE:
             self._unheeded.append((now_s + UNHEEDED_S, row))
-            self._fabric.network.heed(row, Heed.CALLERS)
+            self._fabric.network.of_hosts.heed(row, Heed.CALLERS)
         elif count == CALLERS_AT_ONCE:
-            self._fabric.network.heed(row, Heed.NONE)
+            self._fabric.network.of_hosts.heed(row, Heed.NONE)
 
     def _note_move(self, host: Host, row: int, now_s: float) -> None:
         fabric = self._fabric

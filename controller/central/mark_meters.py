@@ -63,7 +63,7 @@ class MarkMeterKeeper:
         fabric = self._fabric
         rows = np.flatnonzero((fabric.vns.dpid == dpid) & (fabric.phantoms.meter_id != NO_METER))
         for row in rows.tolist():
-            fabric.network.set_phantom(row, None)
+            fabric.network.of_hosts.set_phantom(row, None)
         fabric.phantoms = fabric.phantoms.given(rows, np.full(len(rows), NO_METER))
         self._known = ()
 
@@ -141,14 +141,16 @@ class MarkMeterKeeper:
         ids: list[int] = []
         stood: list[int] = []
         for row in np.flatnonzero(~wanted & (standing != NO_METER)).tolist():
-            fabric.network.set_phantom(row, None)
+            fabric.network.of_hosts.set_phantom(row, None)
             self._take(fabric.record_of_sender(row), int(standing[row]))
             rows.append(row)
             ids.append(NO_METER)
         for row in np.flatnonzero(wanted & (standing == NO_METER)).tolist():
-            meter_id, stands = self._give(fabric.record_of_sender(row), fabric.network.phantom_keys(row), now_s)
+            meter_id, stands = self._give(
+                fabric.record_of_sender(row), fabric.network.of_hosts.phantom_keys(row), now_s
+            )
             if meter_id is not None:
-                fabric.network.set_phantom(row, meter_id)
+                fabric.network.of_hosts.set_phantom(row, meter_id)
                 rows.append(row)
                 ids.append(meter_id)
                 if stands:

@@ -30,7 +30,8 @@ from controller.forwarding.budgets import (
     TokenBuckets,
     report_bursts,
 )
-from controller.forwarding.hosts_and_paths import ForwardingSettings, Network
+from controller.forwarding.host_entries import ForwardingSettings
+from controller.forwarding.hosts_and_paths import Network
 from controller.forwarding.pairs import Host
 from controller.forwarding.pipeline import Marking
 from controller.limits.admission import AdmittedLimits

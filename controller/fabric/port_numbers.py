@@ -8,9 +8,10 @@ switch's numbers. A port that has none has no entries.
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 
 from controller.columns import IntArray
-from controller.fabric.description import FIRST_NAMED, LAST_NAMED
+from controller.fabric.description import FIRST_NAMED, LAST_NAMED, EdgePort
 from controller.fabric.topology import PortId
 
 
@@ -38,6 +39,11 @@ class PortNumbers:
     def number(self, port: PortId) -> int:
         """Return the number that a switch knows a port by; that of a port by name is on no switch while it has none."""
         return self._of.get(port.dpid, {}).get(port.port_no, port.port_no)
+
+    def on_switch(self, dpid: int, port: EdgePort) -> EdgePort:
+        """Return a port with the number that its switch knows it by."""
+        number = self.number(PortId(dpid, port.port_no))
+        return port if number == port.port_no else replace(port, port_no=number)
 
     def port(self, dpid: int, number: int) -> PortId:
         """Return the port that has a number on a switch."""

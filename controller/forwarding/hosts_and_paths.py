@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -19,34 +18,17 @@ from controller.fabric.topology import PortId, Topology
 from controller.fabric.vns import VnTable
 from controller.forwarding import pipeline
 from controller.forwarding.desired_flows import DesiredFlows
-from controller.forwarding.flow_table import FlowKey, flow_key
-from controller.forwarding.known_hosts import NOWHERE, Heed, KnownHosts
+from controller.forwarding.host_entries import ForwardingSettings, HostEntries
+from controller.forwarding.known_hosts import NOWHERE, KnownHosts
 from controller.forwarding.marked_pairs import MarkedPairs
 from controller.forwarding.metered_pairs import MeteredPairs
 from controller.forwarding.pairs import Host, HostChange, Pair
 from controller.forwarding.paths import Paths, edges_by_vlan
 from controller.forwarding.transit import Transit
-from controller.openflow.flows import Flow
-from controller.openflow.frames import CONTROL_ETH_TYPES
 from controller.pieces import pieces
 
 # So many VNs get their entries before others in the process get their turn.
 _AT_ONCE = 500
-
-
-@dataclass(frozen=True)
-class ForwardingSettings:
-    """``mac_ageing_s`` is how long a silent host is remembered; a VN may learn ``max_macs_per_vn`` hosts at most.
-
-    ``control_ethertypes`` are those that agents speak in, ``marking`` is what is done to packets that may be marked.
-    ``limited`` are the VNs (rows) to which others may send little before they have entries.
-    """
-
-    mac_ageing_s: int = 300
-    max_macs_per_vn: int = 64
-    control_ethertypes: tuple[int, ...] = CONTROL_ETH_TYPES[:1]
-    marking: pipeline.Marking = pipeline.HIDDEN_ECT_1
-    limited: frozenset[int] = frozenset()
 
 
 class Network:
@@ -56,7 +38,8 @@ class Network:
     of the switches (``share_out``), entries are those of switches that this one has (``put_own``, until ``let_go``);
     hosts, links and paths are those of the whole fabric.
 
-    ``known`` are the hosts; ``host_changes`` counts how often one came or went.
+    ``known`` are the hosts, ``of_hosts`` the entries that each of them has; ``host_changes`` counts how often one came
+    or went.
     """
 
     def __init__(self, switches: Iterable[Switch], vns: VnTable, settings: ForwardingSettings) -> None:
@@ -70,19 +53,20 @@ class Network:
         self.known = KnownHosts(len(vns), settings.max_macs_per_vn, settings.mac_ageing_s)
         self._changes: list[HostChange] | None = None
         self.sent_to_elsewhere: frozenset[int] = frozenset()  # rows of VNs to which other nodes' switches send
-        self._heeded: dict[int, Heed] = {}  # by row, which unknown hosts of a full VN are reported, if not all
         self._queueless: set[int] = set()  # dpids of switches whose entries name no queue
         self.fenced: set[PortId] = set()  # edge ports that carry nothing
         self.numbers = PortNumbers()
         self._own: dict[int, dict[int, pipeline.VnMeters]] = {}  # meters of VNs, of switches that have got their own
         self._silenced: set[PortId] = set()
-        self._phantom_of_vn: dict[int, int] = {}
         # Nothing here refers to the network itself: it is not to wait for the collector of cycles once it is replaced.
         of_vn, ageing_s = self.known.of_vn, settings.mac_ageing_s
         self.marked = MarkedPairs(self.desired, vns, of_vn, settings.marking, self.numbers)
         self.pairs = MeteredPairs(self.desired, vns, of_vn, self.marked, self.numbers, ageing_s)
         self._transit = Transit(self.desired)
         is_edge = partial(_is_edge_port, self._switches, self.numbers)
+        self.of_hosts = HostEntries(
+            self.desired, self._switches, vns, settings, self.known, self.marked, self.numbers, self._queueless
+        )
         self.paths = Paths(self.desired, self._edges, self.marked, is_edge, self._queueless, self.fenced, self.numbers)
 
     @property
@@ -131,7 +115,7 @@ class Network:
         for some in pieces(self.known.all(), _AT_ONCE):
             for host in some:
                 if host in self.known:
-                    self._put_host_at(host, dpid)
+                    self.of_hosts.put_at(host, dpid)
             yield
 
     def put_own(
@@ -147,7 +131,7 @@ class Network:
             (self._queueless.discard if set_queue else self._queueless.add)(dpid)
             for row in np.flatnonzero(self._vns.dpid == dpid).tolist():
                 for host in self.hosts_of_vn(row):
-                    self._put_to_edge(host)
+                    self.of_hosts.put_to_edge(host)
         general = [pipeline.link_discovery(), pipeline.drop_link_local(), pipeline.drop_group_sources()]
         general += pipeline.go_by()
         if self._has_agents:
@@ -160,7 +144,7 @@ class Network:
         for some in pieces(meters_of_vn.items(), _AT_ONCE):
             for row, meters in some:
                 self.put_sender(row, meters)
-                self._put_unknown_source(row)
+                self.of_hosts.put_unknown_source(row)
             yield
 
     def put_sender(self, row: int, meters: pipeline.VnMeters) -> None:
@@ -168,7 +152,7 @@ class Network:
         vid, dpid, port_no = self._vns.key(row)
         if dpid in self._own:
             self._own[dpid][row] = meters
-        port = self._as_on_switch(dpid, self._switches[dpid].ports[port_no])
+        port = self.numbers.on_switch(dpid, self._switches[dpid].ports[port_no])
         closed = self._switches[dpid].meters.fail == "closed"
         flows = [
             pipeline.limit_sender(port.port_no, vid, meters.send, closed=closed),
@@ -183,11 +167,6 @@ class Network:
                 for ethertype in self._settings.control_ethertypes
             ]
         self.desired.put(("sender", row), {dpid: flows})
-
-    def _as_on_switch(self, dpid: int, port: EdgePort) -> EdgePort:
-        """Return a port with the number that its switch knows it by."""
-        number = self.numbers.number(PortId(dpid, port.port_no))
-        return port if number == port.port_no else replace(port, port_no=number)
 
     def let_agent_speak(self, port: PortId, speaks: bool) -> None:
         """Let what the agent behind an edge port says reach the controller, or be dropped where it comes in."""
@@ -211,7 +190,7 @@ class Network:
             self._put_edge(port.dpid, edge)
             for row in rows:
                 self.put_sender(row, self._own[port.dpid].get(row, pipeline.VnMeters()))
-                self._put_unknown_source(row)
+                self.of_hosts.put_unknown_source(row)
             if port in self._silenced:
                 self.let_agent_speak(port, False)
 
@@ -241,7 +220,7 @@ class Network:
 
     def _put_edge(self, dpid: int, port: EdgePort) -> None:
         """Let an edge port's frames in, unless it is fenced: then no table behind CLASSIFY sees any."""
-        there = self._as_on_switch(dpid, port)
+        there = self.numbers.on_switch(dpid, port)
         flows = [pipeline.drop_hosts_lldp(there.port_no)]
         if PortId(dpid, port.port_no) not in self.fenced:
             flows += [pipeline.admit(there, vid) for vid in port.vlan_vids]
@@ -290,8 +269,8 @@ class Network:
         self.known.come(host, row, now_s, came_from)
         self.find_paths()
         self._transit.place(host, self._vns.key(row).dpid, self._switches)
-        self._put_host(host)
-        self._put_unknown_source(row)
+        self._put_host(host, row)
+        self.of_hosts.put_unknown_source(row)
 
     def take_host_changes(self) -> list[HostChange]:
         """Return what has changed of hosts since the last call, in that order, where switches are shared out."""
@@ -311,7 +290,7 @@ class Network:
         if row is None or self._vns.key(row)[1:] != tuple(port):
             return
         if row in self.sent_to_elsewhere or any(self.pairs.has_entry(pair, host) for pair in self.pairs.to(row)):
-            self._put_known_source(host, again=True)
+            self.of_hosts.put_known_source(host, again=True)
         else:
             self.forget_host(host)
 
@@ -327,12 +306,11 @@ class Network:
         if row is None:
             return
         self._note_change(host, row, None)
-        for group in ("source", "forward", "discover"):
-            self.desired.drop((group, host))
+        self.of_hosts.drop(host)
         self._transit.forget(host, self._vns.key(row).dpid, self._switches)
         self.marked.hosts_changed(row)
         self.pairs.forget_host(row, host)
-        self._put_unknown_source(row)
+        self.of_hosts.put_unknown_source(row)
 
     def knows(self, host: Host) -> bool:
         """Return whether it is known where a host is."""
@@ -346,98 +324,11 @@ class Network:
         """Return the known hosts of a VN."""
         return self.known.of_vn(row)
 
-    def heed(self, row: int, heeded: Heed) -> None:
-        """Let these of a VN's unknown hosts be reported, while it is full; all are when it is not."""
-        self._heeded[row] = heeded
-        if heeded is Heed.ALL:
-            del self._heeded[row]
-        self._put_unknown_source(row)
-
-    def _put_host(self, host: Host) -> None:
-        self._put_known_source(host)
-        self._put_to_edge(host)
-        row = self._row_of(host)
-        own, elsewhere = self._vns.key(row).dpid, self._discovery(None, host)
-        dpids = self._kept(self._edges[host.vlan_vid])
-        found = {dpid: self._discovery(dpid, host) if dpid == own else elsewhere for dpid in dpids}
-        self.desired.put(("discover", host), found)
+    def _put_host(self, host: Host, row: int) -> None:
+        self.of_hosts.put(host)
         for pair in self.pairs.to(row):
             self.pairs.put_entry(pair, host)
         self.marked.hosts_changed(row)
-
-    def _put_host_at(self, host: Host, dpid: int) -> None:
-        """Make the entries for a host at one switch, which has had none; pairs that send there follow."""
-        own = self._vns.key(self._row_of(host))
-        if own.dpid == dpid:
-            self._put_known_source(host)
-            self._put_to_edge(host)
-        if dpid in self._edges[host.vlan_vid]:
-            self.desired.put_at(("discover", host), dpid, self._discovery(dpid, host))
-
-    def _row_of(self, host: Host) -> int:
-        row = self.known.vn_of(host)
-        assert row is not None, "it is a known host"
-        return row
-
-    def _kept(self, dpids: Iterable[int]) -> list[int]:
-        return list(filter(self.desired.keeps, dpids))
-
-    def _discovery(self, dpid: int | None, host: Host) -> tuple[Flow, ...]:
-        """Return what reports new pairs to a host, at a switch of its VLAN; None: at all but its own."""
-        row = self._row_of(host)
-        own, limited = self._vns.key(row), row in self._settings.limited
-        if dpid == own.dpid:
-            number = self.numbers.number(PortId(own.dpid, own.port_no))
-            inside = pipeline.within_vn(number, host.vlan_vid, host.mac)
-            return pipeline.discover_pair(host.vlan_vid, host.mac, limited=limited), inside
-        marks = host.vlan_vid in self.marked.vlans
-        return (pipeline.discover_pair(host.vlan_vid, host.mac, marks=marks, limited=limited),)
-
-    def _put_known_source(self, host: Host, *, again: bool = False) -> None:
-        if again:
-            self.desired.drop(("source", host))
-        own = self._vns.key(self._row_of(host))
-        number = self.numbers.number(PortId(own.dpid, own.port_no))
-        flow = pipeline.known_source(number, host.vlan_vid, host.mac, self._settings.mac_ageing_s)
-        self.desired.put(("source", host), {own.dpid: [flow]})
-
-    def _put_unknown_source(self, row: int) -> None:
-        own = self._vns.key(row)
-        number = self.numbers.number(PortId(own.dpid, own.port_no))
-        heeded = self._heeded.get(row, Heed.ALL) if self.known.full(row) else Heed.ALL
-        flows = [pipeline.unknown_source(number, own.vlan_vid, report=heeded is Heed.ALL)]
-        if heeded is Heed.CALLERS:
-            flows.append(pipeline.unknown_caller(number, own.vlan_vid))
-        self.desired.put(("unknown", row), {own.dpid: flows})
-
-    def _put_to_edge(self, host: Host) -> None:
-        """Let a host's own switch send frames for it out to it."""
-        own = self._vns.key(self._row_of(host))
-        port = self.edge_port(PortId(own.dpid, own.port_no))
-        assert port is not None, "a VN lives behind an edge port of the configuration"
-        port = self._as_on_switch(own.dpid, port)
-        set_queue = own.dpid not in self._queueless
-        meter_id = self._phantom_of_vn.get(self._row_of(host))
-        to_edge = pipeline.forward_to_edge(
-            port, host.vlan_vid, host.mac, set_queue=set_queue, phantom=meter_id is not None
-        )
-        counted = [] if meter_id is None else [pipeline.phantom(host.vlan_vid, host.mac, meter_id)]
-        if host.vlan_vid in self.marked.vlans:
-            counted += pipeline.clear_marks(own.port_no, host.vlan_vid, host.mac, self.marked.marking)
-        self.desired.put(("forward", host), {own.dpid: [to_edge, *counted]})
-
-    def set_phantom(self, row: int, meter_id: int | None) -> None:
-        """What is sent to a VN's hosts passes this phantom meter once it has gone out; None: no one."""
-        if meter_id is None:
-            self._phantom_of_vn.pop(row, None)
-        else:
-            self._phantom_of_vn[row] = meter_id
-        for host in self.hosts_of_vn(row):
-            self._put_to_edge(host)
-
-    def phantom_keys(self, row: int) -> list[FlowKey]:
-        """Return the keys of the entries that name a VN's phantom meter."""
-        return [flow_key(pipeline.phantom(host.vlan_vid, host.mac, 1)) for host in self.hosts_of_vn(row)]
 
     def mark_vlans(self, vids: frozenset[int]) -> None:
         """Let switches on the way mark the packets of these VLANs, and of no others, and take the marks off again."""
@@ -446,7 +337,7 @@ class Network:
             return
         self.paths.put_again()
         for host in [host for host in self.known.all() if host.vlan_vid in changed]:
-            self._put_host(host)
+            self._put_host(host, self.known.row_of(host))
 
     # -- pairs
 

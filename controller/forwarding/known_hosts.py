@@ -77,6 +77,12 @@ class KnownHosts:
         """Return the known hosts."""
         return list(self._slots)
 
+    def row_of(self, host: Host) -> int:
+        """Return the row of the VN of a host that is known."""
+        row = self.vn_of(host)
+        assert row is not None, "it is a known host"
+        return row
+
     def of_vn(self, row: int) -> list[Host]:
         """Return the known hosts of a VN, in the order in which they came."""
         return list(self._of_vn.get(row, ()))

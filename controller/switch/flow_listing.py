@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from controller.columns import BoolArray, IntArray
 from controller.forwarding.flow_table import KEY, KEY_BYTES, FlowTable, KeyArray, effect_of, pack_key
 from controller.forwarding.pipeline import OWN_COOKIE, OWN_COOKIE_MASK
-from controller.forwarding.table_update import EntryRows, TableUpdate
 from controller.openflow import constants as ofp
 from controller.openflow import listing_kernel
 from controller.openflow.buffers import Buffer
 from controller.openflow.constants import InstructionType, OxmField
 from controller.openflow.flows import Flow, UnknownFlow, decode_entry, entry_runs
+from controller.switch.table_update import EntryRows, TableUpdate
 
 # So many entries are read before others in the process get their turn, and so many decoded one by one.
 _READ_AT_ONCE, _DECODED_AT_ONCE = 1_000, 50

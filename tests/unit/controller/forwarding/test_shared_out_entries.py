@@ -8,7 +8,8 @@ from support.configs import fabric
 
 from controller.fabric.topology import PortId
 from controller.fabric.vns import VnTable
-from controller.forwarding.hosts_and_paths import ForwardingSettings, Network
+from controller.forwarding.host_entries import ForwardingSettings
+from controller.forwarding.hosts_and_paths import Network
 from controller.forwarding.pairs import Host, Pair
 from controller.switch.record import SwitchRecord
 

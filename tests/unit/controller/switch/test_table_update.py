@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.forwarding import table_update
 from controller.forwarding.flow_table import KEY, FlowTable, effect_of, pack_key
-from controller.forwarding.table_update import EntryRows, TableUpdate
 from controller.openflow.actions import Output
 from controller.openflow.flows import Flow
 from controller.openflow.match import Match
+from controller.switch import table_update
+from controller.switch.table_update import EntryRows, TableUpdate
 
 LONG = Match(1, 2, 1 << 40, 1 << 40, 0x800, 1 << 40, 1 << 40, 1, 1, 1)
 

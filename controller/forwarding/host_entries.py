@@ -1,0 +1,143 @@
+"""The flow entries of known hosts: where each is, how frames go out to it, and what reports that it is sent to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from controller.fabric.description import Switch
+from controller.fabric.port_numbers import PortNumbers
+from controller.fabric.topology import PortId
+from controller.fabric.vns import VnTable
+from controller.forwarding import pipeline
+from controller.forwarding.desired_flows import DesiredFlows
+from controller.forwarding.flow_table import FlowKey, flow_key
+from controller.forwarding.known_hosts import Heed, KnownHosts
+from controller.forwarding.marked_pairs import MarkedPairs
+from controller.forwarding.pairs import Host
+from controller.forwarding.paths import edges_by_vlan
+from controller.openflow.flows import Flow
+from controller.openflow.frames import CONTROL_ETH_TYPES
+
+
+@dataclass(frozen=True)
+class ForwardingSettings:
+    """``mac_ageing_s`` is how long a silent host is remembered; a VN may learn ``max_macs_per_vn`` hosts at most.
+
+    ``control_ethertypes`` are those that agents speak in, ``marking`` is what is done to packets that may be marked.
+    ``limited`` are the VNs (rows) to which others may send little before they have entries.
+    """
+
+    mac_ageing_s: int = 300
+    max_macs_per_vn: int = 64
+    control_ethertypes: tuple[int, ...] = CONTROL_ETH_TYPES[:1]
+    marking: pipeline.Marking = pipeline.HIDDEN_ECT_1
+    limited: frozenset[int] = frozenset()
+
+
+class HostEntries:
+    """Puts the entries of ``known`` hosts into ``desired``; those of ``queueless`` switches (dpids) name no queue."""
+
+    def __init__(
+        self,
+        desired: DesiredFlows,
+        switches: Mapping[int, Switch],
+        vns: VnTable,
+        settings: ForwardingSettings,
+        known: KnownHosts,
+        marked: MarkedPairs,
+        numbers: PortNumbers,
+        queueless: set[int],
+    ) -> None:
+        self._desired, self._switches, self._vns, self._settings = desired, switches, vns, settings
+        self._known, self._marked, self._numbers, self._queueless = known, marked, numbers, queueless
+        self._edges = edges_by_vlan(switches.values())
+        self._heeded: dict[int, Heed] = {}  # by row, which unknown hosts of a full VN are reported, if not all
+        self._phantom_of_vn: dict[int, int] = {}
+
+    def put(self, host: Host) -> None:
+        """Make the entries of a host."""
+        self.put_known_source(host)
+        self.put_to_edge(host)
+        own, elsewhere = self._vns.key(self._known.row_of(host)).dpid, self._discovery(None, host)
+        dpids = filter(self._desired.keeps, self._edges[host.vlan_vid])
+        found = {dpid: self._discovery(dpid, host) if dpid == own else elsewhere for dpid in dpids}
+        self._desired.put(("discover", host), found)
+
+    def drop(self, host: Host) -> None:
+        """Make none of a host."""
+        for group in ("source", "forward", "discover"):
+            self._desired.drop((group, host))
+
+    def heed(self, row: int, heeded: Heed) -> None:
+        """Let these of a VN's unknown hosts be reported, while it is full; all are when it is not."""
+        self._heeded[row] = heeded
+        if heeded is Heed.ALL:
+            del self._heeded[row]
+        self.put_unknown_source(row)
+
+    def put_at(self, host: Host, dpid: int) -> None:
+        """Make the entries for a host at one switch, which has had none; pairs that send there follow."""
+        own = self._vns.key(self._known.row_of(host))
+        if own.dpid == dpid:
+            self.put_known_source(host)
+            self.put_to_edge(host)
+        if dpid in self._edges[host.vlan_vid]:
+            self._desired.put_at(("discover", host), dpid, self._discovery(dpid, host))
+
+    def _discovery(self, dpid: int | None, host: Host) -> tuple[Flow, ...]:
+        """Return what reports new pairs to a host, at a switch of its VLAN; None: at all but its own."""
+        row = self._known.row_of(host)
+        own, limited = self._vns.key(row), row in self._settings.limited
+        if dpid == own.dpid:
+            number = self._numbers.number(PortId(own.dpid, own.port_no))
+            inside = pipeline.within_vn(number, host.vlan_vid, host.mac)
+            return pipeline.discover_pair(host.vlan_vid, host.mac, limited=limited), inside
+        marks = host.vlan_vid in self._marked.vlans
+        return (pipeline.discover_pair(host.vlan_vid, host.mac, marks=marks, limited=limited),)
+
+    def put_known_source(self, host: Host, *, again: bool = False) -> None:
+        """Let a host be known where it is; ``again`` where its switch has taken that entry away."""
+        if again:
+            self._desired.drop(("source", host))
+        own = self._vns.key(self._known.row_of(host))
+        number = self._numbers.number(PortId(own.dpid, own.port_no))
+        flow = pipeline.known_source(number, host.vlan_vid, host.mac, self._settings.mac_ageing_s)
+        self._desired.put(("source", host), {own.dpid: [flow]})
+
+    def put_unknown_source(self, row: int) -> None:
+        """Let what a VN sends from unknown addresses be reported, as far as they are heeded."""
+        own = self._vns.key(row)
+        number = self._numbers.number(PortId(own.dpid, own.port_no))
+        heeded = self._heeded.get(row, Heed.ALL) if self._known.full(row) else Heed.ALL
+        flows = [pipeline.unknown_source(number, own.vlan_vid, report=heeded is Heed.ALL)]
+        if heeded is Heed.CALLERS:
+            flows.append(pipeline.unknown_caller(number, own.vlan_vid))
+        self._desired.put(("unknown", row), {own.dpid: flows})
+
+    def put_to_edge(self, host: Host) -> None:
+        """Let a host's own switch send frames for it out to it."""
+        own = self._vns.key(self._known.row_of(host))
+        port = self._numbers.on_switch(own.dpid, self._switches[own.dpid].ports[own.port_no])
+        set_queue = own.dpid not in self._queueless
+        meter_id = self._phantom_of_vn.get(self._known.row_of(host))
+        to_edge = pipeline.forward_to_edge(
+            port, host.vlan_vid, host.mac, set_queue=set_queue, phantom=meter_id is not None
+        )
+        counted = [] if meter_id is None else [pipeline.phantom(host.vlan_vid, host.mac, meter_id)]
+        if host.vlan_vid in self._marked.vlans:
+            counted += pipeline.clear_marks(own.port_no, host.vlan_vid, host.mac, self._marked.marking)
+        self._desired.put(("forward", host), {own.dpid: [to_edge, *counted]})
+
+    def set_phantom(self, row: int, meter_id: int | None) -> None:
+        """What is sent to a VN's hosts passes this phantom meter once it has gone out; None: no one."""
+        if meter_id is None:
+            self._phantom_of_vn.pop(row, None)
+        else:
+            self._phantom_of_vn[row] = meter_id
+        for host in self._known.of_vn(row):
+            self.put_to_edge(host)
+
+    def phantom_keys(self, row: int) -> list[FlowKey]:
+        """Return the keys of the entries that name a VN's phantom meter."""
+        return [flow_key(pipeline.phantom(host.vlan_vid, host.mac, 1)) for host in self._known.of_vn(row)]
