@@ -10,22 +10,16 @@ import os
 import ssl
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from apps import config_reader, rest
-from apps.cluster.etcd_tokens import EtcdTokens
-from apps.cluster.exchange import Exchange
-from apps.cluster.last_will import LastWill
-from apps.cluster.metrics import ClusterMetrics, LinksMetrics, SharingMetrics
-from apps.cluster.node import ClusterNode
-from apps.cluster.reach import Reach
-from apps.cluster.roles import Roles
 from apps.in_force import ChangesInForce
+from apps.membership import member_of
 from apps.metrics import Metrics
 from apps.ovsdb.queue_keeper import QueueKeeper
 from apps.reload import Reloader, Reloads
-from apps.rest.http.one_hop import Nodes, OneHop
+from apps.rest.http.one_hop import Nodes
 from apps.runtime import first_config
 from apps.runtime.garbage import keep_all, keep_made, making_much
 from apps.runtime.ryu_seam import (
@@ -49,14 +43,12 @@ from apps.runtime.supervisor import Supervisor
 from apps.runtime.tls import server_context
 from apps.settings.errors import StoreError
 from apps.settings.settings import Settings
-from apps.settings.store import SettingsStore, Store
-from apps.settings.tokens import Tokens
+from apps.settings.store import SettingsStore
 from apps.southbound import probing
-from apps.southbound.peers import AUDIT_INTERVAL_S, SwitchState
+from apps.southbound.peers import AUDIT_INTERVAL_S
 from apps.southbound.shell import Shell
-from controller.cluster.write_gate import WriteGate
 from controller.config.changes import ConfigChange
-from controller.errors import DetsError, InvalidValueError
+from controller.errors import DetsError
 from controller.fabric.description import Config
 from controller.fabric.topology import HELLO_INTERVAL_S
 from controller.observed.observer import Observer
@@ -94,40 +86,29 @@ class Dets(AppBase):
             listen_on(openflow.host, openflow.port, context, reserved, self.spare.wait)
             check_free("rest.listen", self.config.rest.listen.host, self.config.rest.listen.port)
             rest_tls = None if self.config.rest.tls is None else server_context("rest", self.config.rest.tls)
-            self.node, self.roles = self._cluster()
-            store = Store(self.config.rest.store) if self.node is None else self.node.store
-            self._tokens = self._known_tokens() if self.config.rest.authentication == "token" else None
+            self.membership = member_of(self.config)
+            kept = self.config.rest.store
+            store = self.membership.store(kept)
+            self._tokens = self.membership.tokens(kept) if self.config.rest.authentication == "token" else None
         except DetsError as error:  # what its author can mend needs no traceback
             print(error, file=sys.stderr)
             raise SystemExit(2) from None
-        self.shell = Shell(
-            self.config, time.monotonic, self._ports_known, self.spare.breathe, self.spare.waiting, self.roles
-        )
-        if self.roles is not None:
-            self.roles.control, self.roles.release = self.shell.control, self.shell.release
-        self.exchange = self._exchange()
+        of_spare = self.spare.breathe, self.spare.waiting
+        self.shell = Shell(self.config, time.monotonic, self._ports_known, *of_spare, self.membership.roles)
+        self.membership.drive(self.shell, self.spare)
         self.observer = Observer(self.shell.central)
         self.queues = QueueKeeper(self.shell)
         self.loops = Supervisor(time.monotonic, hub.spawn, hub.sleep, hub.kill)
         self.settings = self._settings(store)
         self.shell.edge_ports.know(self.settings.port_names())
-        if self.node is not None:
-            self.node.follow, self.node.start_over = self._follow, self._start_over
         self.manager = ServiceManager()
         reloads = Reloads()
         reloads.read(self.config.source_name)
         self.metrics = Metrics(self.shell, self.loops, self.queues, PeerDatapath.counts, self.observer, reloads)
-        if self.node is not None and self.roles is not None:
-            self.metrics.add(ClusterMetrics(self.node, self.roles))
-            if self.exchange is not None:
-                self.metrics.add(SharingMetrics(self.node.cluster.node, self.exchange))
-                self.metrics.add(LinksMetrics(self.exchange.links))
+        self.membership.attach(self.settings, self.queues, self.metrics)
         self.reloader = Reloader(self, reloads)
         on_hangup(self.reloader.on_signal)
         self._rest = self._serve_rest(rest_tls)
-
-    def _known_tokens(self) -> Tokens | EtcdTokens:
-        return Tokens(self.config.rest.store) if self.node is None else self.node.tokens
 
     def start(self) -> Any:
         """Start the loops; each goes on whatever happens in one of its rounds."""
@@ -150,16 +131,7 @@ class Dets(AppBase):
         self.manager.stopping()
         self.loops.stop()
         self._rest.stop()
-        if self.node is not None:
-            if self.exchange is not None:
-                self.exchange.links.close()
-            self.node.leave()  # the other node goes on with the grants as they are
-            self._will.close()
-        elif self.config.on_stop == "remove":
-            self.shell.remove_all()
-            self.queues.remove_all()
-        else:
-            self.shell.settle_all()
+        self.membership.leave(self.shell, self.queues, self.config.on_stop)
         self.settings.close()
         if self._tokens is not None:
             self._tokens.close()
@@ -167,16 +139,10 @@ class Dets(AppBase):
         self.logger.info("stopped; on_stop: %s", self.config.on_stop)
 
     def _run_interval(self) -> None:
-        if self.exchange is not None:
-            self.exchange.before_interval()
+        self.membership.before_interval()
         with self.spare.round():
             self.shell.run_interval()
-        if self.node is not None and self.roles is not None:
-            self.node.round()
-            self.roles.round()
-        if self.exchange is not None:
-            self.reach.round()
-            self.exchange.after_interval()
+        self.membership.after_interval()
         self.observer.note(time.monotonic())
         self.manager.alive(time.monotonic())
         last = self.shell.times.last
@@ -208,91 +174,8 @@ class Dets(AppBase):
         loops = {
             name: {"failures": loop.failures, "ailment": ailing.get(name)} for name, loop in self.loops.loops.items()
         }
-        health = {**health, "status": "degraded" if ailing else health["status"], "loops": loops}
-        return health if self.node is None else self._of_cluster(health, self.node)
-
-    def _of_cluster(self, health: dict[str, Any], node: ClusterNode) -> dict[str, Any]:
-        """A node on standby is ready when it is connected to every switch and to etcd.
-
-        So is one that shares switches, when its own ones are ready, and the others have owners.
-        """
-        cluster = node.describe()
-        waiting = cluster["role"] == "standby" and set(health["switches"].values()) == {SwitchState.STANDBY}
-        cluster["frozen"] = self.shell.central.state.adopted_bps is not None
-        if self.exchange is not None:
-            cluster |= self.exchange.describe()
-            wanted = {
-                name: SwitchState.READY if owner == node.cluster.node else SwitchState.STANDBY
-                for name, owner in cluster["owners"].items()
-                if owner is not None
-            }
-            waiting = health["switches"] == wanted
-        status = "ready" if waiting and not health.get("troubles") else health["status"]
-        return {**health, "status": "degraded" if cluster["etcd"] else status, "cluster": cluster}
-
-    def nodes(self) -> Nodes | None:
-        """Return this node's cluster, for requests."""
-        node = self.node
-        if node is None or self._hop is None:
-            return None
-        about = {"owners": {}, "nodes": {}} if self.exchange is None else self.exchange.describe()
-        me, active = node.cluster.node, node.leadership.active
-        takes_changes = node.store.writable or active in ("", me) or not node.active_url
-        urls = {name: url for name, url in about["nodes"].items() if name != me}
-        return Nodes(me, urls, about["owners"], None if takes_changes else (active, node.active_url), self._hop)
-
-    def _cluster(self) -> tuple[ClusterNode | None, Roles | None]:
-        """Return this node of the cluster and its roles at switches, if the configuration has a cluster."""
-        self._hop: OneHop | None = None
-        if self.config.cluster is None:
-            return None, None
-        try:
-            node = ClusterNode(self.config.cluster, _boot_time_s, hub.spawn, run_in_thread)
-            where = self.config.cluster
-            self._will = LastWill(where.etcd, where.ca, where.certificate, where.key)
-            node.will = self._will.tell
-            context = ssl.create_default_context(cafile=where.ca)
-            if where.certificate is not None:
-                context.load_cert_chain(where.certificate, where.key)
-            self._hop = OneHop(where.node, context)
-        except OSError as error:
-            raise InvalidValueError("cluster", self.config.cluster.ca, f"cannot be used for TLS: {error}") from error
-        PeerDatapath.new_gate = WriteGate
-        return node, Roles(node.wanted_role, node.held_at, _boot_time_s, hub.spawn)
-
-    def _exchange(self) -> Exchange | None:
-        """Return what is said to the other nodes and heard of them, where these share switches with this one."""
-        if self.node is None or self.node.shared is None or self.roles is None:
-            return None
-        try:
-            from apps.cluster.links import Links
-
-            links = Links(str(self.node.cluster.listen))
-        except (DetsError, ImportError, OSError) as error:
-            print(f"cluster.listen: {error}", file=sys.stderr)
-            raise SystemExit(2) from None
-        shared, peers = self.node.shared, self.shell.peers
-        self.reach = Reach(
-            shared, self.roles, self.shell.central, peers, peers.ready, time.monotonic, self.shell.edge_ports
-        )
-
-        def sign(key: bytes) -> None:
-            self.shell.hellos.key = key
-
-        of_hub = hub.spawn, self.spare.breathe
-        return Exchange(self.node, shared, links, self.shell.central, time.monotonic, peers.ready, sign, *of_hub)
-
-    def _start_over(self) -> None:
-        self.shell.start_over(self.settings.file.config, self.settings.values)
-
-    def _follow(self) -> bool:
-        """Put in force what the other node has changed."""
-        followed = self.settings.follow()
-        if followed:
-            self.shell.edge_ports.know(self.settings.port_names())
-            self.shell.push_soon()
-            self.queues.wake()
-        return followed
+        status = "degraded" if ailing else health["status"]
+        return self.membership.health({**health, "status": status, "loops": loops})
 
     def _serve_rest(self, tls: ssl.SSLContext | None) -> rest.RestServer:
         settings = self.config.rest
@@ -304,10 +187,8 @@ class Dets(AppBase):
         return rest.serve(gate, at.host, at.port, tls, settings.max_connections, wait=self.spare.wait)
 
     def _settings(self, store: SettingsStore) -> Settings:
-        # Etcd is waited for without blocking others; in a thread of its own its sockets would have no hub.
-        run = run_in_thread if self.node is None else _call
+        run, breathe, compute = self.membership.run, self.spare.breathe, run_in_thread
         try:
-            breathe, compute = self.spare.breathe, run_in_thread
             return Settings(self.shell.central, store, time.monotonic, run=run, breathe=breathe, compute=compute)
         except StoreError as error:
             print(error, file=sys.stderr)
@@ -344,15 +225,6 @@ class Dets(AppBase):
             )
 
 
-def _boot_time_s() -> float:
-    """Return a time that goes on while the machine sleeps: etcd's leases do."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
-def _call(function: Callable[..., Any], *arguments: object) -> Any:
-    return function(*arguments)
-
-
 class _Running(rest.Service):
     """The application as REST sees it."""
 
@@ -366,7 +238,7 @@ class _Running(rest.Service):
         return self._dets.health()
 
     def nodes(self) -> Nodes | None:
-        return self._dets.nodes()
+        return self._dets.membership.nodes()
 
     def changed(self, revision: int) -> None:
         self._in_force.changed(revision)

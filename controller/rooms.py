@@ -28,6 +28,11 @@ class Room(NamedTuple):
 
 ROOMS = {
     "agents": Room(("controller.agents", "apps.agent"), "controller.agents.of_fabric", "agents on hosts"),
+    "cluster": Room(
+        ("controller.cluster", "controller.frames", "controller.shards", "controller.nodes", "apps.cluster"),
+        "apps.cluster.member",
+        "several controllers",
+    ),
 }
 
 

@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field
 from controller.config.document import Problem
 from controller.config.section_reader import read_section
 from controller.config.sections import ControlSection, Section, StoreSection
-from controller.config.values import FilePath, Listen, Name, Written
+from controller.config.values import FilePath, Listen, Name, Written, of_room
 from controller.errors import InvalidValueError
 from controller.fabric.description import Cluster, Endpoint, Rest
 
@@ -41,7 +41,7 @@ class ClusterSection(Section):
 
     path = "cluster"
     required = ("node", "etcd")
-    node: Name | None = None
+    node: Annotated[Name, of_room("cluster", "")] | None = None
     """This node; the others have other names."""
     etcd: Annotated[list[Url], Field(min_length=1, max_length=MOST_ENDPOINTS)] = Field(default_factory=list)
     """Client URLs of etcd's members."""

