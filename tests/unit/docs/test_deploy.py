@@ -236,7 +236,6 @@ MENDED = (
     "a switch is up to 30 ms late, confirms a second late, or resets counters",
     "the same where ports are configured by name, or an edge port is down",
     "a switch accepts bursts or rates within bounds only",
-    "a tenant changes its limits many times a second",
 )
 
 
