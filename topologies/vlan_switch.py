@@ -14,7 +14,7 @@ import os
 import socket
 from collections.abc import Mapping
 
-from topologies import bpf
+from apps.agent import bpf
 
 _TPID = socket.htons(0x8100)
 _VID_MASK = 0x0FFF

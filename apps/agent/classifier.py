@@ -8,9 +8,9 @@ from __future__ import annotations
 import socket
 import struct
 
+from apps.agent import bpf
 from apps.agent.netlink import CREATE, EXCL, RTM_NEWTFILTER, TCA_KIND, TCA_OPTIONS, Request, attribute, tc_message
 from controller.openflow.frames import ETH_TYPE_LOCAL_EXPERIMENT, ETH_TYPE_MAC_CONTROL
-from topologies import bpf
 
 REST = bytes(6)
 """Stands for every destination without a class of its own."""

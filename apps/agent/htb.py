@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apps.agent import classifier
+from apps.agent.bpf import HashMap
 from apps.agent.classifier import TAG_OCTETS
 from apps.agent.netlink import (
     CREATE,
@@ -40,7 +41,6 @@ from apps.agent.netlink import (
 from apps.agent.shaper import OWN, PairCounters, ShapedPair
 from apps.agent.uplink import MAJOR, give_back, take_root
 from controller.errors import InvalidValueError
-from topologies.bpf import HashMap
 
 LINK, OTHERS, VLAN, REST, FIRST_PAIR, LAST_PAIR = 0x1, 0x2, 0x1000, 0x2000, 0x3000, 0xFFFE
 LEAST_BPS = 8_000

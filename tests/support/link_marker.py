@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import socket
 
-from topologies import bpf
+from apps.agent import bpf
 
 _NAME = b"dets_marker"
 _KEY_AT = -4  # on the program's stack
