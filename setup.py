@@ -1,4 +1,7 @@
-"""Packaging. Ryu 4.34 is published as source only; build-constraints.txt names the setuptools that still builds it."""
+"""Packaging of the controller; experiments/pyproject.toml is that of dets-lab, what it is tried and measured with.
+
+Ryu 4.34 is published as source only; build-constraints.txt names the setuptools that still builds it.
+"""
 
 import re
 from pathlib import Path
@@ -33,10 +36,10 @@ REQUIRES = [
     "prometheus_client>=0.21",
     "structlog>=25",
 ]
-PLOT = ["matplotlib>=3.9"]
 CLUSTER = ["pyzmq>=27"]
 TEST = ["pytest>=8", "hypothesis>=6.100", "scipy>=1.14", "openapi-spec-validator>=0.7", "jsonschema>=4"]
 TEST += ["playwright>=1.55", "schemathesis>=4.30", "pytest-rerunfailures>=15", "pytest-xdist>=3.6"]
+TEST += ["setuptools>=67.6.1"]
 DEV = ["ruff>=0.8", "mypy>=1.13", "types-PyYAML"]
 
 # Optional: without a C compiler, Python's headers or numpy's, numpy does the same more slowly. Contracting a multiply
@@ -77,17 +80,10 @@ setup(
         "Topic :: System :: Networking",
     ],
     python_requires=">=3.11",
-    packages=find_packages(
-        include=[
-            f"{name}{deeper}" for name in ("controller", "apps", "topologies", "experiments") for deeper in ("", ".*")
-        ]
-    ),
+    packages=find_packages(include=["controller", "controller.*", "apps", "apps.*"]),
     install_requires=REQUIRES,
-    extras_require={"plot": PLOT, "cluster": CLUSTER, "test": TEST, "dev": DEV},
-    package_data={
-        "apps": ["ui/*", "ui/*/*", "ui/*/*/*"],
-        "experiments.machine": ["*.c", "*.sh"],
-    },
+    extras_require={"cluster": CLUSTER, "test": TEST, "dev": DEV},
+    package_data={"apps": ["ui/*", "ui/*/*", "ui/*/*/*"]},
     ext_modules=[
         Extension(
             name,
