@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -11,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from apps.settings.changed_items import changed_items, digest_of
 from apps.settings.errors import StoreError
-from apps.settings.store import Item, SettingsStore, StoredChange
+from apps.settings.store import SettingsStore, StoredChange
 from controller.central.controller import CentralController
 from controller.errors import InvalidValueError
 from controller.events import EventKind
@@ -20,14 +20,11 @@ from controller.fabric.description import Config
 from controller.limits.admission import AdmittedLimits
 from controller.limits.changes import check_shared
 from controller.limits.overrides import (
-    VLAN_FIELDS,
     VLAN_LIMITS,
-    VN_FIELDS,
     FileValues,
     Override,
     Overrides,
     VnName,
-    vn_value,
 )
 from controller.limits.precedence import LimitsInForce, accept, lay
 from controller.pieces import pieces
@@ -111,7 +108,7 @@ class Settings:
         self._facts: Mapping[str, str] = standing.facts
         self.overrides = Overrides.of(self.file, standing.vlans, standing.vns)
         values = lay(self.overrides, self.central.fabric.admitted.core_overload)
-        plan = self._plan(self.overrides, values, _digest(self.file))
+        plan = self._plan(self.overrides, values, digest_of(self.file))
         self.central.put_in_force(plan.values, self._clock())
         plan.commit()
 
@@ -264,7 +261,7 @@ class Settings:
     def _laid_over(self, config: Config) -> tuple[Overrides, LimitsInForce, str]:
         """Return the overrides over another file, what is in force then, and what tells the file from others."""
         overrides = Overrides.of(FileValues(config), self.overrides.vlans, dict(self.overrides.standing_vns()))
-        return overrides, lay(overrides, AdmittedLimits(config).core_overload), _digest(overrides.file)
+        return overrides, lay(overrides, AdmittedLimits(config).core_overload), digest_of(overrides.file)
 
     # -- how a change is made
 
@@ -289,7 +286,8 @@ class Settings:
                 values = lay(overrides, self.central.fabric.admitted.core_overload)
             else:
                 values = accept(overrides, self.values, proposal.vlans, proposal.vns, self.central.fabric.admitted)
-            items = self._items(proposal, values)
+            before = self.central.config, self.central.vns
+            items = changed_items(self.file, proposal.vlans, proposal.vns, before, values, self._rest_after)
             if not dry_run:
                 about = (revision, _utc_now(), caller.who, caller.address, proposal.action, len(items), items)
                 self._keep(self.store.commit, StoredChange(*about), proposal.vlans, proposal.vns)
@@ -326,26 +324,6 @@ class Settings:
             raise
         self._refusal = ""
 
-    def _items(self, proposal: _Proposal, values: LimitsInForce) -> list[Item]:
-        """Return every value that a proposal changes, as it was and will be in force."""
-        items = []
-        for vid in proposal.vlans.keys() & values.vlans.keys():
-            old_vlan, new_vlan = self.central.config.vlans[vid], values.vlans[vid]
-            for name in VLAN_FIELDS:
-                old, new = getattr(old_vlan, name), getattr(new_vlan, name)
-                if old != new:
-                    items.append(Item(vid, None, None, name, old, new))
-        rows = np.array([row for vn in proposal.vns if (row := self.file.row_of.get(vn)) is not None], dtype=np.int64)
-        for name in VN_FIELDS:
-            before, after = (getattr(vns, name)[rows] for vns in (self.central.vns, values.vns))
-            changed = np.flatnonzero((before != after) & ~(np.isnan(before) & np.isnan(after)))
-            pairs = zip(before[changed].tolist(), after[changed].tolist(), strict=True)
-            for count, (row, (old, new)) in enumerate(zip(rows[changed].tolist(), pairs, strict=True), 1):
-                vid, switch, port_no = self.file.names[row]
-                items.append(Item(vid, switch, port_no, name, vn_value(name, old), vn_value(name, new)))
-                self._rest_after(count)
-        return items
-
     def _rest_after(self, count: int) -> None:
         if count % _AT_ONCE == 0:
             self._breathe()
@@ -357,9 +335,8 @@ class Settings:
 
         Where the store keeps nothing, the node that does so takes note of the file.
         """
-        if not self.store.writable:
-            return FilePlan(self, overrides, values, None, self._facts, release)
-        if self._facts.get(_FILE) == digest and self._facts.get(_FILE_REVISION, "").isdecimal():
+        known = self._facts.get(_FILE) == digest and self._facts.get(_FILE_REVISION, "").isdecimal()
+        if known or not self.store.writable:
             return FilePlan(self, overrides, values, None, self._facts, release)
         revision = self.revision + 1
         facts = {**self._facts, _FILE: digest, _FILE_REVISION: str(revision)}
@@ -384,44 +361,32 @@ class Settings:
             raise
 
 
+@dataclass(frozen=True)
 class FilePlan:
     """Another configuration file under the overrides: kept in the store, and not in force.
 
     Whoever prepared it puts ``values`` in force and calls ``commit``, or leaves all as it was and calls ``undo``.
+    ``release`` lets other changes be made again.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        overrides: Overrides,
-        values: LimitsInForce,
-        change: StoredChange | None,
-        facts: Mapping[str, str],
-        release: Callable[[], None],
-    ) -> None:
-        self.overrides, self.values, self.change, self.facts = overrides, values, change, facts
-        self._settings, self._release = settings, release
+    settings: Settings
+    overrides: Overrides
+    values: LimitsInForce
+    change: StoredChange | None
+    facts: Mapping[str, str]
+    release: Callable[[], None]
 
     def commit(self) -> None:
         """Let ``values`` be those in force. Waits for nothing."""
-        self._settings._commit(self)
-        self._release()
+        self.settings._commit(self)
+        self.release()
 
     def undo(self) -> None:
         """Take out of the store what was kept. Raises StoreError; the revision then counts as used."""
         try:
-            self._settings._undo(self)
+            self.settings._undo(self)
         finally:
-            self._release()
-
-
-def _digest(file: FileValues) -> str:
-    """Return what is the same for files with the same values."""
-    digest = hashlib.sha256(repr(sorted(file.config.vlans.items())).encode())
-    digest.update(repr(file.names).encode())
-    for name in VN_FIELDS:
-        digest.update(getattr(file.vns, name).tobytes())
-    return digest.hexdigest()
+            self.release()
 
 
 def _utc_now() -> str:

@@ -1,0 +1,54 @@
+"""What a change changes, value by value, and what tells one configuration file's values from another's."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection
+
+import numpy as np
+
+from apps.settings.store import Item
+from controller.fabric.description import Config
+from controller.fabric.vns import VnTable
+from controller.limits.overrides import VLAN_FIELDS, VN_FIELDS, FileValues, VnName, vn_value
+from controller.limits.precedence import LimitsInForce
+
+
+def changed_items(
+    file: FileValues,
+    vids: Collection[int],
+    names: Collection[VnName],
+    before: tuple[Config, VnTable],
+    values: LimitsInForce,
+    rest_after: Callable[[int], None],
+) -> list[Item]:
+    """Return every value that a change of these VLANs and VNs changes, as it was ``before`` and will be in force.
+
+    ``rest_after`` is called with how many have been made so far.
+    """
+    items = []
+    config, vns_before = before
+    for vid in values.vlans.keys() & set(vids):
+        for name in VLAN_FIELDS:
+            old, new = getattr(config.vlans[vid], name), getattr(values.vlans[vid], name)
+            if old != new:
+                items.append(Item(vid, None, None, name, old, new))
+    rows = np.array([row for vn in names if (row := file.row_of.get(vn)) is not None], dtype=np.int64)
+    for name in VN_FIELDS:
+        was, after = (getattr(vns, name)[rows] for vns in (vns_before, values.vns))
+        changed = np.flatnonzero((was != after) & ~(np.isnan(was) & np.isnan(after)))
+        pairs = zip(was[changed].tolist(), after[changed].tolist(), strict=True)
+        for count, (row, (old, new)) in enumerate(zip(rows[changed].tolist(), pairs, strict=True), 1):
+            vid, switch, port_no = file.names[row]
+            items.append(Item(vid, switch, port_no, name, vn_value(name, old), vn_value(name, new)))
+            rest_after(count)
+    return items
+
+
+def digest_of(file: FileValues) -> str:
+    """Return what is the same for files with the same values."""
+    digest = hashlib.sha256(repr(sorted(file.config.vlans.items())).encode())
+    digest.update(repr(file.names).encode())
+    for name in VN_FIELDS:
+        digest.update(getattr(file.vns, name).tobytes())
+    return digest.hexdigest()
