@@ -25,7 +25,7 @@ class Crossing:
     """``own`` are the rows of ``entries`` whose receivers are the shard's own, ``own_pairs`` their ends.
 
     ``to`` are those that lead to each peer, ascending; ``crosses`` (entries,) marks them. ``receivers`` are the VNs
-    that each peer's lead to, ``own_receivers`` those of the shard's own.
+    that each peer's lead to.
     """
 
     entries: EntryTable
@@ -33,7 +33,6 @@ class Crossing:
     own_pairs: Pairs
     crosses: BoolArray
     to: Mapping[int, IntArray]
-    own_receivers: IntArray
     receivers: Mapping[int, IntArray]
     _found: dict[int, tuple[Grants, IntArray, IntArray | slice]] = field(default_factory=dict)
 
@@ -44,7 +43,7 @@ class Crossing:
         to = {number: np.flatnonzero(theirs[entries.receiver]) for number, theirs in owns.items()}
         pairs = entries.sender[own], entries.receiver[own]
         receivers = {number: np.unique(entries.receiver[rows]) for number, rows in to.items()}
-        return cls(entries, own, pairs, ~mine[entries.receiver], to, np.unique(pairs[1]), receivers)
+        return cls(entries, own, pairs, ~mine[entries.receiver], to, receivers)
 
     def told(self, control: ControlArray, silent_intervals: ShortArray) -> dict[int, IntArray]:
         """Return the rows that each peer is told of: where all are, the same array as before.

@@ -17,14 +17,12 @@ from numpy.typing import NDArray
 
 from apps.runtime.sockets.pause import Pause
 from controller.columns import FloatArray, IntArray
-from controller.openflow.constants import MessageType, MultipartType
 from controller.openflow.meters import METER_STATS, STATS_BYTES
 from controller.openflow.stats import MULTIPART_HEAD
 
 _MOST_OCTETS = 0xFFFF  # of one message
 _MOST_METERS = (_MOST_OCTETS - MULTIPART_HEAD.size) // STATS_BYTES
 _NOBODY = -1
-_REPLY, _METER, _BARRIER = int(MessageType.MULTIPART_REPLY), int(MultipartType.METER), int(MessageType.BARRIER_REPLY)
 
 
 class RollCall:
