@@ -8,7 +8,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from controller.allocation.entity_max_min import entity_max_min
 from controller.allocation.explain import DEMAND, LIFTED_BPS, Explanation, constraint_name
 from controller.allocation.max_min import BY_DEMAND, FlowPaths
 from controller.allocation.network_max_min import LEAST_DEMAND_BPS, ByDemands, Constraints, FlowCounters, demands
@@ -16,6 +15,7 @@ from controller.columns import FloatArray, IntArray
 from controller.metering.observed import Reading
 from controller.policy.interface import Decision, Place, Policy, PolicyView, Silence
 from controller.policy.memory import Memory
+from controller.seawall.entity_max_min import entity_max_min
 from controller.seawall.laws import standing_shares
 from controller.seawall.link_state import Ways
 from controller.seawall.policy import TARGET

@@ -3,7 +3,7 @@
 An *entity* is a sender with a weight, whatever the number of its flows. On each link the entities that use it have
 shares in proportion to their weights, and what an entity cannot use goes to the others of that link.
 
-Choice: not ``controller.allocation.entity_max_min``, which a policy decides with: a law is not its own judge. This one
+Choice: not ``controller.seawall.entity_max_min``, which a policy decides with: a law is not its own judge. This one
 is plain and slow; tests compare the two. Where step 4 leaves something of a link, the law shares it as well.
 """
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.allocation.entity_max_min import entity_max_min
 from controller.allocation.max_min import FlowPaths, max_min
+from controller.seawall.entity_max_min import entity_max_min
 from experiments.evaluation.entity_oracle import entity_rates
 from experiments.evaluation.oracle import oracle_of, promised_by_time
 from experiments.runs.run import ScenarioRun

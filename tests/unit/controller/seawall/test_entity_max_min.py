@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.allocation.entity_max_min import MOST_ROUNDS, entity_max_min
 from controller.allocation.max_min import BY_DEMAND, FlowPaths, max_min
 from controller.errors import InvalidValueError
+from controller.seawall.entity_max_min import MOST_ROUNDS, entity_max_min
 
 
 def paths_of(ways, constraints):
