@@ -83,7 +83,7 @@ setup(
     packages=find_packages(include=["controller", "controller.*", "apps", "apps.*"]),
     install_requires=REQUIRES,
     extras_require={"cluster": CLUSTER, "test": TEST, "dev": DEV},
-    package_data={"apps": ["ui/*", "ui/*/*", "ui/*/*/*"]},
+    package_data={"apps.ui": ["*.html", "*.css", "*.js", "*.svg", "views/*", "vendor/*/*"]},
     ext_modules=[
         Extension(
             name,

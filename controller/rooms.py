@@ -17,32 +17,49 @@ from controller.errors import InvalidValueError
 class Room(NamedTuple):
     """A part that may be missing: its packages, the module that is asked for it, and what it brings, in words.
 
-    ``install`` is the distribution that has it.
+    ``commands`` is the module with its sub-commands of ``dets``, ``install`` the distribution that has it.
     """
 
     packages: tuple[str, ...]
     entry: str
     brings: str
+    commands: str = ""
     install: str = "dets-controller"
 
 
 ROOMS = {
-    "agents": Room(("controller.agents", "apps.agent"), "controller.agents.of_fabric", "agents on hosts"),
+    "agents": Room(
+        ("controller.agents", "apps.agent"), "controller.agents.of_fabric", "agents on hosts", "apps.agent.command"
+    ),
     "cluster": Room(
         ("controller.cluster", "controller.frames", "controller.shards", "controller.nodes", "apps.cluster"),
         "apps.cluster.member",
         "several controllers",
+        install="dets-controller[cluster]",
     ),
+    "seawall": Room(("controller.seawall",), "controller.seawall.policy", "Seawall's policies"),
+    "gatekeeper": Room(("controller.gatekeeper",), "controller.gatekeeper.policy", "Gatekeeper's policy"),
+    "hygenicc": Room(("controller.hygenicc",), "controller.hygenicc.policy", "HyGenICC's policy"),
+    "ui": Room(("apps.ui",), "apps.ui", "the live page"),
+    "experiments": Room(("experiments",), "experiments.commands", "experiments", "experiments.commands", "dets-lab"),
 }
+
+
+def room_of(module: str) -> str:
+    """Return the name of the room that a module is of, nothing for none."""
+    return next((name for name, one in ROOMS.items() if module.startswith(tuple(f"{of}." for of in one.packages))), "")
 
 
 @cache
 def is_here(name: str) -> bool:
-    """Whether a room is installed."""
+    """Whether a room is installed; what is of none (``room_of``) always is."""
+    if not name:
+        return True
     try:
-        return find_spec(ROOMS[name].entry) is not None
+        found = find_spec(ROOMS[name].entry)
     except ModuleNotFoundError:  # the package that it is in is missing
         return False
+    return found is not None and found.has_location
 
 
 def check(name: str, key: str, value: object) -> None:
@@ -52,6 +69,17 @@ def check(name: str, key: str, value: object) -> None:
         raise InvalidValueError(key, value, f"needs {one.brings}: pip install {one.install}")
 
 
+def commands() -> list[Any]:
+    """Return the modules with the sub-commands of the rooms that are installed."""
+    return [import_module(one.commands) for name, one in ROOMS.items() if one.commands and is_here(name)]
+
+
 def room(name: str) -> Any:
     """Return the module that is asked for a room. ModuleNotFoundError if it is not installed."""
     return import_module(ROOMS[name].entry)
+
+
+def load(target: str) -> Any:
+    """Return what MODULE:NAME has, of a room or not."""
+    module, _, name = target.partition(":")
+    return getattr(import_module(module), name)

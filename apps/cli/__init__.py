@@ -8,14 +8,11 @@ framework is loaded for ``--help``. Exit status: 0 done, 1 failed, 2 what was as
 from __future__ import annotations
 
 import sys
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Annotated
 
 import typer
 
 from apps.cli.commands import (
-    agent,
     cert,
     cluster,
     docs,
@@ -29,7 +26,7 @@ from apps.cli.commands import (
 )
 from apps.cli.support.common import FAILED, INTERRUPTED, REFUSED, ClickError, Commands, complain
 from apps.cli.support.rest_client import RequestError
-from controller import __version__
+from controller import __version__, rooms
 from controller.errors import DetsError, InvalidValueError
 
 app = typer.Typer(
@@ -54,12 +51,11 @@ app.add_typer(ledger.app)
 app.add_typer(watch.app)
 app.add_typer(history.app)
 app.add_typer(history.tokens, name="token", cls=Commands)
-app.add_typer(agent.app)
 app.add_typer(docs.app)
 app.add_typer(cert.app, name="cert", cls=Commands)
 app.add_typer(cluster.app, name="cluster", cls=Commands)
-if find_spec("experiments") and find_spec("experiments.commands"):  # a distribution of its own
-    app.add_typer(import_module("experiments.commands").app)
+for of_room in rooms.commands():
+    app.add_typer(of_room.app)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -15,7 +15,7 @@ from flask_openapi3.models.info import Info
 from flask_openapi3.openapi import OpenAPI
 from pydantic import BaseModel, ValidationError
 
-from apps.rest import page, ui
+from apps.rest import page
 from apps.rest.http import access, problems
 from apps.rest.http.access import TokenKeeper
 from apps.rest.http.body import MAX_BODY_BYTES, MAX_LONG_BODY_BYTES, JsonRequest, StrictJson, check_body
@@ -25,6 +25,7 @@ from apps.rest.resources.service import ANY, Json, Service, api, service
 from apps.rest.schema import bodies, requests
 from apps.rest.streams import stream
 from controller.errors import InvalidValueError
+from controller.rooms import is_here, room
 
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _METRICS: Json = {"description": "text", "content": {_METRICS_TYPE: {"schema": {"type": "string"}}}}
@@ -79,9 +80,8 @@ def create_app(
     app.after_request(_add_headers)
     app.register_api(api)
     app.get("/docs", summary="This interface as a page.", responses={200: page.RESPONSE, **ANY})(show_docs)
-    if with_page:
-        app.get("/ui", summary="The live page.", responses={200: ui.RESPONSE, **ANY})(show_ui)
-        ui.add_to(app)
+    if with_page and is_here("ui"):
+        room("ui").add_to(app)
     about = "Metrics in Prometheus' text format, version 0.0.4."
     app.get("/metrics", summary=about, responses={200: _METRICS, **ANY})(show_metrics)
     return app
@@ -103,11 +103,6 @@ def show_metrics(query: requests.NoQuery) -> Response:
             here.sleep(0.0)
 
     return Response(stream_with_context(pieces()), mimetype=None, content_type=_METRICS_TYPE)
-
-
-def show_ui(query: requests.NoQuery) -> Response:
-    """Show the live page; it is static, and asks /v1 for all that it shows."""
-    return ui.show_page()
 
 
 def show_docs(query: requests.NoQuery) -> Response:

@@ -108,7 +108,7 @@ class RestSection(ListenerSection):
     """Whether requests need a token (`dets token`)."""
     if_match: Literal["optional", "required"] = "optional"
     """Whether every change must name the revision it is meant for (If-Match)."""
-    ui: bool = True
+    ui: Annotated[bool, of_room("ui", but=False)] = True
     """Whether the live page is served at /ui."""
     requests_per_s: Annotated[int, Field(ge=1, le=1_000_000)] = 200
     """Sustained requests per second of one address; short bursts may have twice as many."""

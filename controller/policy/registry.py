@@ -1,38 +1,36 @@
-"""All policies by name. To add one: write its file, and add a line with its module and class here."""
+"""All policies by name. To add one: write its file, and add a line with its module and class here.
+
+Those of rooms that are not installed are not there (``controller.rooms``).
+"""
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 
+from controller import rooms
 from controller.allocation.parameters import check_parameters, parameters_of
 from controller.errors import InvalidValueError
 from controller.policy.interface import Policy
 
-CLASSES = (
-    "controller.dets.fair_share:FairShare",
-    "controller.dets.slow_probe:SlowProbe",
-    "controller.dets.fast_probe:FastProbe",
-    "controller.dets.forward_explicit:ForwardExplicit",
-    "controller.dets.fair_level:FairLevel",
-    "controller.policy.max_min:MaxMin",
-    "controller.seawall.policy:Seawall",
-    "controller.seawall.policy:SeawallCubic",
-    "controller.seawall.policy:SeawallDctcp",
-    "controller.seawall.strawman:SeawallStrawman",
-    "controller.seawall.exact:SeawallExact",
-    "controller.gatekeeper.policy:Gatekeeper",
-    "controller.hygenicc.policy:HyGenICC",
-)
+CLASSES = {
+    "fs": "controller.dets.fair_share:FairShare",
+    "sp": "controller.dets.slow_probe:SlowProbe",
+    "fp": "controller.dets.fast_probe:FastProbe",
+    "fe": "controller.dets.forward_explicit:ForwardExplicit",
+    "level": "controller.dets.fair_level:FairLevel",
+    "max-min": "controller.policy.max_min:MaxMin",
+    "seawall": "controller.seawall.policy:Seawall",
+    "seawall-cubic": "controller.seawall.policy:SeawallCubic",
+    "seawall-dctcp": "controller.seawall.policy:SeawallDctcp",
+    "seawall-strawman": "controller.seawall.strawman:SeawallStrawman",
+    "seawall-exact": "controller.seawall.exact:SeawallExact",
+    "gatekeeper": "controller.gatekeeper.policy:Gatekeeper",
+    "hygenicc": "controller.hygenicc.policy:HyGenICC",
+}
 
-
-def _load(target: str) -> type[Policy]:
-    module, _, name = target.partition(":")
-    found: type[Policy] = getattr(importlib.import_module(module), name)
-    return found
-
-
-policies: dict[str, type[Policy]] = {one.name: one for one in map(_load, CLASSES)}
+policies: dict[str, type[Policy]] = {
+    name: rooms.load(target) for name, target in CLASSES.items() if rooms.is_here(rooms.room_of(target))
+}
 """All policies by name."""
 
 
@@ -52,6 +50,8 @@ def make_policy(
     """
     known = policies.get(name) if isinstance(name, str) else None
     if known is None:
+        if name in CLASSES:
+            rooms.check(rooms.room_of(CLASSES[name]), key, name)
         raise InvalidValueError(key, name, f"is not an allocation algorithm: write one of {', '.join(policies)}")
     policy = known.of(check_parameters(known.name, parameters_of(known), parameters or {}, parameters_key))
     if interval_ms is not None:

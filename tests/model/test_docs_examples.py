@@ -41,9 +41,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "controller/dets/fixed_part.py").write_text(example("allocation.md", "class FixedPart"))
     registry = folder / "controller/policy/registry.py"
-    add_line(registry, "CLASSES = (\n", "allocation.md", '"controller.dets.fixed_part:FixedPart",')
+    add_line(registry, "CLASSES = {\n", "allocation.md", '"part": "controller.dets.fixed_part:FixedPart",')
     (folder / "controller/policy/steps.py").write_text(example("policies.md", "class Steps"))
-    add_line(registry, "CLASSES = (\n", "policies.md", '"controller.policy.steps:Steps",')
+    add_line(registry, "CLASSES = {\n", "policies.md", '"steps": "controller.policy.steps:Steps",')
     builders = folder / "topologies/builders.py"
     add_line(builders, "fabrics: dict[str, Callable[..., Fabric]] = {\n", "experiments.md", '"my-line": line,')
     function = example("experiments.md", "def line(")

@@ -26,6 +26,7 @@ def test_every_policy_is_made_with_the_defaults_that_are_described():
     for name, policy in policies.items():
         values = {key: one.default for key, one in parameters_of(policy).items()}
         assert make_policy(name) == make_policy(name, values)
+        assert policy.name == name
         assert title_of(name) == policy.title
         assert all(one.about for one in parameters_of(policy).values())
     assert title_of("gone") == "gone"

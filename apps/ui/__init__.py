@@ -1,4 +1,7 @@
-"""The live page: static files from a fixed table, which decide nothing and use ``/v1`` like everybody else."""
+"""The live page: static files from a fixed table, which decide nothing and use ``/v1`` like everybody else.
+
+``api.js`` asks the controller, ``live.js`` follows it, and ``views`` show what they hear.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,10 @@ from typing import Any
 
 from flask import Response, request
 
-FOLDER = Path(__file__).parents[1] / "ui"
+from apps.rest.resources.service import ANY
+from apps.rest.schema.requests import NoQuery
+
+FOLDER = Path(__file__).parent
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "frame-ancestors 'none'; base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'"
@@ -65,8 +71,14 @@ def _read(path: Path) -> _File:
     return _File(content, _TYPES[path.suffix], hashlib.sha256(content).hexdigest()[:32])
 
 
+def show_ui(query: NoQuery) -> Response:
+    """Show the live page; it is static, and asks /v1 for all that it shows."""
+    return show_page()
+
+
 def add_to(app: Any) -> None:
     """Let an application serve the page; its files are read now, and never again."""
     _files()
+    app.get("/ui", summary="The live page.", responses={200: RESPONSE, **ANY})(show_ui)
     for path in paths()[1:]:
         app.add_url_rule(path, f"ui:{path}", show_page, methods=["GET"])
