@@ -1,246 +1,132 @@
-"""``dets bench``: a sub-command per benchmark, which declares the benchmark's options, all in this module.
+"""``dets bench``: a sub-command for each benchmark, whose options are the parameters of its ``run``.
 
-To add one, write a function here that ends in ``measured``. What it measures with is a function, named ``module:name``,
-of those options that were given, and returns a dictionary with ``figures``, ``settings`` and ``targets``, a list of
-``{name, value, unit, target, met}``. It is not imported before its turn.
+To add one, write its ``run`` with ``experiments.bench.harness``, and its line in BENCHES. It is not imported before
+its turn, or before its help is asked for.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
+import inspect
 import json
 import sys
-from pathlib import Path
-from typing import Annotated, Any
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import typer
 
-from apps.cli.support.common import FAILED, AsJson, Parameters, as_option, parse_parameters
+from apps.cli.support.common import FAILED, AsJson, Commands, as_option
+from apps.cli.support.connection import option_of
 from controller.errors import InvalidValueError
-from controller.units import parse_rate
 
-app = typer.Typer()
+NAMES = ("allocate", "agent", "attack", "cluster", "config", "enforcement", "fidelity", "loop", "rest")
+BENCHES = {name: f"experiments.bench.{name}.bench" for name in NAMES} | {"soak": "experiments.soak.run"}
+STRICT = ("soak",)  # a missed target is a failure
+
+
+class Benches(Commands):
+    """The group whose commands are the benchmarks."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return their names."""
+        return list(BENCHES)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return one, None for what there is not."""
+        return command_of(cmd_name) if cmd_name in BENCHES else None
+
+
+app = typer.Typer(cls=Benches)
 
 
 @app.callback(invoke_without_command=True)
 def bench(context: typer.Context) -> None:
     """Run a benchmark. A missed target is printed and does not change the exit status, except soak's."""
     if context.invoked_subcommand is None:
-        for command in app.registered_commands:
-            assert command.callback is not None
-            summary = (command.callback.__doc__ or "").partition("\n")[0]
-            print(f"{command.name or command.callback.__name__:12} {summary}")
+        for name in BENCHES:
+            print(f"{name:12} {_summary(_run_of(name))}")
 
 
-@app.command()
-def allocate(as_json: AsJson = False) -> int:
-    """Rate allocation algorithms, entries per second."""
-    return measured("allocate", "experiments.bench.allocate.bench:run", as_json)
+def command_of(name: str) -> Any:
+    """Return the sub-command of a benchmark."""
+    run = _run_of(name)
+
+    @functools.wraps(run)
+    def command(as_json: bool, **options: Any) -> int:
+        # The result alone belongs on stdout; whatever else a benchmark prints goes to stderr.
+        with contextlib.redirect_stdout(sys.stderr):
+            try:
+                result = {"name": name, **run(**options)}
+            except InvalidValueError as error:
+                raise as_option(error) from error
+        if as_json:
+            print(json.dumps(result, allow_nan=False))
+        else:
+            print_result(result)
+        return FAILED if name in STRICT and not all(row["met"] for row in result["targets"]) else 0
+
+    options = [_option(one) for one in inspect.signature(run, eval_str=True).parameters.values()]
+    shown = inspect.Parameter("as_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=AsJson)
+    command.__signature__ = inspect.Signature([*options, shown])  # type: ignore[attr-defined]
+    command.__annotations__ = {one.name: one.annotation for one in (*options, shown)}
+    alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+    alone.command(name, help=_summary(run))(command)
+    return typer.main.get_command(alone)
 
 
-@app.command()
-def agent(
-    pairs: Annotated[int | None, typer.Option(help="Pairs of one agent.")] = None,
-    seconds: Annotated[float | None, typer.Option(help="How long each rate is measured.")] = None,
-    as_json: AsJson = False,
-) -> int:
-    """What an agent costs its host and the controller, and how true its rates are (root)."""
-    return measured("agent", "experiments.bench.agent.bench:run", as_json, pairs=pairs, seconds=seconds)
+def _run_of(name: str) -> Callable[..., dict[str, Any]]:
+    run: Callable[..., dict[str, Any]] = importlib.import_module(BENCHES[name]).run
+    return run
 
 
-@app.command()
-def attack(
-    seconds: Annotated[float | None, typer.Option(help="How long each attack lasts.")] = None,
-    attack: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this attack; repeatable.")] = None,
-    as_json: AsJson = False,
-) -> int:
-    """What hostile peers of OpenFlow and REST cost the control loop and the tenants of other switches."""
-    return measured("attack", "experiments.bench.attack.bench:run", as_json, seconds=seconds, attack=attack or None)
+def _summary(run: Callable[..., Any]) -> str:
+    return (run.__doc__ or "").partition("\n")[0]
 
 
-@app.command()
-def cluster(
-    switches: Annotated[int | None, typer.Option(help="How many switches.")] = None,
-    entries: Annotated[int | None, typer.Option(help="Metered entries of each.")] = None,
-    repeats: Annotated[int | None, typer.Option(help="How often the active node ends in each way.")] = None,
-    seconds: Annotated[float | None, typer.Option(help="How long costs are measured.")] = None,
-    crossing: Annotated[
-        int | None, typer.Option(help="Then so many entries between two shards, in one process.")
-    ] = None,
-    shared: Annotated[
-        int | None, typer.Option(help="Then 1, 2 and 4 nodes with so many entries each, in one process.")
-    ] = None,
-    hosts: Annotated[
-        int | None, typer.Option(help="Then two nodes and so many hosts, of which one changes, in one process.")
-    ] = None,
-    kills: Annotated[int | None, typer.Option(help="Then so many random kills and pauses in a row.")] = None,
-    faults: Annotated[
-        bool | None, typer.Option("--faults", help="Then partitions, full disks and clocks that step (root).")
-    ] = None,
-    moves: Annotated[
-        bool | None, typer.Option("--moves", help="Three nodes whose switches change hands, instead of a pair.")
-    ] = None,
-    deaths: Annotated[int | None, typer.Option(help="With --moves: then so many nodes die, one a minute.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Which ones.")] = None,
-    output: Annotated[Path | None, typer.Option(help="Folder of figures and plot.")] = None,
-    as_json: AsJson = False,
-) -> int:
-    """How soon a standby takes over, what a pair costs, and kills in a row (etcd-server)."""
-    options: dict[str, Any] = {
-        "switches": switches,
-        "entries": entries,
-        "repeats": repeats,
-        "seconds": seconds,
-        "crossing": crossing,
-        "shared": shared,
-        "hosts": hosts,
-        "kills": kills,
-        "faults": faults,
-        "moves": moves,
-        "deaths": deaths,
-        "seed": seed,
-        "output": output,
-    }
-    return measured("cluster", "experiments.bench.cluster.bench:run", as_json, **options)
+def _option(parameter: inspect.Parameter) -> inspect.Parameter:
+    """Return a parameter of ``run`` as an option: annotated with its help, or with all that typer is to know."""
+    kind, about = typing.get_args(parameter.annotation)
+    if not isinstance(about, str):
+        return parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+    flag = [f"--{parameter.name.replace('_', '-')}"] if parameter.default is False else []
+    many = parameter.name.upper() if "list" in str(kind) else None
+    option = typer.Option(*flag, help=about, metavar=many)
+    return option_of(None, parameter.name, kind, option, parameter.default)
 
 
-@app.command()
-def config(
-    vlans: Annotated[int | None, typer.Option(help="VLANs, each at every port.")] = None,
-    ports: Annotated[int | None, typer.Option(help="Edge ports.")] = None,
-    seconds: Annotated[float | None, typer.Option(help="How long nothing is done, and signals are sent.")] = None,
-    reloads: Annotated[int | None, typer.Option(help="How often the file is changed and reloaded.")] = None,
-    as_json: AsJson = False,
-) -> int:
-    """What checking, starting with and reloading a large configuration takes, and the loop misses."""
-    options: dict[str, Any] = {"vlans": vlans, "ports": ports, "seconds": seconds, "reloads": reloads}
-    return measured("config", "experiments.bench.config.bench:run", as_json, **options)
+def print_result(result: Mapping[str, Any]) -> None:
+    """Print a benchmark's figures and how they compare with its targets."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    figures = Table(title=f"bench {result['name']}", title_justify="left")
+    figures.add_column("figure")
+    figures.add_column("value", justify="right")
+    for name, value in _flat(result.get("figures", {})):
+        figures.add_row(name, _shown(value))
+    console.print(figures)
+    targets = Table(title="targets", title_justify="left")
+    for column in ("target", "value", "wanted", "unit", "met"):
+        targets.add_column(column)
+    for row in result.get("targets", []):
+        verdict = "[green]yes[/green]" if row["met"] else "[red]no[/red]"
+        targets.add_row(str(row["name"]), _shown(row["value"]), _shown(row["target"]), str(row["unit"]), verdict)
+    console.print(targets)
 
 
-@app.command()
-def enforcement(
-    datapath: Annotated[str | None, typer.Option(help="userspace (the default) or kernel.")] = None,
-    full: Annotated[bool | None, typer.Option("--full", help="All cases; else a subset.")] = None,
-    grant: Annotated[list[str] | None, typer.Option(metavar="RATE", help="Only this grant; repeatable.")] = None,
-    traffic: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this traffic; repeatable.")] = None,
-    pattern: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this schedule; repeatable.")] = None,
-    seconds: Annotated[float | None, typer.Option(help="How long each batch is measured.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Of schedules that are drawn.")] = None,
-    interval_ms: Annotated[int | None, typer.Option(help="The control interval.")] = None,
-    bursts: Annotated[
-        bool, typer.Option("--bursts", help="What bursting senders gain, and what others lose, instead.")
-    ] = False,
-    output: Annotated[Path | None, typer.Option(help="Folder of table and plot.")] = None,
-    as_json: AsJson = False,
-) -> int:
-    """What is delivered against what is granted, on real Open vSwitch (root)."""
-    if bursts:
-        others = {"datapath": datapath, "grant": grant, "traffic": traffic, "pattern": pattern, "seconds": seconds}
-        others["interval_ms"] = interval_ms
-        for name, value in others.items():
-            if value:
-                raise InvalidValueError(name, value, "means nothing with --bursts")
-        options: dict[str, Any] = {"full": full, "seed": seed, "output": output}
-        return measured("enforcement", "experiments.bench.enforcement.bursts:run", as_json, **options)
-    return measured(
-        "enforcement",
-        "experiments.bench.enforcement.bench:run",
-        as_json,
-        datapath=datapath,
-        full=full,
-        grants_bps=[parse_rate(text, "grant") for text in grant] if grant else None,
-        traffic=traffic or None,
-        patterns=pattern or None,
-        seconds=seconds,
-        seed=seed,
-        interval_ms=interval_ms,
-        output=output,
-    )
+def _flat(figures: Any, prefix: str = "") -> list[tuple[str, Any]]:
+    pairs = figures.items() if isinstance(figures, Mapping) else enumerate(figures)
+    rows: list[tuple[str, Any]] = []
+    for key, value in pairs:
+        name = f"{prefix}{key}"
+        nested = isinstance(value, Mapping | list)
+        rows += _flat(value, f"{name}.") if nested else [(name, value)]
+    return rows
 
 
-@app.command()
-def fidelity(as_json: AsJson = False) -> int:
-    """The model fabric against Open vSwitch (root; else the model alone)."""
-    return measured("fidelity", "experiments.bench.fidelity.bench:run", as_json)
-
-
-@app.command()
-def loop(
-    switches: Annotated[int | None, typer.Option(help="How many switches.")] = None,
-    entries: Annotated[
-        int | None, typer.Option(help="Metered entries of each; left out, 1,000 to a million in all.")
-    ] = None,
-    interval_ms: Annotated[int | None, typer.Option(help="The control interval.")] = None,
-    seconds: Annotated[float | None, typer.Option(help="How long each case is measured.")] = None,
-    algorithm: Annotated[
-        str | None, typer.Option(metavar="NAME", help="This one, and fp next to it, on pairs that go over four links.")
-    ] = None,
-    parameter: Parameters = None,
-    output: Annotated[Path | None, typer.Option(help="Folder of table and plot.")] = None,
-    profile: Annotated[bool | None, typer.Option("--profile", help="Show where processor time goes instead.")] = None,
-    as_json: AsJson = False,
-) -> int:
-    """The control loop of the real application, against stock Ryu handlers, or under one algorithm against fp."""
-    numbers = {"switches": switches, "entries": entries, "interval_ms": interval_ms, "seconds": seconds}
-    options: dict[str, Any] = {**numbers, "output": output, "profile": profile}
-    if algorithm is None:
-        if parameter:
-            raise InvalidValueError("parameter", parameter[0], "needs --algorithm: it is a parameter of one")
-        return measured("loop", "experiments.bench.loop.bench:run", as_json, **options)
-    options |= {"algorithm": algorithm, "parameters": parse_parameters(parameter)}
-    try:
-        return measured("loop", "experiments.bench.loop.algorithm:run", as_json, **options)
-    except InvalidValueError as error:
-        raise as_option(error) from error
-
-
-@app.command()
-def rest(
-    vlans: Annotated[int | None, typer.Option(help="How many VLANs, of 20 VNs each; 1,000 when left out.")] = None,
-    entries: Annotated[int | None, typer.Option(help="How many pairs talk.")] = None,
-    changes: Annotated[int | None, typer.Option(help="How many VNs get other limits in one transaction.")] = None,
-    streams: Annotated[int | None, typer.Option(help="How many event streams are followed.")] = None,
-    seconds: Annotated[float | None, typer.Option(help="How long the loop is watched in each phase.")] = None,
-    as_json: AsJson = False,
-) -> int:
-    """What listing, changing, scraping and following by REST cost the control loop."""
-    options: dict[str, Any] = {
-        "vlans": vlans,
-        "entries": entries,
-        "changes": changes,
-        "streams": streams,
-        "seconds": seconds,
-    }
-    return measured("rest", "experiments.bench.rest.bench:run", as_json, **options)
-
-
-@app.command()
-def soak(
-    minutes: Annotated[float | None, typer.Option(help="How long, from 1; 30 when left out.")] = None,
-    seed: Annotated[int | None, typer.Option(help="What happens when.")] = None,
-    output: Annotated[Path | None, typer.Option(help="Folder of results; default results/soak.")] = None,
-    as_json: AsJson = False,
-) -> int:
-    """Minutes of churn on Open vSwitch (root); exit status 1 if anything was missed, leaked or unexplained."""
-    options: dict[str, Any] = {"minutes": minutes, "seed": seed, "output": output}
-    return measured("soak", "experiments.soak.run:run", as_json, strict=True, **options)
-
-
-def measured(name: str, target: str, as_json: bool, *, strict: bool = False, **options: Any) -> int:
-    """Run the benchmark ``target`` with the options that are not None, and show its result.
-
-    ``strict`` makes a missed target a failure.
-    """
-    module, _, function = target.partition(":")
-    measure = getattr(importlib.import_module(module), function)
-    # The result alone belongs on stdout; whatever else a benchmark prints goes to stderr.
-    with contextlib.redirect_stdout(sys.stderr):
-        result = {"name": name, **measure(**{key: value for key, value in options.items() if value is not None})}
-    if as_json:
-        print(json.dumps(result, allow_nan=False))
-    else:
-        from apps.cli.support.output import print_bench
-
-        print_bench(result)
-    return FAILED if strict and not all(row["met"] for row in result["targets"]) else 0
+def _shown(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

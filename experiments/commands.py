@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from apps.cli.support.common import Commands, Parameters, as_option, parse_parameters, refusing_bad_files, say
+from apps.cli.support.common import Parameters, as_option, parse_parameters, refusing_bad_files, say
 from apps.cli.support.connection import option_of, with_options
 from controller.errors import InvalidValueError
 from controller.units import format_rate, parse_rate
@@ -174,4 +174,4 @@ def figures(
     return 0
 
 
-app.add_typer(benches.app, name="bench", cls=Commands)
+app.add_typer(benches.app, name="bench", cls=benches.Benches)

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.rates
 
 
 def test_the_smallest_case_of_the_bench(tmp_path: Path) -> None:
-    result = bench.run(grants_bps=[2_000_000], traffic=["udp-2x"], patterns=["constant"], seconds=3.0, output=tmp_path)
+    result = bench.run(grant=["2M"], traffic=["udp-2x"], pattern=["constant"], seconds=3.0, output=tmp_path)
     rows = {row["way"]: row for row in result["figures"]["rows"]}
     assert set(rows) == set(WAYS)
     # What a machine that is busy with other tests loses in front of the meters is lost for all three.

@@ -15,10 +15,10 @@ def reference(command: Any) -> str:
 
 
 def _commands(name: str, command: Any) -> Iterator[tuple[str, Any]]:
-    children = getattr(command, "commands", {})
+    children = command.list_commands(None) if hasattr(command, "list_commands") else []
     if not children:
         yield name, command
-    for child in children.values():
+    for child in (command.get_command(None, one) for one in children):
         if not child.hidden:
             yield from _commands(f"{name} {child.name}", child)
 

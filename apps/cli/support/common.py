@@ -31,7 +31,8 @@ class Commands(TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the commands that are shown, as a list of definitions."""
-        shown = [(name, one.get_short_help_str(sys.maxsize)) for name, one in self.commands.items() if not one.hidden]
+        commands: dict[str, Any] = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
+        shown = [(name, one.get_short_help_str(sys.maxsize)) for name, one in commands.items() if not one.hidden]
         with formatter.section("Commands"):
             formatter.write_dl(shown)
 

@@ -169,27 +169,6 @@ def console() -> Console:
     return found if found.is_terminal else Console(highlight=False, width=_UNFOLDED)
 
 
-def print_bench(result: Mapping[str, Any]) -> None:
-    """Print a benchmark's figures and how they compare with its targets."""
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console()
-    figures = Table(title=f"bench {result['name']}", title_justify="left")
-    figures.add_column("figure")
-    figures.add_column("value", justify="right")
-    for name, value in _flat(result.get("figures", {})):
-        figures.add_row(name, _shown(value))
-    console.print(figures)
-    targets = Table(title="targets", title_justify="left")
-    for column in ("target", "value", "wanted", "unit", "met"):
-        targets.add_column(column)
-    for row in result.get("targets", []):
-        verdict = "[green]yes[/green]" if row["met"] else "[red]no[/red]"
-        targets.add_row(str(row["name"]), _shown(row["value"]), _shown(row["target"]), str(row["unit"]), verdict)
-    console.print(targets)
-
-
 def print_replay(result: Mapping[str, Any]) -> None:
     """Print whether a replay decided the same, and the differences to another algorithm."""
     from rich.console import Console
@@ -213,17 +192,3 @@ def print_replay(result: Mapping[str, Any]) -> None:
         names = (Text(printable(row[end])) for end in ("from", "to"))  # a recording may have any
         table.add_row(str(row["vlan"]), *names, str(row["intervals"]), *rates)
     console.print(table)
-
-
-def _flat(figures: Any, prefix: str = "") -> list[tuple[str, Any]]:
-    pairs = figures.items() if isinstance(figures, Mapping) else enumerate(figures)
-    rows: list[tuple[str, Any]] = []
-    for key, value in pairs:
-        name = f"{prefix}{key}"
-        nested = isinstance(value, Mapping | list)
-        rows += _flat(value, f"{name}.") if nested else [(name, value)]
-    return rows
-
-
-def _shown(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)

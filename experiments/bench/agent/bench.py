@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -33,10 +33,9 @@ from controller.agents.control_frames import (
     encode,
     records,
 )
-from controller.errors import InvalidValueError
 from experiments.bench.agent.crowd import run_crowd
 from experiments.bench.agent.reaction import AGENTS, reaction_ms
-from experiments.machine.processors import machine
+from experiments.bench.harness import Target, check_bounds, finished
 
 PAIRS, SECONDS = 1000, 5.0
 INTERVAL_S = 0.055
@@ -49,12 +48,15 @@ FRAME_OCTETS = 1518
 LINK_BPS = 1_000_000_000
 
 
-def run(pairs: int = PAIRS, seconds: float = SECONDS) -> dict[str, Any]:
-    """Measure with so many ``pairs`` of one agent, each rate for so many ``seconds``; PermissionError without root."""
-    if not 1 <= pairs <= 50_000:
-        raise InvalidValueError("pairs", pairs, "is outside 1 to 50000")
-    if not 0.5 <= seconds <= 600:
-        raise InvalidValueError("seconds", seconds, "is outside 0.5 to 600")
+def run(
+    pairs: Annotated[int, "Pairs of one agent."] = PAIRS,
+    seconds: Annotated[float, "How long each rate is measured."] = SECONDS,
+) -> dict[str, Any]:
+    """What an agent costs its host and the controller, and how true its rates are (root).
+
+    Raises PermissionError without root.
+    """
+    check_bounds(pairs=(pairs, 1, 50_000), seconds=(seconds, 0.5, 600))
     if os.geteuid() != 0:
         raise PermissionError("bench agent needs root: it makes a network namespace with HTB classes")
     codec = codec_figures()
@@ -72,15 +74,11 @@ def run(pairs: int = PAIRS, seconds: float = SECONDS) -> dict[str, Any]:
     }
     off = max(abs(rate / 5.0 - 1.0) for rate in rates.values())
     targets = [
-        _target("rates that change, off their mean", round(100 * off, 2), "%", 1.0),
-        _target("100 changes of rates", round(batch_ms, 2), "ms", 5.0),
-        _target("encode and decode, an entry", codec["codec_us_per_entry"], "us", 0.2),
+        Target("rates that change, off their mean", round(100 * off, 2), "%", 1.0),
+        Target("100 changes of rates", round(batch_ms, 2), "ms", 5.0),
+        Target("encode and decode, an entry", codec["codec_us_per_entry"], "us", 0.2),
     ]
-    return {"figures": figures, "settings": {"pairs": pairs, "seconds": seconds, **machine()}, "targets": targets}
-
-
-def _target(name: str, value: float, unit: str, most: float) -> dict[str, Any]:
-    return {"name": name, "value": value, "unit": unit, "target": most, "met": value <= most}
+    return finished("agent", figures, targets, {"pairs": pairs, "seconds": seconds})
 
 
 def _entries(count: int) -> Any:

@@ -7,16 +7,13 @@ nothing is settled: the case with most work.
 
 from __future__ import annotations
 
-import argparse
-import json
 import platform
 import statistics
-import sys
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -25,7 +22,7 @@ from controller.allocation.max_min import FlowPaths, max_min
 from controller.policy.per_receiver import PerReceiver
 from controller.policy.registry import policies
 from experiments.bench.allocate import flow_instances, plain_allocation
-from experiments.machine.processors import machine
+from experiments.bench.harness import Target, finished
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 SENDERS = (2, 10, 100, 1_000)
@@ -229,19 +226,9 @@ def _bench_fabric(name: str, paths: FlowPaths, capacity_bps: Any, budget_s: floa
     }
 
 
-def _target(name: str, value: float, unit: str, target: float, *, most: bool) -> dict[str, Any]:
-    return {
-        "name": name,
-        "value": value,
-        "unit": unit,
-        "target": target,
-        "met": bool(value <= target if most else value >= target),
-    }
-
-
 def targets(
     receivers: list[dict[str, Any]], calls: dict[str, float], fabrics: list[dict[str, Any]], memory: float | None
-) -> list[dict[str, Any]]:
+) -> list[Target]:
     """Return what was aimed at, and whether it was reached."""
     rows = []
     for name in algorithms:
@@ -253,55 +240,34 @@ def targets(
         costs = [row["ns_per_entry"] - calls[name] * 1e3 / row["entries"] for row in usual]
         speed, flat = TARGET_ENTRIES_PER_S, max(costs) / min(costs)
         rows += [
-            _target(f"{name}, {NOMINAL_SENDERS} senders a receiver", slowest_usual, "entries/s", speed, most=False),
-            _target(f"{name}, slowest of all ({case})", slowest["entries_per_s"], "entries/s", speed, most=False),
-            _target(f"{name}, a call", calls[name], "us", TARGET_CALL_US, most=True),
-            _target(f"{name}, an entry more, dearest to cheapest size", flat, "ratio", TARGET_FLATNESS, most=True),
+            Target(f"{name}, {NOMINAL_SENDERS} senders a receiver", slowest_usual, "entries/s", speed, least=True),
+            Target(f"{name}, slowest of all ({case})", slowest["entries_per_s"], "entries/s", speed, least=True),
+            Target(f"{name}, a call", calls[name], "us", TARGET_CALL_US),
+            Target(f"{name}, an entry more, dearest to cheapest size", flat, "ratio", TARGET_FLATNESS),
         ]
     if memory is not None:
-        rows.append(_target("memory", memory, "bytes/entry", TARGET_BYTES_PER_ENTRY, most=True))
+        rows.append(Target("memory", memory, "bytes/entry", TARGET_BYTES_PER_ENTRY))
     for row, wanted in zip(fabrics, TARGET_STAR_MS.values(), strict=False):
         label = f"max-min, {row['fabric']}, {row['flows']} flows"
-        rows.append(_target(label, row["ms"], "ms", wanted, most=True))
+        rows.append(Target(label, row["ms"], "ms", wanted))
     return rows
 
 
-def run(options: Sequence[str] = ()) -> dict[str, Any]:
-    """Run the benchmark and return its figures, settings and targets; ``--quick`` leaves out the long ones."""
-    parser = argparse.ArgumentParser(prog="bench_allocate")
-    parser.add_argument("--quick", action="store_true", help="fewer and smaller cases")
-    quick = parser.parse_args(list(options)).quick
+def run(quick: Annotated[bool, "Fewer and smaller cases."] = False) -> dict[str, Any]:
+    """Rate allocation algorithms, entries per second, against plain code and numpy."""
     sizes, senders = (SIZES[:2], (10, NOMINAL_SENDERS)) if quick else (SIZES, SENDERS)
     budget_s = 0.02 if quick else 0.15
     memory = bytes_per_entry(sizes[-1])
     receivers = bench_receivers(sizes, senders, budget_s)
     calls = call_us(budget_s)
     fabrics = bench_max_min(budget_s * 4, quick)
-    return {
-        "figures": {
-            "call_us": calls,
-            "receivers": receivers,
-            "forms": bench_forms(10_000, budget_s),
-            "bytes_per_entry": memory,
-            "max_min": fabrics,
-        },
-        "settings": {
-            "kernel": "compiled" if kernel.library is not None else "numpy",
-            "python": platform.python_version(),
-            "numpy": np.__version__,
-            "machine": platform.machine(),
-            **machine(),
-            "quick": quick,
-        },
-        "targets": targets(receivers, calls, fabrics, memory),
+    figures = {
+        "call_us": calls,
+        "receivers": receivers,
+        "forms": bench_forms(10_000, budget_s),
+        "bytes_per_entry": memory,
+        "max_min": fabrics,
     }
-
-
-def main() -> int:
-    """Print the result as one JSON object."""
-    print(json.dumps(run(sys.argv[1:]), allow_nan=False))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    form = "compiled" if kernel.library is not None else "numpy"
+    settings = {"kernel": form, "python": platform.python_version(), "numpy": np.__version__, "quick": quick}
+    return finished("allocate", figures, targets(receivers, calls, fabrics, memory), settings)

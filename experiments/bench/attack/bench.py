@@ -17,13 +17,13 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Annotated, Any
 
-from controller.errors import InvalidValueError
 from experiments.bench.attack.attacks import ATTACKS, GOOD_DPIDS
 from experiments.bench.attack.hostile_peer import HOSTILE_DPID
+from experiments.bench.harness import Target, check_bounds, check_known, finished, missed_intervals, resident_bytes
 from experiments.machine.controller_process import ROOT, ControllerProcess, free_ports
-from experiments.machine.processors import machine, withheld_s
+from experiments.machine.processors import withheld_s
 from experiments.wire.fabric import WireFabric
 
 SECONDS = 5.0
@@ -59,50 +59,34 @@ class Outcome:
     switches_lost: int
     withheld_intervals: float
 
-    @property
-    def met(self) -> dict[str, bool]:
-        """Which targets were met."""
-        return {
-            "intervals missed": self.missed_intervals == 0,
-            "guarantees missed": self.missed_guarantees == 0 and self.switches_lost == 0,
-            "memory": self.growth_mb <= MOST_GROWTH_MB,
-            "recovered": self.recovered_s <= MOST_RECOVERY_S,
-        }
+    def targets(self, name: str) -> list[Target]:
+        """Return the targets of the attack of this name."""
+        return [
+            Target(f"{name}: intervals missed", self.missed_intervals, "", 0),
+            Target(f"{name}: guarantees missed, switches lost", self.missed_guarantees + self.switches_lost, "", 0),
+            Target(f"{name}: memory", self.growth_mb, "MB", MOST_GROWTH_MB),
+            Target(f"{name}: recovered", self.recovered_s, "s", MOST_RECOVERY_S),
+        ]
 
 
-def run(seconds: float = SECONDS, attack: list[str] | None = None) -> dict[str, Any]:
-    """Do each attack, or those named, for ``seconds``; InvalidValueError for what there is not, or no such time."""
-    if not 1.0 <= seconds <= 600.0:
-        raise InvalidValueError("seconds", seconds, "is outside 1 to 600")
+def run(
+    seconds: Annotated[float, "How long each attack lasts."] = SECONDS,
+    attack: Annotated[list[str] | None, "Only this attack; repeatable."] = None,
+) -> dict[str, Any]:
+    """What hostile peers of OpenFlow and REST cost the control loop and the tenants of other switches."""
+    check_bounds(seconds=(seconds, 1, 600))
     names = attack or list(ATTACKS)
-    for name in names:
-        if name not in ATTACKS:
-            raise InvalidValueError("attack", name, f"is not one of {', '.join(map(repr, ATTACKS))}")
+    check_known("attack", names, list(ATTACKS))
     outcomes: dict[str, Outcome] = {}
     for name in names:  # each has a controller of its own, for none to pay for the one before
         with TemporaryDirectory(prefix="dets-attack-") as folder, AttackedFabric(Path(folder)) as fabric:
             outcomes[name] = fabric.attacked(name, seconds)
             print(f"{name:20} {outcomes[name]}", flush=True)
-    return {
-        "settings": {
-            "seconds": seconds,
-            "interval_ms": INTERVAL_MS,
-            "switches": len(GOOD_DPIDS),
-            **machine(),
-            "command": "dets bench " + " ".join(["attack", *sys.argv[3:]]),
-        },
-        "figures": {name: asdict(outcome) for name, outcome in outcomes.items()},
-        "targets": [
-            {"name": f"{name}: {what}", "value": value, "unit": unit, "target": target, "met": outcome.met[what]}
-            for name, outcome in outcomes.items()
-            for what, value, unit, target in (
-                ("intervals missed", outcome.missed_intervals, "", 0),
-                ("guarantees missed", outcome.missed_guarantees, "", 0),
-                ("memory", outcome.growth_mb, "MB", MOST_GROWTH_MB),
-                ("recovered", outcome.recovered_s, "s", MOST_RECOVERY_S),
-            )
-        ],
-    }
+    figures = {name: asdict(outcome) for name, outcome in outcomes.items()}
+    targets = [one for name, outcome in outcomes.items() for one in outcome.targets(name)]
+    return finished(
+        "attack", figures, targets, {"seconds": seconds, "interval_ms": INTERVAL_MS, "switches": len(GOOD_DPIDS)}
+    )
 
 
 def configuration(openflow_port: int, rest_port: int) -> dict[str, Any]:
@@ -210,11 +194,9 @@ class AttackedFabric:
             attacker.wait()
         recovered_s = self._recovery_s()
         after = self._loop()
-        rounds = after["rounds"] - before["rounds"]
-        intervals = (after["last"]["started_s"] - before["last"]["started_s"]) * 1e3 / INTERVAL_MS
         return Outcome(
             ATTACKS[name].about,
-            max(int(intervals) - rounds, 0),
+            missed_intervals(before, after),
             missed,
             round(most_mb - memory_mb, 1),
             recovered_s,
@@ -237,8 +219,7 @@ class AttackedFabric:
         return sum(self._fabric.connections(dpid) for dpid in GOOD_DPIDS)
 
     def _memory_mb(self) -> float:
-        status = Path(f"/proc/{self.controller.pid}/status").read_text()
-        return int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmRSS"))) / 1000
+        return resident_bytes(self.controller.pid) / 1e6
 
     def _recovery_s(self) -> float:
         """Wait until the well-behaved switches are ready and the loop keeps its interval; return how long that took."""
@@ -252,11 +233,9 @@ class AttackedFabric:
                 last = None
                 continue
             ready = all(states.get(f"s{dpid}") == "ready" for dpid in GOOD_DPIDS)
-            if last is not None and ready:
-                rounds = loop["rounds"] - last["rounds"]
-                intervals = (loop["last"]["started_s"] - last["last"]["started_s"]) * 1e3 / INTERVAL_MS
-                if rounds and round(intervals) <= rounds:
-                    return round(now_s - began_s, 2)
+            goes_on = last is not None and loop["rounds"] > last["rounds"] and not missed_intervals(last, loop)
+            if ready and goes_on:
+                return round(now_s - began_s, 2)
             last = loop
             time.sleep(2.5 * INTERVAL_MS / 1e3)
         return _RECOVERY_TIMEOUT_S

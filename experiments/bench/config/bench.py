@@ -23,13 +23,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Annotated, Any
 
 import yaml
 
-from controller.errors import InvalidValueError
-from experiments.machine.controller_process import ROOT, ControllerError, ControllerProcess, free_ports
-from experiments.machine.processors import machine
+from experiments.bench.harness import Target, check_bounds, finished, missed_intervals, wait_until
+from experiments.machine.controller_process import ROOT, ControllerProcess, free_ports
 
 VLANS, PORTS, SECONDS = 1_000, 48, 3.0
 INTERVAL_MS = 55
@@ -65,42 +64,33 @@ class Figures:
     reloaded: int = 0
 
 
-def run(vlans: int = VLANS, ports: int = PORTS, seconds: float = SECONDS, reloads: int = 3) -> dict[str, Any]:
-    """Measure a file of so many VLANs and ports; ``seconds`` of signals. Raises InvalidValueError for no such file."""
-    most = {"vlans": _MOST_VLANS, "ports": 10_000, "seconds": 600.0, "reloads": 1_000}
-    for name, value in (("vlans", vlans), ("ports", ports), ("seconds", seconds), ("reloads", reloads)):
-        if not 1 <= value <= most[name]:
-            raise InvalidValueError(name, value, f"is outside 1 to {most[name]:g}")
+def run(
+    vlans: Annotated[int, "VLANs, each at every port."] = VLANS,
+    ports: Annotated[int, "Edge ports."] = PORTS,
+    seconds: Annotated[float, "How long nothing is done, and signals are sent."] = SECONDS,
+    reloads: Annotated[int, "How often the file is changed and reloaded."] = 3,
+) -> dict[str, Any]:
+    """What checking, starting with and reloading a large configuration takes, and the loop misses."""
+    check_bounds(
+        vlans=(vlans, 1, _MOST_VLANS), ports=(ports, 1, 10_000), seconds=(seconds, 1, 600), reloads=(reloads, 1, 1_000)
+    )
     with TemporaryDirectory(prefix="dets-config-") as folder:
-        figures = _measured(_File(Path(folder), vlans, ports), seconds, reloads)
-    return {
-        "settings": {
-            "vlans": vlans,
-            "ports": ports,
-            "vns": vlans * ports,
-            "seconds": seconds,
-            "reloads": reloads,
-            "interval_ms": INTERVAL_MS,
-            **machine(),
-            "command": "dets bench " + " ".join(["config", *sys.argv[3:]]),
-        },
-        "figures": {
-            **asdict(figures),
-            "check_of_baseline": round(figures.check_cpu_s / figures.baseline_cpu_s, 2),
-            "reload_of_baseline": round(figures.reload_cpu_s / figures.baseline_cpu_s, 2),
-        },
-        "targets": [
-            {"name": name, "value": value, "unit": unit, "target": target, "met": value <= target}
-            for name, value, unit, target in (
-                ("check", figures.check_s, "s", MOST_CHECK_S),
-                ("start", figures.start_s, "s", MOST_START_S),
-                ("reload", figures.reload_s, "s", MOST_RELOAD_S),
-                ("intervals missed in reloads", figures.reload_missed, "", 0),
-                (f"intervals missed in {CLIENTS} reloads at once", figures.at_once_missed, "", 0),
-                (f"intervals missed in {SIGNALS_PER_S} signals a second", figures.signals_missed, "", 0),
-            )
-        ],
+        found = _measured(_File(Path(folder), vlans, ports), seconds, reloads)
+    figures = {
+        **asdict(found),
+        "check_of_baseline": round(found.check_cpu_s / found.baseline_cpu_s, 2),
+        "reload_of_baseline": round(found.reload_cpu_s / found.baseline_cpu_s, 2),
     }
+    targets = [
+        Target("check", found.check_s, "s", MOST_CHECK_S),
+        Target("start", found.start_s, "s", MOST_START_S),
+        Target("reload", found.reload_s, "s", MOST_RELOAD_S),
+        Target("intervals missed in reloads", found.reload_missed, "", 0),
+        Target(f"intervals missed in {CLIENTS} reloads at once", found.at_once_missed, "", 0),
+        Target(f"intervals missed in {SIGNALS_PER_S} signals a second", found.signals_missed, "", 0),
+    ]
+    settings = {"vlans": vlans, "ports": ports, "vns": vlans * ports, "seconds": seconds, "reloads": reloads}
+    return finished("config", figures, targets, {**settings, "interval_ms": INTERVAL_MS})
 
 
 class _File:
@@ -188,11 +178,7 @@ def _missed_while(controller: ControllerProcess, function: Callable[[], object])
     before = controller.get("/v1/loop")
     function()
     time.sleep(_AFTERWARDS_S)
-    after = controller.get("/v1/loop")
-    intervals = (after["last"]["started_s"] - before["last"]["started_s"]) * 1e3 / INTERVAL_MS
-    rounds: int = after["rounds"] - before["rounds"]
-    missed: int = round(intervals) - rounds
-    return max(missed, 0)
+    return missed_intervals(before, controller.get("/v1/loop"))
 
 
 def _seconds(function: Callable[[], object]) -> float:
@@ -219,12 +205,9 @@ def _cpu_s(controller: ControllerProcess) -> float:
 
 
 def _wait_for_answer(controller: ControllerProcess) -> None:
-    deadline_s = time.monotonic() + _TIMEOUT_S
-    while not (controller.health() and controller.get("/v1/loop")["last"]):
-        controller.check_alive()
-        if time.monotonic() > deadline_s:
-            raise ControllerError(f"it does not answer{controller.log_tail()}")
-        time.sleep(0.02)
+    wait_until(
+        lambda: controller.health() and controller.get("/v1/loop")["last"], _TIMEOUT_S, controller.check_alive, 0.02
+    )
 
 
 def _reloads(controller: ControllerProcess) -> int:

@@ -12,15 +12,15 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from controller.errors import InvalidValueError
-from controller.units import check_interval_ms
+from controller.units import check_interval_ms, parse_rate
+from experiments.bench.enforcement.bursts import run_bursts
 from experiments.bench.enforcement.cases import (
     INTERVAL_MS,
     MOST_PPS,
@@ -35,12 +35,12 @@ from experiments.bench.enforcement.cases import (
 from experiments.bench.enforcement.figures import case_figures, ping_figures, read_grants, targets, tcp_figures
 from experiments.bench.enforcement.grant_schedules import PATTERNS
 from experiments.bench.enforcement.granting import ENVIRONMENT, GrantPlan, Slot
-from experiments.bench.enforcement.report import write_results
+from experiments.bench.enforcement.report import panels, table
+from experiments.bench.harness import check_bounds, check_known, check_left_out, finished
 from experiments.machine.controller_process import ControllerProcess, configuration, free_ports
 from experiments.machine.processors import (
     BUSY_IDLE_SHARE,
     cpu_shares,
-    machine,
     process_cpu_s,
     read_cpu_ticks,
     vswitchd_pid,
@@ -63,23 +63,30 @@ NOTHING = 0.01
 
 
 def run(
-    datapath: str = "userspace",
-    full: bool = False,
-    grants_bps: Sequence[int] | None = None,
-    traffic: Sequence[str] | None = None,
-    patterns: Sequence[str] | None = None,
-    seconds: float = MEASURE_S,
-    seed: int = 1,
-    interval_ms: int = INTERVAL_MS,
-    output: Path = Path("results/bench-enforcement"),
+    datapath: Annotated[str, "userspace or kernel."] = "userspace",
+    full: Annotated[bool, "All cases; else a subset."] = False,
+    grant: Annotated[list[str] | None, "Only this grant, a rate; repeatable."] = None,
+    traffic: Annotated[list[str] | None, "Only this traffic; repeatable."] = None,
+    pattern: Annotated[list[str] | None, "Only this schedule; repeatable."] = None,
+    seconds: Annotated[float, "How long each batch is measured."] = MEASURE_S,
+    seed: Annotated[int, "Of schedules that are drawn."] = 1,
+    interval_ms: Annotated[int, "The control interval; schedules change with it."] = INTERVAL_MS,
+    bursts: Annotated[bool, "What bursting senders gain, and what others lose, instead."] = False,
+    output: Annotated[Path, "Folder of table and plot."] = Path("results/bench-enforcement"),
 ) -> dict[str, Any]:
-    """Measure a telling subset (under five minutes), all cases, or those chosen; write JSON, table, CSV and plot.
+    """What is delivered against what is granted, on real Open vSwitch (root).
 
-    ``interval_ms`` is the controller's; schedules change with it.
-    Raises InvalidValueError for options that are out of bounds or mean nothing on this machine.
+    A telling subset takes under five minutes. Raises InvalidValueError for options that are out of bounds or mean
+    nothing on this machine.
     """
-    cases = _cases(full, grants_bps, traffic, patterns)
-    _check(datapath, seconds, seed, interval_ms)
+    check_bounds(seconds=(seconds, 1, 600), seed=(seed, 0, 2**32 - 1))
+    if bursts:
+        others = {"datapath": datapath, "grant": grant, "traffic": traffic, "pattern": pattern, "seconds": seconds}
+        check_left_out(run, {**others, "interval_ms": interval_ms}, "means nothing with --bursts")
+        return run_bursts(full, seed, output)
+    grants_bps = [parse_rate(text, "grant") for text in grant or []]
+    cases = _cases(full, grants_bps, traffic, pattern)
+    _check(datapath, interval_ms)
     batches = packed(cases, MOST_PPS[DATAPATHS[datapath]])
     rows: list[dict[str, Any]] = []
     warnings: list[str] = []
@@ -98,23 +105,9 @@ def run(
     busy = sorted({row["case"] for row in rows if row["cpu_idle_share"] < BUSY_IDLE_SHARE})
     if busy:
         warnings.append(f"the processors were idle for less than {BUSY_IDLE_SHARE:.0%} in: {', '.join(busy)}")
-    result = {
-        "settings": {
-            "datapath": datapath,
-            "seconds": seconds,
-            "warm_up_s": WARM_UP_S,
-            "interval_ms": interval_ms,
-            "seed": seed,
-            **machine(),
-            "cases": len(cases),
-            "command": "dets " + " ".join(sys.argv[1:]),
-            "warnings": list(dict.fromkeys(warnings)),
-        },
-        "figures": {"rows": rows},
-        "targets": targets(rows),
-    }
-    write_results(output, result)
-    return result
+    settings = {"datapath": datapath, "seconds": seconds, "warm_up_s": WARM_UP_S, "interval_ms": interval_ms}
+    settings |= {"seed": seed, "cases": len(cases), "warnings": list(dict.fromkeys(warnings))}
+    return finished("enforcement", {"rows": rows}, targets(rows), settings, output, table(rows), rows, [*panels(rows)])
 
 
 def _cases(
@@ -133,16 +126,11 @@ def _cases(
     )
 
 
-def _check(datapath: str, seconds: float, seed: int, interval_ms: int) -> None:
-    if datapath not in DATAPATHS:
-        raise InvalidValueError("datapath", datapath, f"is not one of {', '.join(DATAPATHS)}")
+def _check(datapath: str, interval_ms: int) -> None:
+    check_known("datapath", [datapath], list(DATAPATHS))
     if datapath == "kernel" and not has_kernel_datapath():
         reason = f"needs the module openvswitch, which this kernel ({os.uname().release}) does not have"
         raise InvalidValueError("datapath", datapath, reason)
-    if not 1.0 <= seconds <= 600.0:
-        raise InvalidValueError("seconds", seconds, "is outside 1 to 600")
-    if not 0 <= seed < 2**32:
-        raise InvalidValueError("seed", seed, "is outside 0 to 2^32 - 1")
     check_interval_ms(interval_ms)
 
 

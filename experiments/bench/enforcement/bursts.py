@@ -8,10 +8,7 @@ than two intervals on end.
 
 from __future__ import annotations
 
-import csv
-import json
 import os
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
@@ -21,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from experiments.bench.enforcement.burst_patterns import BurstPattern, worst_gain
-from experiments.machine.processors import machine
+from experiments.bench.harness import Target, finished, markdown
 from experiments.measure.series import ENOUGH, longest_run
 from experiments.runs.on_model import run_on_model
 from experiments.runs.run import ScenarioRun
@@ -92,24 +89,12 @@ def figures(ran: ScenarioRun) -> dict[str, float | int]:
     }
 
 
-def run(full: bool = False, seed: int = 1, output: Path = Path("results/bench-bursts")) -> dict[str, Any]:
+def run_bursts(full: bool, seed: int, output: Path) -> dict[str, Any]:
     """Measure two telling patterns, or all; write JSON, CSV and table."""
     fabrics = ("model", "ovs") if os.geteuid() == 0 else ("model",)
     rows = list(_measure(fabrics, PATTERNS if full else TELLING, seed))
-    result = {
-        "settings": {"seed": seed, **machine(), "command": "dets " + " ".join(sys.argv[1:])},
-        "figures": {"rows": rows},
-        "targets": targets(rows),
-    }
-    output.mkdir(parents=True, exist_ok=True)
-    (output / "bursts.json").write_text(json.dumps(result, indent=1) + "\n")
-    (output / "bursts.md").write_text(table(rows))
-    with (output / "bursts.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
     print(table(rows))
-    return result
+    return finished("bursts", {"rows": rows}, targets(rows), {"seed": seed}, output, table(rows), rows)
 
 
 def _measure(fabrics: Sequence[str], patterns: Sequence[BurstPattern], seed: int) -> Iterator[dict[str, Any]]:
@@ -131,7 +116,7 @@ def _run(fabric: str, planned: Scenario, algorithm: str, seed: int) -> ScenarioR
         return run_on_ovs(planned, algorithm, seed, lambda _passed_s: None, Path(folder))
 
 
-def targets(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def targets(rows: Sequence[Mapping[str, Any]]) -> list[Target]:
     """Return the worst gain and the longest time below 95 % by fabric and queues, compared with the targets."""
     found = []
     for fabric, queues in dict.fromkeys((row["fabric"], row["queues"]) for row in rows):
@@ -142,8 +127,7 @@ def targets(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         ):
             worst = max(mine, key=itemgetter(key))
             name = f"{fabric}, queues {queues}: {what}, worst ({worst['algorithm']}, {worst['pattern']})"
-            value = float(worst[key])
-            found.append({"name": name, "value": value, "unit": unit, "target": most, "met": value <= most})
+            found.append(Target(name, float(worst[key]), unit, most))
     return found
 
 
@@ -152,14 +136,10 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
 
     A cell is the gain, then the longest time of the TCP VLAN below 95 % (in brackets: before the bursts).
     """
-    lines = [
-        "| " + " | ".join(["fabric", "queues", "pattern", *ALGORITHMS]) + " |",
-        "|---" * (3 + len(ALGORITHMS)) + "|",
-    ]
     cells: dict[tuple[str, str, str], dict[str, str]] = {}
     for row in rows:
         text = f"{row['gain']:+.1%}, {row['below_on_end']} ({row['below_on_end_before']})"
-        cells.setdefault((row["fabric"], row["queues"], row["pattern"]), {})[row["algorithm"]] = text
-    for key, by_algorithm in cells.items():
-        lines.append("| " + " | ".join([*key, *(by_algorithm[algorithm] for algorithm in ALGORITHMS)]) + " |")
-    return "\n".join(lines) + "\n"
+        key = row["fabric"], row["queues"], row["pattern"]
+        cells.setdefault(key, dict(zip(("fabric", "queues", "pattern"), key, strict=True)))[row["algorithm"]] = text
+    columns = {name: itemgetter(name) for name in ("fabric", "queues", "pattern", *ALGORITHMS)}
+    return markdown(list(cells.values()), columns)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from controller.errors import InvalidValueError
 from controller.units import format_rate
 from experiments.bench.enforcement.grant_schedules import PATTERNS
+from experiments.bench.harness import check_known
 
 # The ways of enforcing, and the burst of those that modify every meter in every interval.
 WAYS: dict[str, float | None] = {"dets": None, "naive-200ms": 0.200, "naive-20ms": 0.020}
@@ -93,12 +93,8 @@ def full_cases() -> list[Case]:
 
 def chosen_cases(grants_bps: Iterable[int], traffic: Sequence[str], patterns: Sequence[str]) -> list[Case]:
     """Return the cases with these; raise InvalidValueError for a name that is not there."""
-    for name in traffic:
-        if name not in TRAFFIC:
-            raise InvalidValueError("traffic", name, f"is not one of {', '.join(TRAFFIC)}")
-    for name in patterns:
-        if name not in PATTERNS:
-            raise InvalidValueError("pattern", name, f"is not one of {', '.join(PATTERNS)}")
+    check_known("traffic", traffic, list(TRAFFIC))
+    check_known("pattern", patterns, list(PATTERNS))
     return [
         Case(grant_bps, pattern, TRAFFIC[name]) for grant_bps in grants_bps for name in traffic for pattern in patterns
     ]

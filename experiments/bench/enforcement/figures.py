@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from experiments.bench.enforcement.cases import WIRE_BITS, Case
 from experiments.bench.enforcement.grant_schedules import STEP
+from experiments.bench.harness import Target
 from experiments.measure.frames import TCP_PAYLOAD_BYTES, VLAN_TAG_BYTES
 from experiments.measure.series import MeasurementError, Samples, Window
 
@@ -121,7 +122,7 @@ def ping_figures(output: str) -> dict[str, float | None]:
     }
 
 
-def targets(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def targets(rows: Sequence[Mapping[str, Any]]) -> list[Target]:
     """Return how the product's rows compare with the targets."""
     own = [row for row in rows if row["way"] == "dets"]
     found = []
@@ -136,15 +137,11 @@ def targets(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             worst = max(off, key=lambda case: off[case])
             wanted = of_key[0]["within"]
             name = f"{kind}, {what}, worst ({worst})"
-            found.append(_target(name, off[worst], "off the grant", wanted, off[worst] <= wanted))
+            found.append(Target(name, off[worst], "off the grant", wanted))
     steady = [row for row in rows if row["pattern"] == "constant"]
     naive = [row["meter_mods_per_s"] for row in steady if row["way"] != "dets"]
     dets = [row["meter_mods_per_s"] for row in steady if row["way"] == "dets"]
     if naive and dets:
         share = float(np.mean(dets) / max(np.mean(naive), 1e-9))
-        found.append(_target("MeterMods in steady state, of the naive way's", share, "ratio", 0.1, share <= 0.1))
+        found.append(Target("MeterMods in steady state, of the naive way's", share, "ratio", 0.1))
     return found
-
-
-def _target(name: str, value: float, unit: str, wanted: float, met: bool) -> dict[str, Any]:
-    return {"name": name, "value": float(value), "unit": unit, "target": wanted, "met": bool(met)}

@@ -1,110 +1,66 @@
-"""What ``dets bench enforcement`` leaves: enforcement.json, a table, a CSV and a plot."""
+"""What ``dets bench enforcement`` shows: a table, with the ways of enforcing side by side, and a panel a schedule."""
 
 from __future__ import annotations
 
-import csv
-import json
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from experiments.bench.enforcement.cases import TCP_DELIVERED_WITHIN, WAYS
+from experiments.bench.enforcement.cases import WAYS
 from experiments.bench.enforcement.grant_schedules import PATTERNS
+from experiments.bench.harness import Panel, Row, markdown
 
-COLOURS = {"dets": "tab:blue", "naive-200ms": "tab:red", "naive-20ms": "tab:orange"}
-CSV_COLUMNS = (
-    "case",
-    "grant_bps",
-    "traffic",
-    "pattern",
-    "way",
-    "granted_bps",
-    "delivered_bps",
-    "ratio",
-    "step_ratio",
-    "step_first_interval_bits",
-    "meter_mods_per_s",
-    "dropped_frames_per_mb",
-    "retransmits_per_mb",
-    "ping_p50_ms",
-    "ping_p99_ms",
-    "ping_lost",
-    "vswitchd_cpu",
-    "cpu_idle_share",
-)
+RATIO = "{:.3f}"
+SIDE_BY_SIDE = {
+    "after a step down": ("step_ratio", RATIO),
+    "MeterMods/s": ("meter_mods_per_s", "{:.1f}"),
+    "drops/MB": ("dropped_frames_per_mb", "{:.0f}"),
+    "retransmits/MB": ("retransmits_per_mb", "{:.0f}"),
+    "ping p99, ms": ("ping_p99_ms", "{:.1f}"),
+    "vswitchd CPU": ("vswitchd_cpu", "{:.0%}"),
+}
 
 
-def write_results(folder: Path, result: Mapping[str, Any]) -> None:
-    """Write everything into ``folder``; without matplotlib, no plot."""
-    folder.mkdir(parents=True, exist_ok=True)
-    rows = result["figures"]["rows"]
-    (folder / "enforcement.json").write_text(json.dumps(result, indent=1) + "\n")
-    (folder / "enforcement.md").write_text(table(rows))
-    with (folder / "enforcement.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, CSV_COLUMNS, extrasaction="ignore", restval="")
-        writer.writeheader()
-        writer.writerows(rows)
-    if plot(rows, folder / "enforcement.png"):
-        print(f"wrote {folder}/enforcement.png")
-
-
-def table(rows: Sequence[Mapping[str, Any]]) -> str:
+def table(rows: Sequence[Row]) -> str:
     """Return a Markdown table: a row per case, the ways side by side."""
-    by_case: dict[str, dict[str, Mapping[str, Any]]] = {}
+    by_case: dict[str, dict[str, Row]] = {}
     for row in rows:
         by_case.setdefault(row["case"], {})[row["way"]] = row
-    heads = ["case", "granted, Mb/s", *(f"{way}: delivered / granted" for way in WAYS), "after a step down"]
-    heads += ["MeterMods/s", "drops/MB", "retransmits/MB", "ping p99, ms", "vswitchd CPU"]
-    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
-    for case, ways in by_case.items():
-        cells = [case, f"{next(iter(ways.values()))['granted_bps'] / 1e6:.2f}"]
-        cells += [_cell(ways.get(way), "ratio", "{:.3f}") for way in WAYS]
-        for key, form in (
-            ("step_ratio", "{:.3f}"),
-            ("meter_mods_per_s", "{:.1f}"),
-            ("dropped_frames_per_mb", "{:.0f}"),
-            ("retransmits_per_mb", "{:.0f}"),
-            ("ping_p99_ms", "{:.1f}"),
-            ("vswitchd_cpu", "{:.0%}"),
-        ):
+
+    def ratio_of(way: str) -> Callable[[Mapping[str, Any]], str]:
+        return lambda ways: _cell(ways.get(way), "ratio", RATIO)
+
+    def together(key: str, form: str) -> Callable[[Mapping[str, Any]], str]:
+        def cell(ways: Mapping[str, Any]) -> str:
             shown = [_cell(ways.get(way), key, form) for way in WAYS]
-            cells.append("" if not any(shown) else " / ".join(text or "-" for text in shown))
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
+            return " / ".join(text or "-" for text in shown) if any(shown) else ""
+
+        return cell
+
+    def first(ways: Mapping[str, Any]) -> Row:
+        row: Row = next(iter(ways.values()))
+        return row
+
+    columns = {
+        "case": lambda ways: first(ways)["case"],
+        "granted, Mb/s": lambda ways: f"{first(ways)['granted_bps'] / 1e6:.2f}",
+        **{f"{way}: delivered / granted": ratio_of(way) for way in WAYS},
+        **{title: together(*one) for title, one in SIDE_BY_SIDE.items()},
+    }
+    return markdown(list(by_case.values()), columns)
 
 
-def _cell(row: Mapping[str, Any] | None, key: str, form: str) -> str:
+def _cell(row: Row | None, key: str, form: str) -> str:
     value = None if row is None else row.get(key)
     return "" if value is None else form.format(value)
 
 
-def plot(rows: Sequence[Mapping[str, Any]], path: Path) -> bool:
-    """Draw delivered over granted by case, a panel per pattern; return whether matplotlib is there to do it."""
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ModuleNotFoundError:
-        return False
-    patterns = [pattern for pattern in PATTERNS if any(row["pattern"] == pattern for row in rows)]
-    longest = max(len({row["case"] for row in rows if row["pattern"] == pattern}) for pattern in patterns)
-    figure = Figure(figsize=(max(8.0, 0.5 * longest), 3.2 * len(patterns)), layout="constrained")
-    FigureCanvasAgg(figure)
-    for axes, pattern in zip(figure.subplots(len(patterns), 1, squeeze=False)[:, 0], patterns, strict=True):
-        names = list(dict.fromkeys(_short(row) for row in rows if row["pattern"] == pattern))
-        axes.axhspan(1 - TCP_DELIVERED_WITHIN, 1 + TCP_DELIVERED_WITHIN, color="tab:green", alpha=0.2, lw=0)
+def panels(rows: Sequence[Row]) -> Iterator[Panel]:
+    """Yield pictures of delivered over granted by case, one for each schedule."""
+    for pattern, title in PATTERNS.items():
+        lines = {}
         for way in WAYS:
-            mine = [row for row in rows if row["pattern"] == pattern and row["way"] == way]
-            places = [names.index(_short(row)) for row in mine]
-            axes.plot(places, [row["ratio"] for row in mine], "o", ms=4, color=COLOURS[way], label=way)
-        axes.set_yscale("log", base=2)
-        axes.set_yticks([0.25, 0.5, 1, 2, 4], ["1/4", "1/2", "1", "2", "4"])
-        axes.set_xticks(range(len(names)), names, rotation=60, ha="right", fontsize="x-small")
-        axes.set(title=f"grant {PATTERNS[pattern]}", ylabel="delivered / granted")
-        axes.grid(axis="y", lw=0.3)
-        axes.legend(loc="upper right", fontsize="x-small", ncols=3)
-    figure.savefig(path, dpi=130)
-    return True
-
-
-def _short(row: Mapping[str, Any]) -> str:
-    return f"{row['grant_bps'] / 1e6:g}M {row['traffic']}"
+            mine = [row for row in rows if (row["pattern"], row["way"]) == (pattern, way)]
+            places = [f"{row['grant_bps'] / 1e6:g}M {row['traffic']}" for row in mine]
+            lines[way] = places, [row["ratio"] for row in mine]
+        if any(places for places, _ in lines.values()):
+            yield Panel(f"grant {title}", "", "delivered / granted", lines, log=True, joined=False)

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from experiments.bench.harness import Target, finished
 from experiments.evaluation.cells import SCALE, Cell, run_scenario
 from experiments.evaluation.measures import isolation_measures
-from experiments.machine.processors import machine
 from experiments.measure.frames import TCP_HEADERS_BYTES, VLAN_TAG_BYTES
 from experiments.ovs.fabric import OvsFabric, OvsOptions
 from experiments.ovs.ovs_vsctl import ofctl
@@ -194,7 +194,7 @@ def why_not_ovs() -> str | None:
     return None if shutil.which("ovs-vsctl") else "Open vSwitch is not installed"
 
 
-def compare(model: dict[str, float], ovs: dict[str, float]) -> list[dict[str, Any]]:
+def compare(model: dict[str, float], ovs: dict[str, float]) -> list[Target]:
     """Return a target per figure that both fabrics have: the difference, and whether it is small enough."""
     rows = []
     for name in model.keys() & ovs.keys():
@@ -206,24 +206,18 @@ def compare(model: dict[str, float], ovs: dict[str, float]) -> list[dict[str, An
             difference, wanted, unit = abs(model[name] - ovs[name]) / max(largest, 1.0), WITHIN, "of the rate"
             if largest < STARVED_BPS:
                 continue
-        rows.append({"name": name, "value": difference, "unit": unit, "target": wanted, "met": difference <= wanted})
-    return sorted(rows, key=lambda row: list(model).index(row["name"]))
+        rows.append(Target(name, difference, unit, wanted))
+    return sorted(rows, key=lambda row: list(model).index(row.name))
 
 
 def run() -> dict[str, Any]:
-    """Run all scenarios on both fabrics (three minutes, of which the model's part is seconds)."""
+    """The model fabric against Open vSwitch (root; else the model alone).
+
+    It takes three minutes, of which the model's part is seconds.
+    """
     model = {**isolation_rows("model"), **metered_rows(measure_on_model)}
     reason = why_not_ovs()
     ovs = {} if reason else {**isolation_rows("ovs"), **metered_rows(measure_on_ovs)}
     figures = {name: {"model": value, "ovs": ovs.get(name)} for name, value in model.items()}
-    return {
-        "figures": figures,
-        "settings": {
-            "ovs": reason or "userspace datapath",
-            "slot_s": DEFAULT_SETTINGS.slot_s,
-            "fine_slot_s": FINE_SLOT_S,
-            "jitter_s": JITTER_S,
-            **machine(),
-        },
-        "targets": compare(model, ovs),
-    }
+    grain = {"slot_s": DEFAULT_SETTINGS.slot_s, "fine_slot_s": FINE_SLOT_S, "jitter_s": JITTER_S}
+    return finished("fidelity", figures, compare(model, ovs), {"ovs": reason or "userspace datapath", **grain})

@@ -21,24 +21,38 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
+from apps.cli.support.common import Parameters, parse_parameters
 from controller.errors import InvalidValueError
+from controller.policy.registry import make_policy
 from controller.units import MAX_INTERVAL_MS, MIN_INTERVAL_MS
+from experiments.bench.harness import Target, check_bounds, end, finished, resident_bytes, spread, wait_until
 from experiments.bench.loop import blast
 from experiments.bench.loop.fit import fit
 from experiments.bench.loop.loop_fabric import OFFERED, LoopPlan
-from experiments.bench.loop.report import SWITCHES, VARIED, all_set, plot, summary, table, targets
+from experiments.bench.loop.report import (
+    SWITCHES,
+    VARIED,
+    YARDSTICK,
+    all_set,
+    panels,
+    policy_targets,
+    summary,
+    table,
+    targets,
+)
 from experiments.machine.controller_process import ROOT, STOP_TIMEOUT_S, ControllerError, ControllerProcess, free_ports
-from experiments.machine.processors import machine, process_cpu_s
+from experiments.machine.processors import process_cpu_s
 
 INTERVAL_MS = 55
 # Switches and entries of each, all set: enough of either to tell what one costs. Those of ten have a baseline.
 GRID = ((10, 100), (10, 1_000), (10, 10_000), (50, 200), (200, 100), (200, 500))
 # As many as 10 switches have no meter ids for, nor stock Ryu time within a minute: more switches, a longer interval, no
 # baseline.
+POLICY_GRID = (100, 1_000, 10_000)  # entries of each switch, under a policy and fp
 LARGEST, LARGEST_SWITCHES, LARGEST_INTERVAL_MS = 1_000_000, 20, 1_000
 BASELINE_OFFERED = 1.4  # it changes no rate of a receiver that stays within its limit
 MEASURED_S = 6.0
@@ -64,6 +78,16 @@ class Size:
     policy: tuple[str, dict[str, Any]] | None = None
 
 
+def sizes_under(
+    algorithm: str, parameters: dict[str, Any], switches: int, entries: int | None, interval_ms: int
+) -> list[Size]:
+    """Return what to measure of an algorithm, and of YARDSTICK next to it; ``entries`` None is three sizes."""
+    policies: list[tuple[str, dict[str, Any]]] = [(YARDSTICK, {})] if algorithm != YARDSTICK else []
+    policies.append((algorithm, parameters))
+    each = POLICY_GRID if entries is None else (entries,)
+    return [Size(switches, one, interval_ms, baseline=False, policy=policy) for one in each for policy in policies]
+
+
 def sizes_of(switches: int, entries: int | None, interval_ms: int) -> list[Size]:
     """Return what to measure; ``entries`` None is the grid."""
     if entries is not None:
@@ -73,65 +97,54 @@ def sizes_of(switches: int, entries: int | None, interval_ms: int) -> list[Size]
 
 
 def run(
-    switches: int = SWITCHES,
-    entries: int | None = None,
-    interval_ms: int = INTERVAL_MS,
-    seconds: float = MEASURED_S,
-    output: Path = Path("results/bench-loop"),
-    profile: bool = False,
+    switches: Annotated[int, "How many switches."] = SWITCHES,
+    entries: Annotated[int | None, "Metered entries of each; left out, 1,000 to a million in all."] = None,
+    interval_ms: Annotated[int, "The control interval."] = INTERVAL_MS,
+    seconds: Annotated[float, "How long each case is measured."] = MEASURED_S,
+    algorithm: Annotated[str | None, "This one, and fp next to it, on pairs that go over four links."] = None,
+    parameter: Parameters = None,
+    output: Annotated[Path, "Folder of table and plot."] = Path("results/bench-loop"),
+    profile: Annotated[bool, "Show where processor time goes instead."] = False,
 ) -> dict[str, Any]:
-    """Measure ``switches`` times ``entries`` entries, or the grid and a million; write table and plot to ``output``.
+    """The control loop of the real application, against stock Ryu handlers, or under one algorithm against fp.
 
-    With ``profile`` the controller is sampled as it runs, without a baseline, and ``output`` gets a table of where its
-    processor time went for each size. Raises InvalidValueError for numbers that no fabric can have.
+    With ``profile`` the controller is sampled as it runs, with nothing to compare it with, and ``output`` gets a table
+    of where its processor time went for each size. Raises InvalidValueError for numbers that no fabric can have, and
+    for an algorithm or a parameter that there is none of.
     """
-    check(switches, entries, interval_ms, seconds)
+    check_bounds(switches=(switches, 1, 200), entries=(entries, 16, MOST_PER_SWITCH), seconds=(seconds, 1, 600))
+    check_bounds(interval_ms=(interval_ms, MIN_INTERVAL_MS, MAX_INTERVAL_MS))
+    parameters = parse_parameters(parameter)
+    if algorithm is not None:
+        make_policy(algorithm, parameters, interval_ms=interval_ms)
+        sizes = sizes_under(algorithm, parameters, switches, entries, interval_ms)
+        sizes = [size for size in sizes if size.policy == (algorithm, parameters) or not profile]
+    elif parameter:
+        raise InvalidValueError("parameter", parameter[0], "needs --algorithm: it is a parameter of one")
+    else:
+        sizes = sizes_of(switches, entries, interval_ms)
     output.mkdir(parents=True, exist_ok=True)
     rows: list[dict[str, Any]] = []
-    for size in sizes_of(switches, entries, interval_ms):
+    for size in sizes:
         made = measure_size(size, seconds, output if profile else None)
         for row in made:
             print(f"{row['entries']:>9,} {row['who']:<8} {row['varied']:>4.0%}: {summary(row)}", flush=True)
         rows += made
-    result: dict[str, Any] = {
-        "settings": {
-            "switches": switches,
-            "interval_ms": interval_ms,
-            "seconds": seconds,
-            **machine(),
-            "command": "dets bench " + " ".join(["loop", *sys.argv[3:]]),
-        },
-        "figures": {"rows": rows, "blast": blast.figures(interval_ms)},
-        "targets": targets(rows),
-    }
-    longest = result["figures"]["blast"]["most_ms"] / interval_ms
-    name, most = "a blast until meters meet it, at most", TARGET_BLAST
-    result["targets"].append(
-        {"name": name, "value": longest, "unit": "intervals", "target": most, "met": longest <= most}
-    )
+    settings = {"switches": switches, "interval_ms": interval_ms, "seconds": seconds, "algorithm": algorithm}
+    figures: dict[str, Any] = {"rows": rows}
+    if algorithm is not None:
+        judged = policy_targets(algorithm, rows)
+        return finished(f"loop-{algorithm}", figures, judged, settings, output, table(rows))
+    figures["blast"] = blast.figures(interval_ms)
+    longest = figures["blast"]["most_ms"] / interval_ms
+    judged = [*targets(rows), Target("a blast until meters meet it, at most", longest, "intervals", TARGET_BLAST)]
     if (cost := fit(all_set(rows))) is not None:
+        figures["fit"] = asdict(cost)
         print(
             f"a round: {cost.switch_us:.0f} us x switches + {cost.entry_ns:.0f} ns x entries + {cost.fixed_ms:.2f} ms "
             f"of CPU; {cost.worst:.0%} off at most"
         )
-        result["figures"]["fit"] = asdict(cost)
-    (output / "loop.json").write_text(json.dumps(result, indent=1))
-    (output / "loop.md").write_text(table(rows))
-    if plot(rows, output / "loop.png"):
-        print(f"wrote {output}/loop.png")
-    return result
-
-
-def check(switches: int, entries: int | None, interval_ms: int, seconds: float) -> None:
-    """Raise InvalidValueError, naming the number, for one that no fabric can have."""
-    for name, value, low, high in (
-        ("switches", switches, 1, 200),
-        ("entries", entries, 16, MOST_PER_SWITCH),
-        ("interval_ms", interval_ms, MIN_INTERVAL_MS, MAX_INTERVAL_MS),
-        ("seconds", seconds, 1, 600),
-    ):
-        if value is not None and not low <= value <= high:
-            raise InvalidValueError(name, value, f"is outside {low} to {high}")
+    return finished("loop", figures, judged, settings, output, table(rows), panels=panels(rows))
 
 
 def measure_size(size: Size, seconds: float, profiles: Path | None) -> list[dict[str, Any]]:
@@ -147,6 +160,7 @@ def measure_size(size: Size, seconds: float, profiles: Path | None) -> list[dict
     with TemporaryDirectory(prefix="dets-loop-") as name, fabric_process(plan, Path(name)) as tell:
         profile = None if profiles is None else profiles / f"profile-{total}.txt"
         rows = _measure_controller(plan, Path(name), tell, seconds, profile)
+        rows = [{**row, "algorithm": plan.algorithm} for row in rows]
         return rows + _measure_baseline(plan, Path(name), tell, seconds) if size.baseline and profile is None else rows
 
 
@@ -155,10 +169,14 @@ def _measure_controller(
 ) -> list[dict[str, Any]]:
     total = plan.switches * plan.entries
     with ControllerProcess(plan.configuration(), folder, profile=profile) as controller:
-        _wait(lambda: controller.get("/v1/loop"), controller)
-        before_bytes, before_s = _resident_bytes(controller.pid), process_cpu_s(controller.pid)
+        wait_until(lambda: controller.get("/v1/loop"), ADOPT_TIMEOUT_S, controller.check_alive)
+        before_bytes, before_s = resident_bytes(controller.pid), process_cpu_s(controller.pid)
         tell("connect")
-        _wait(lambda: (controller.get("/v1/loop")["last"] or {}).get("entries") == total, controller)
+        wait_until(
+            lambda: (controller.get("/v1/loop")["last"] or {}).get("entries") == total,
+            ADOPT_TIMEOUT_S,
+            controller.check_alive,
+        )
         taken_over_s = process_cpu_s(controller.pid) - before_s
         time.sleep(FIRST_AUDIT_S)
         rows = []
@@ -170,7 +188,7 @@ def _measure_controller(
             rows.append(_measure_rounds(plan, controller, varied, seconds))
             if profile is not None and varied == VARIED[0]:
                 os.kill(controller.pid, signal.SIGUSR2)
-            rows[-1]["bytes_per_entry"] = (_resident_bytes(controller.pid) - before_bytes) / total
+            rows[-1]["bytes_per_entry"] = (resident_bytes(controller.pid) - before_bytes) / total
         rows[0]["taken_over_cpu_s"] = taken_over_s
         if total <= MOST_IDLE:
             tell("vary 0 0")
@@ -229,14 +247,19 @@ def _measure_baseline(
     log = folder / "baseline.log"
     with log.open("wb") as out, (folder / "baseline.err").open("wb") as err:
         process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **told}, stdout=out, stderr=err)
+
+    def alive() -> None:
+        if process.poll() is not None:
+            raise RuntimeError(f"the baseline ended with status {process.returncode}")
+
     try:
         rows = []
         for varied in VARIED:
             tell(f"vary {varied} {BASELINE_OFFERED}")
             already = len(_rounds(log))
-            _wait(partial(_has_rounds, log, already + 2), process)
+            wait_until(partial(_has_rounds, log, already + 2), ADOPT_TIMEOUT_S, alive)
             done, cpu_s, start_s = len(_rounds(log)), process_cpu_s(process.pid), time.monotonic()
-            _wait(partial(_has_rounds, log, done + 3, start_s + seconds), process)
+            wait_until(partial(_has_rounds, log, done + 3, start_s + seconds), ADOPT_TIMEOUT_S, alive)
             marks = np.array(_rounds(log)[done:])
             cpu_s, took_s = process_cpu_s(process.pid) - cpu_s, time.monotonic() - start_s
             spent_ms = np.diff(marks[:, :4], axis=1) * 1e3
@@ -244,12 +267,12 @@ def _measure_baseline(
             row["skipped_intervals"] = int((spent_ms.sum(axis=1) // plan.interval_ms).sum())
             row["unanswered_polls"] = 0
             for name, column in zip(("poll_ms", "step_ms", "push_ms"), spent_ms.T, strict=True):
-                row[name] = _spread(column)
-            row["total_ms"] = _spread(spent_ms.sum(axis=1))
+                row[name] = spread(column)
+            row["total_ms"] = spread(spent_ms.sum(axis=1))
             rows.append(row)
         return rows
     finally:
-        _end(process)
+        end(process)
 
 
 def _row(
@@ -316,35 +339,8 @@ def fabric_process(plan: LoopPlan, folder: Path) -> Iterator[FabricOrders]:
     finally:
         with suppress(BrokenPipeError):  # it has ended, and did not read all that it was told
             process.stdin.close()
-        _end(process)
+        end(process)
         process.stdout.close()
-
-
-def _end(process: subprocess.Popen[Any]) -> None:
-    if process.poll() is None:
-        process.terminate()
-        try:
-            process.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait(STOP_TIMEOUT_S)
-
-
-def _wait(condition: Callable[[], object], process: ControllerProcess | subprocess.Popen[bytes]) -> None:
-    deadline_s = time.monotonic() + ADOPT_TIMEOUT_S
-    while True:
-        if isinstance(process, ControllerProcess):
-            process.check_alive()
-        elif process.poll() is not None:
-            raise RuntimeError(f"the baseline ended with status {process.returncode}")
-        try:
-            if condition():
-                return
-        except OSError:
-            pass  # it does not listen yet, or is too busy to answer
-        if time.monotonic() > deadline_s:
-            raise ControllerError(f"not as wanted within {ADOPT_TIMEOUT_S:g} s")
-        time.sleep(0.2)
 
 
 def _rounds(log: Path) -> list[list[float]]:
@@ -355,13 +351,3 @@ def _rounds(log: Path) -> list[list[float]]:
 def _has_rounds(log: Path, count: int, after_s: float = 0.0) -> bool:
     """Whether the baseline has done so many rounds, and it is later than ``after_s``."""
     return time.monotonic() > after_s and len(_rounds(log)) >= count
-
-
-def _spread(column: Any) -> dict[str, float]:
-    p50, p99 = np.percentile(column, (50, 99))
-    return {"p50": float(p50), "p99": float(p99), "max": float(column.max())}
-
-
-def _resident_bytes(pid: int) -> int:
-    status = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return int(next(line for line in status if line.startswith("VmRSS:")).split()[1]) * 1024

@@ -8,22 +8,20 @@ and a switch that reconnects, full of entries.
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Annotated, Any
 
-from controller.errors import InvalidValueError
+from experiments.bench.harness import Target, check_bounds, finished, missed_intervals
 from experiments.bench.loop.bench import fabric_process
 from experiments.bench.loop.loop_fabric import LoopPlan
 from experiments.bench.rest.attack import Attack
 from experiments.bench.rest.clients import TIMEOUT_S, Operator, Streams, stand_aside
 from experiments.bench.rest.pages import Pages
 from experiments.machine.controller_process import ControllerProcess, free_ports
-from experiments.machine.processors import machine
 
 SWITCHES, PORTS = 4, 5
 VLANS, ENTRIES, CHANGES, STREAMS = 1_000, 10_000, 10_000, 50
@@ -35,26 +33,15 @@ _LIMIT_BPS = 50_000_000
 
 
 def run(
-    vlans: int = VLANS,
-    entries: int = ENTRIES,
-    changes: int = CHANGES,
-    streams: int = STREAMS,
-    seconds: float = SECONDS,
+    vlans: Annotated[int, "How many VLANs, of 20 VNs each."] = VLANS,
+    entries: Annotated[int, "How many pairs talk."] = ENTRIES,
+    changes: Annotated[int, "How many VNs get other limits in one transaction."] = CHANGES,
+    streams: Annotated[int, "How many event streams are followed."] = STREAMS,
+    seconds: Annotated[float, "How long the loop is watched in each phase."] = SECONDS,
 ) -> dict[str, Any]:
-    """Measure with ``vlans`` VLANs of 20 VNs and ``entries`` pairs that talk; change ``changes`` VNs at once.
-
-    ``seconds`` is how long the loop is watched at rest, under streams, and under everything. Raises InvalidValueError
-    for numbers that no fabric can have.
-    """
-    for name, value, most in (
-        ("vlans", vlans, 4094),
-        ("entries", entries, 200_000),
-        ("changes", changes, 20 * vlans),
-        ("streams", streams, 120),
-        ("seconds", seconds, 600),
-    ):
-        if not 1 <= value <= most:
-            raise InvalidValueError(name, value, f"is outside 1 to {most}")
+    """What listing, changing, scraping and following by REST cost the control loop."""
+    check_bounds(vlans=(vlans, 1, 4094), entries=(entries, 1, 200_000), changes=(changes, 1, 20 * vlans))
+    check_bounds(streams=(streams, 1, 120), seconds=(seconds, 1, 600))
     openflow_port, rest_port = free_ports(2)
     plan = LoopPlan(SWITCHES, entries // SWITCHES, INTERVAL_MS, 0.1, openflow_port, rest_port, PORTS, _LIMIT_BPS, vlans)
     with TemporaryDirectory(prefix="dets-rest-") as name, fabric_process(plan, Path(name)) as tell:
@@ -70,25 +57,11 @@ def run(
             figures["an attack"] |= {f"{kind} {status}": n for (kind, status), n in sorted(attack.answers.items())}
             figures["a switch comes back"] = watched(operator, lambda: come_back(operator, tell, seconds))
     missed = {name: phase["missed_intervals"] for name, phase in figures.items() if isinstance(phase, dict)}
-    return {
-        "settings": {
-            "switches": SWITCHES,
-            "vlans": vlans,
-            "vns": 20 * vlans,
-            "entries": entries,
-            "changes": changes,
-            "streams": streams,
-            "seconds": seconds,
-            "interval_ms": INTERVAL_MS,
-            **machine(),
-            "command": "dets bench " + " ".join(["rest", *sys.argv[3:]]),
-        },
-        "figures": figures,
-        "targets": [
-            {"name": f"intervals missed, {name}", "value": value, "unit": "", "target": 0, "met": value == 0}
-            for name, value in missed.items()
-        ],
-    }
+    settings = {"switches": SWITCHES, "vlans": vlans, "vns": 20 * vlans, "entries": entries, "changes": changes}
+    targets = [Target(f"intervals missed, {name}", value, "", 0) for name, value in missed.items()]
+    return finished(
+        "rest", figures, targets, {**settings, "streams": streams, "seconds": seconds, "interval_ms": INTERVAL_MS}
+    )
 
 
 def measure(operator: Operator, changes: int, streams: int, seconds: float) -> dict[str, Any]:
@@ -171,22 +144,16 @@ def everything(operator: Operator, some: list[dict[str, Any]], seconds: float) -
 
 
 def watched(operator: Operator, work: Callable[[], object]) -> dict[str, Any]:
-    """Do the work; return how long it took, and what the control loop did meanwhile.
-
-    An interval is missed if no round began in it: there should have been so many rounds between the beginnings of the
-    last round before the work and the last one after it, on the controller's clock, less those there were.
-    """
+    """Do the work; return how long it took, and what the control loop did meanwhile."""
     before, began_s = operator.get("/v1/loop"), time.monotonic()
     work()
     took_s = time.monotonic() - began_s
     after = operator.get(f"/v1/loop?after={before['rounds']}")
-    rounds = after["rounds"] - before["rounds"]
-    total, last = after["total_ms"] or {}, after["last"] or before["last"]
-    intervals = (last["started_s"] - before["last"]["started_s"]) * 1e3 / after["interval_ms"]
+    total = after["total_ms"] or {}
     return {
         "seconds": round(took_s, 3),
-        "rounds": rounds,
-        "missed_intervals": max(round(intervals) - rounds, 0),
+        "rounds": after["rounds"] - before["rounds"],
+        "missed_intervals": missed_intervals(before, after | {"last": after["last"] or before["last"]}),
         "skipped_in_rounds": after["skipped_intervals"] - before["skipped_intervals"],
         "late_answers": after["unanswered_polls"] - before["unanswered_polls"],
         "round_ms_p50": total.get("p50"),

@@ -28,7 +28,7 @@ def unknown(words: str) -> str | None:
     """Return what in a command line ``dets`` does not know, None if it knows all of it."""
     command, options = TREE, []
     for word in shlex.split(words.replace("'s", "").replace("|", " ")):
-        children = getattr(command, "commands", {})
+        children = command.list_commands(None) if hasattr(command, "list_commands") else []
         if word.startswith("-"):
             options.append(word.split("=")[0].rstrip(",."))
         elif children and not options:
@@ -36,7 +36,7 @@ def unknown(words: str) -> str | None:
                 break
             if word not in children:
                 return word
-            command = children[word]
+            command = command.get_command(None, word)
     here = {name for one in [*command.params, *TREE.params] for name in (*one.opts, *one.secondary_opts)}
     return next((option for option in options if option not in {*here, "-h", "--help"}), None)
 

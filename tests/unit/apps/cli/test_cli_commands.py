@@ -6,17 +6,19 @@ import subprocess
 import sys
 import types
 from pathlib import Path
+from typing import Annotated
 
 import pytest
 
 from apps import cli
-from apps.cli.support.output import print_bench
+from apps.cli.support.common import Parameters
 from apps.settings.store import Store, StoredChange
 from controller import __version__
 from controller.config.document import ConfigError, ConfigProblem
 from controller.limits.overrides import Override, VnName
 from controller.units import format_rate
 from experiments import single
+from experiments.benches import print_result
 from experiments.options import ExperimentOptions
 from experiments.scenarios import scenarios
 
@@ -342,16 +344,31 @@ def test_a_benchmark_as_tables(stand_in: types.ModuleType, capsys: pytest.Captur
     assert cli.main(["bench", "allocate"]) == 0
     text = capsys.readouterr().out
     assert all(word in text for word in ("fs.entries_per_s", "5.5e+07", "runs.1", "entries/s", "no"))
-    print_bench({"name": "empty"})
+    print_result({"name": "empty"})
     assert "empty" in capsys.readouterr().out
 
 
 def test_a_benchmark_gets_the_options_that_were_given(stand_in: types.ModuleType) -> None:
     seen = []
-    stand_in.run = lambda **options: seen.append(options) or RESULT
+
+    def run(
+        switches: Annotated[int, "How many."] = 2,
+        entries: Annotated[int | None, "Of each."] = None,
+        name: Annotated[list[str] | None, "Only this; repeatable."] = None,
+        output: Annotated[Path, "Folder."] = Path("results"),
+        parameter: Parameters = None,
+        full: Annotated[bool, "All of them."] = False,
+    ) -> dict[str, object]:
+        """What it measures."""
+        seen.append((switches, entries, name, output, parameter, full))
+        return RESULT
+
+    stand_in.run = run
     assert cli.main(["bench", "loop", "--json"]) == 0
-    assert cli.main(["bench", "loop", "--json", "--entries", "32", "--output", "out"]) == 0
-    assert seen == [{}, {"entries": 32, "output": Path("out")}]
+    words = "--switches 3 --entries 32 --name a --name b --output out --parameter k=1 --full"
+    assert cli.main(["bench", "loop", "--json", *words.split()]) == 0
+    assert seen == [(2, None, None, Path("results"), None, False), (3, 32, ["a", "b"], Path("out"), ["k=1"], True)]
+    assert cli.main(["bench", "loop", "--no-full"]) == 2
 
 
 def test_a_benchmark_takes_its_own_options_alone(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ from experiments.bench.allocate import bench, flow_instances
 
 
 def test_a_quick_run_has_figures_settings_and_targets():
-    result = json.loads(json.dumps(bench.run(["--quick"]), allow_nan=False))
+    result = json.loads(json.dumps(bench.run(quick=True), allow_nan=False))
     receivers = result["figures"]["receivers"]
     assert {row["algorithm"] for row in receivers} == set(ALGORITHMS)
     assert {row["entries"] for row in receivers} == {1_000, 10_000}

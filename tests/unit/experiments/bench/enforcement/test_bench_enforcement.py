@@ -24,7 +24,8 @@ from experiments.bench.enforcement.figures import (
 )
 from experiments.bench.enforcement.grant_schedules import PATTERNS, WALK_FLOOR, grants_bps
 from experiments.bench.enforcement.granting import COLUMNS, GrantPlan, Slot, naive_enforcement
-from experiments.bench.enforcement.report import table, write_results
+from experiments.bench.enforcement.report import panels, table
+from experiments.bench.harness import finished
 from experiments.measure.series import MeasurementError, Samples, Window
 
 
@@ -55,7 +56,7 @@ def test_unknown_names_are_refused():
         ({"datapath": "netdev"}, "datapath"),
         ({"seconds": 0.5}, "seconds"),
         ({"seed": -1}, "seed"),
-        ({"patterns": ["none"]}, "pattern"),
+        ({"pattern": ["none"]}, "pattern"),
     ):
         with pytest.raises(InvalidValueError) as refused:
             bench.run(**options)
@@ -154,20 +155,21 @@ def row(way, ratio, pattern="constant", udp=True, mods=0.0, **more):
 
 def test_targets_are_missed_when_they_are():
     rows = [row("dets", 0.99), row("naive-200ms", 2.0, mods=18.2), row("dets", 0.96, udp=False)]
-    assert all(one["met"] for one in targets(rows))
+    assert all(one.met for one in targets(rows))
     missed = targets([*rows, row("dets", 1.06, "walk-30", udp=False), row("dets", 1.0, "step", step_ratio=1.2)])
-    assert [one["met"] for one in missed] == [True, False, False, True]
+    assert [one.met for one in missed] == [True, False, False, True]
     # Less than was granted after a step down is the sender's own recovery.
-    assert all(one["met"] for one in targets([*rows, row("dets", 1.0, "step", step_ratio=0.7)]))
+    assert all(one.met for one in targets([*rows, row("dets", 1.0, "step", step_ratio=0.7)]))
     chatty = targets([row("dets", 1.0, mods=3.0), row("naive-200ms", 2.0, mods=18.2)])
-    assert [one["met"] for one in chatty] == [True, False]
+    assert [one.met for one in chatty] == [True, False]
 
 
 def test_results_are_written_whole(tmp_path):
     rows = [row(way, 1.0) for way in WAYS] + [row("dets", 1.0, "step", step_ratio=1.01, ping_p99_ms=None)]
-    write_results(tmp_path, {"figures": {"rows": rows}, "settings": {}, "targets": targets(rows)})
+    finished("enforcement", {"rows": rows}, targets(rows), {}, tmp_path, table(rows), rows, [*panels(rows)])
     names = {path.name for path in tmp_path.iterdir()}
-    assert {"enforcement.json", "enforcement.md", "enforcement.csv"} <= names
+    assert names >= {"enforcement.json", "enforcement.md", "enforcement.csv"}
+    assert [len(panel.lines) for panel in panels(rows)] == [len(WAYS)] * 2
     lines = table(rows).splitlines()
     assert len(lines) == 2 + 2
     assert len({line.count("|") for line in lines}) == 1

@@ -18,7 +18,7 @@ def test_rates_are_compared_in_parts_and_intervals_as_numbers():
         "own": 1.0,
     }
     ovs = {"a, bit/s": 100e6, "b, bit/s": 100e6, "c, intervals": 0, "d, intervals": 2, "starved, bit/s": 3e6}
-    rows = {row["name"]: (row["value"], row["met"]) for row in compare(model, ovs)}
+    rows = {one.name: (one.value, one.met) for one in compare(model, ovs)}
     assert rows == {
         "a, bit/s": (pytest.approx(0.04), True),
         "b, bit/s": (pytest.approx(0.10), False),

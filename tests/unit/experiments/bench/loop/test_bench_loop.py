@@ -12,7 +12,7 @@ import pytest
 
 from controller.central.controller import CentralController
 from controller.errors import InvalidValueError
-from experiments.bench.loop import algorithm, bench, report
+from experiments.bench.loop import bench, report
 from experiments.bench.loop.fit import fit
 from experiments.bench.loop.loop_fabric import CAPACITY_BPS, MOST_SENDERS, BusyDatapath, LoopPlan, fill, pairs_of
 from experiments.switch.datapath import Datapath
@@ -53,26 +53,24 @@ def test_a_step_is_judged_against_that_of_the_yardstick() -> None:
         {**row("dets", 1_000, 2.0, took_ms), "algorithm": name, "interval_ms": 55}
         for name, took_ms in (("fp", 10.0), ("seawall", 45.0))
     ]
-    found = {target["name"]: (target["value"], target["met"]) for target in algorithm.targets("seawall", rows)}
+    found = {target.name: (target.value, target.met) for target in report.policy_targets("seawall", rows)}
     assert found == {"1,000 entries: round": (45.0, True), "1,000 entries: step, of fp's": (4.5, False)}
-    assert [target["name"] for target in algorithm.targets("fp", rows)] == ["1,000 entries: round"]
+    assert [target.name for target in report.policy_targets("fp", rows)] == ["1,000 entries: round"]
 
 
 def test_a_policy_that_there_is_none_of_is_refused_before_anything_starts() -> None:
     with pytest.raises(InvalidValueError) as refused:
-        algorithm.run("nosuch")
+        bench.run(algorithm="nosuch")
     assert refused.value.key == "algorithm"
     with pytest.raises(InvalidValueError) as refused:
-        algorithm.run("seawall", {"a": 2.0})
+        bench.run(algorithm="seawall", parameter=["a=2.0"])
     assert refused.value.key == "parameters.a"
 
 
 @pytest.mark.parametrize(("share", "met"), [(0.019, True), (0.021, False)])
 def test_what_an_idle_controller_takes_is_judged_and_is_no_part_of_the_fit(share: float, met: bool) -> None:
     rows = [row("dets", 1_000, 2.0), {**row("idle", 1_000, 1.0), "cpu_share": share}]
-    assert {one["name"]: (one["value"], one["met"]) for one in report.targets(rows)} == {
-        "idle, 10 switches: CPU": (share, met)
-    }
+    assert {one.name: (one.value, one.met) for one in report.targets(rows)} == {"idle, 10 switches: CPU": (share, met)}
     assert "| idle |" in report.table(rows)
 
 
@@ -105,11 +103,11 @@ ROWS = [
 def test_a_replay_that_decides_otherwise_misses_its_target(same: bool) -> None:
     replayed = {**row("dets", 2_000, 1.0), "replay": {"intervals": 36, "same": same}}
     name = "2,000 entries on 10 switches, 36 intervals replayed: other than recorded"
-    assert [target["met"] for target in report.targets([replayed]) if target["name"] == name] == [same]
+    assert [target.met for target in report.targets([replayed]) if target.name == name] == [same]
 
 
 def test_targets_are_judged_by_the_figures() -> None:
-    found = {target["name"]: (target["value"], target["met"]) for target in report.targets(ROWS)}
+    found = {target.name: (target.value, target.met) for target in report.targets(ROWS)}
     assert found == {
         "CPU against the baseline, 1,000 entries": (15.0, True),
         "CPU against the baseline, 100,000 entries": (25.0, False),
@@ -128,7 +126,7 @@ def test_the_fit_finds_what_switches_entries_and_rounds_cost() -> None:
     assert cost is not None
     assert (cost.switch_us, cost.entry_ns, cost.fixed_ms) == pytest.approx((100.0, 200.0, 2.0))
     assert cost.worst < 1e-9
-    found = {target["name"]: (target["value"], target["met"]) for target in report.targets(rows)}
+    found = {target.name: (target.value, target.met) for target in report.targets(rows)}
     assert found["CPU of a round by the switch"] == (pytest.approx(100.0), False)
     assert found["the fit is off by at most"][1]
     assert found["CPU of a round, 100,000 entries on 200 switches"] == (pytest.approx(42.0), False)
@@ -145,6 +143,14 @@ def test_the_grid_is_followed_by_a_million_entries() -> None:
     assert [size.switches * size.entries for size in sizes if size.baseline] == [1_000, 10_000, 100_000]
     assert all(size.entries <= bench.MOST_PER_SWITCH for size in sizes)
     assert bench.sizes_of(3, 500, 100) == [bench.Size(3, 500, 100)]
+
+
+def test_an_algorithm_is_measured_next_to_the_yardstick_on_the_same_switches() -> None:
+    sizes = bench.sizes_under("seawall", {"a": 0.1}, 10, None, 55)
+    assert [(size.entries, size.policy) for size in sizes] == [
+        (entries, policy) for entries in bench.POLICY_GRID for policy in (("fp", {}), ("seawall", {"a": 0.1}))
+    ]
+    assert bench.sizes_under("fp", {}, 10, 100, 55) == [bench.Size(10, 100, 55, baseline=False, policy=("fp", {}))]
 
 
 def test_the_table_has_a_line_for_each_row() -> None:

@@ -1,0 +1,198 @@
+"""What benchmarks share: the bounds of options, targets, what a run leaves behind, and how its processes are watched.
+
+A benchmark is a function ``run``. Its parameters are the options of ``dets bench NAME``, each annotated with its help
+(``experiments.benches``), the first line of its docstring says what it measures, and it returns what ``finished`` does.
+"""
+
+from __future__ import annotations
+
+import csv
+import inspect
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from controller.errors import InvalidValueError
+from experiments.machine.controller_process import STOP_TIMEOUT_S, ControllerError
+from experiments.machine.processors import machine
+
+Row = Mapping[str, Any]
+COLOURS = ("tab:blue", "tab:orange", "tab:red", "tab:green", "tab:purple", "tab:brown")
+LOOK_EVERY_S = 0.1
+
+
+class Target(NamedTuple):
+    """What was aimed at: at most ``target``, or with ``least`` at least that."""
+
+    name: str
+    value: float
+    unit: str
+    target: float
+    least: bool = False
+
+    @property
+    def met(self) -> bool:
+        """Whether it is reached."""
+        return bool(self.value >= self.target if self.least else self.value <= self.target)
+
+    def row(self) -> dict[str, Any]:
+        """Return it as results have it."""
+        return {"name": self.name, "value": self.value, "unit": self.unit, "target": self.target, "met": self.met}
+
+
+class Panel(NamedTuple):
+    """A picture: lines by their label, each (places along, values). Places that are text stand side by side.
+
+    Without ``joined`` a line is its points alone.
+    """
+
+    title: str
+    along: str
+    up: str
+    lines: Mapping[str, tuple[Sequence[Any], Sequence[float]]]
+    log: bool = False
+    joined: bool = True
+
+
+def check_bounds(**bounds: tuple[float | None, float, float]) -> None:
+    """Raise InvalidValueError for an option, ``name=(value, least, most)``, outside of them; None is left out."""
+    for name, (value, least, most) in bounds.items():
+        if value is not None and not least <= value <= most:
+            raise InvalidValueError(name, value, f"is outside {least:g} to {most:g}")
+
+
+def check_known(name: str, values: Sequence[str], known: Sequence[str]) -> None:
+    """Raise InvalidValueError for a value of an option that is none of those that are known."""
+    for value in values:
+        if value not in known:
+            raise InvalidValueError(name, value, f"is not one of {', '.join(map(repr, known))}")
+
+
+def check_left_out(run: Callable[..., Any], given: Row, reason: str) -> None:
+    """Raise InvalidValueError for an option of ``run`` that is not what it is where it is left out."""
+    for name, value in given.items():
+        if value != inspect.signature(run).parameters[name].default:
+            raise InvalidValueError(name, value, reason)
+
+
+def finished(
+    name: str,
+    figures: Row,
+    targets: Sequence[Target],
+    settings: Row,
+    output: Path | None = None,
+    table: str = "",
+    rows: Sequence[Row] = (),
+    panels: Sequence[Panel] = (),
+) -> dict[str, Any]:
+    """Return a run's result, and with ``output`` leave it there: NAME.json, and the table, rows and panels there are.
+
+    Where it ran and by which command is added to ``settings``.
+    """
+    made = {**settings, **machine(), "command": "dets " + " ".join(sys.argv[1:])}
+    result = {"settings": made, "figures": figures, "targets": [one.row() for one in targets]}
+    if output is None:
+        return result
+    output.mkdir(parents=True, exist_ok=True)
+    (output / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
+    if table:
+        (output / f"{name}.md").write_text(table)
+    if rows:
+        with (output / f"{name}.csv").open("w", newline="") as file:
+            writer = csv.DictWriter(file, list(dict.fromkeys(key for row in rows for key in row)), restval="")
+            writer.writeheader()
+            writer.writerows(rows)
+    if panels and plot(panels, output / f"{name}.png"):
+        print(f"wrote {output}/{name}.png")
+    return result
+
+
+def markdown(rows: Sequence[Row], columns: Mapping[str, Callable[[Row], object]]) -> str:
+    """Return rows as a Markdown table; a column is its heading, and what makes a cell of a row."""
+    lines = ["| " + " | ".join(columns) + " |", "|---" * len(columns) + "|"]
+    lines += ["| " + " | ".join(str(cell(row)) for cell in columns.values()) + " |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def plot(panels: Sequence[Panel], path: Path) -> bool:
+    """Draw panels, one above the other; return whether matplotlib is there to do it."""
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError:
+        return False
+    figure = Figure(figsize=(8.0, 3.6 * len(panels)), layout="constrained")
+    FigureCanvasAgg(figure)
+    for axes, panel in zip(figure.subplots(len(panels), 1, squeeze=False)[:, 0], panels, strict=True):
+        for number, (label, (along, up)) in enumerate(panel.lines.items()):
+            style = "o-" if panel.joined else "o"
+            axes.plot(along, up, style, ms=4, color=COLOURS[number % len(COLOURS)], label=label)
+        if any(isinstance(place, str) for along, _ in panel.lines.values() for place in along):
+            axes.tick_params(axis="x", rotation=60, labelsize="x-small")
+        elif panel.log:
+            axes.set_xscale("log")
+        axes.set_yscale("log" if panel.log else "linear")
+        axes.set(title=panel.title, xlabel=panel.along, ylabel=panel.up)
+        axes.grid(alpha=0.3)
+        axes.legend(fontsize="x-small")
+    figure.savefig(path, dpi=130)
+    return True
+
+
+def spread(values: Any) -> dict[str, float]:
+    """Return median, 99th percentile and most of an array."""
+    p50, p99 = np.percentile(values, (50, 99))
+    return {"p50": float(p50), "p99": float(p99), "max": float(np.max(values))}
+
+
+def missed_intervals(before: Row, after: Row) -> int:
+    """Return in how many intervals no round began, between two answers of ``/v1/loop``.
+
+    There should have been so many rounds between the beginnings of the last round before and the last one after, on
+    the controller's clock, less those there were.
+    """
+    intervals: float = (after["last"]["started_s"] - before["last"]["started_s"]) * 1e3 / after["interval_ms"]
+    return max(round(intervals) - int(after["rounds"] - before["rounds"]), 0)
+
+
+def resident_bytes(pid: int) -> int:
+    """Return the memory that a process has."""
+    status = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return int(next(line for line in status if line.startswith("VmRSS:")).split()[1]) * 1024
+
+
+def wait_until(
+    condition: Callable[[], object], timeout_s: float, alive: Callable[[], object], every_s: float = LOOK_EVERY_S
+) -> None:
+    """Wait until something holds, and who answers answers; ``alive`` raises if who is waited for has ended.
+
+    Raises ControllerError after ``timeout_s``.
+    """
+    deadline_s = time.monotonic() + timeout_s
+    while True:
+        alive()
+        try:
+            if condition():
+                return
+        except OSError:
+            pass  # it does not listen yet, or is too busy to answer
+        if time.monotonic() > deadline_s:
+            raise ControllerError(f"not as wanted within {timeout_s:g} s")
+        time.sleep(every_s)
+
+
+def end(process: subprocess.Popen[Any]) -> None:
+    """End a process that has not ended, in the end by force."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(STOP_TIMEOUT_S)

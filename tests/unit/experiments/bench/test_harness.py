@@ -1,0 +1,111 @@
+"""What all benchmarks share: targets, bounds, what is left behind, and waiting."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from controller.errors import InvalidValueError
+from experiments.bench import harness
+from experiments.bench.harness import Panel, Target
+from experiments.machine.controller_process import ControllerError
+
+
+@pytest.mark.parametrize(("value", "at_most", "at_least"), [(1.0, True, False), (2.0, True, True), (3.0, False, True)])
+def test_a_target_is_most_or_least(value: float, at_most: bool, at_least: bool) -> None:
+    assert Target("a", value, "s", 2.0).met is at_most
+    assert Target("a", value, "s", 2.0, least=True).met is at_least
+    assert Target("a", value, "s", 2.0).row() == {
+        "name": "a", "value": value, "unit": "s", "target": 2.0, "met": at_most,
+    }  # fmt: skip
+
+
+def test_bounds_are_of_those_that_are_given() -> None:
+    harness.check_bounds(switches=(1, 1, 200), entries=(None, 16, 60_000), seconds=(600, 1, 600))
+    for value in (0, 201):
+        with pytest.raises(InvalidValueError, match=f"^switches: {value} is outside 1 to 200$"):
+            harness.check_bounds(entries=(16, 16, 60_000), switches=(value, 1, 200))
+    harness.check_known("attack", ["a", "b"], ["a", "b"])
+    with pytest.raises(InvalidValueError, match="attack: 'c' is not one of 'a', 'b'"):
+        harness.check_known("attack", ["a", "c"], ["a", "b"])
+
+
+def test_an_option_that_means_nothing_is_to_be_left_out() -> None:
+    def run(seconds: float = 2.0, name: str | None = None) -> None:
+        """Do nothing."""
+
+    harness.check_left_out(run, {"seconds": 2.0, "name": None}, "means nothing")
+    with pytest.raises(InvalidValueError, match="name: 'a' means nothing"):
+        harness.check_left_out(run, {"seconds": 2.0, "name": "a"}, "means nothing")
+
+
+def test_what_a_run_leaves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [{"case": "a", "value": 1}, {"case": "b", "value": 2, "more": 3}]
+    table = harness.markdown(rows, {"case": lambda row: row["case"], "twice": lambda row: 2 * row["value"]})
+    assert table == "| case | twice |\n|---|---|\n| a | 2 |\n| b | 4 |\n"
+    names, numbers = {"dots": (["a", "b"], [1.0, 2.0])}, {"line": ([1, 10], [2.0, 3.0]), "none": ([], [])}
+    panels = [Panel("names", "x", "y", names, joined=False), Panel("numbers", "x", "y", numbers, log=True)]
+    targets = [Target("value", 2.0, "", 1.0)]
+    result = harness.finished("x", {"rows": rows}, targets, {"seconds": 1}, tmp_path / "new", table, rows, panels)
+    assert [row["met"] for row in result["targets"]] == [False]
+    assert result["settings"]["seconds"] == 1
+    assert result["settings"]["cores"] == os.cpu_count()
+    assert json.loads((tmp_path / "new" / "x.json").read_text()) == result
+    assert (tmp_path / "new" / "x.md").read_text() == table
+    assert (tmp_path / "new" / "x.csv").read_text().splitlines() == ["case,value,more", "a,1,", "b,2,3"]
+    assert (tmp_path / "new" / "x.png").stat().st_size > 1000
+    assert capsys.readouterr().out == f"wrote {tmp_path}/new/x.png\n"
+    assert harness.finished("y", {}, [], {})["targets"] == []
+
+
+def test_an_interval_without_a_beginning_of_a_round_is_missed() -> None:
+    def loop(started_s: float, rounds: int) -> dict[str, object]:
+        return {"last": {"started_s": started_s}, "rounds": rounds, "interval_ms": 50}
+
+    assert harness.missed_intervals(loop(1.0, 10), loop(2.02, 30)) == 0
+    assert harness.missed_intervals(loop(1.0, 10), loop(2.0, 27)) == 3
+    assert harness.missed_intervals(loop(1.0, 10), loop(1.0, 10)) == 0
+
+
+def test_waiting_ends_when_something_holds_or_never_will(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = iter([OSError("does not listen"), False, True])
+
+    def condition() -> object:
+        if isinstance(answer := next(answers), OSError):
+            raise answer
+        return answer
+
+    harness.wait_until(condition, 10.0, lambda: None, 0.0)
+    with pytest.raises(ControllerError, match="not as wanted within 0 s"):
+        harness.wait_until(lambda: False, 0.0, lambda: None, 0.0)
+
+    def dead() -> None:
+        raise RuntimeError("it has ended")
+
+    with pytest.raises(RuntimeError, match="it has ended"):
+        harness.wait_until(lambda: True, 10.0, dead)
+
+
+@pytest.mark.parametrize(
+    "script", ["", "import signal, time; signal.signal(15, signal.SIG_IGN); print(); time.sleep(60)"]
+)
+def test_a_process_is_ended(script: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(harness, "STOP_TIMEOUT_S", 0.5)
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as process:
+        if script:
+            assert process.stdout is not None
+            process.stdout.readline()
+            assert harness.resident_bytes(process.pid) > 2**20
+        else:
+            process.wait(30)
+        harness.end(process)
+        assert process.returncode == (-9 if script else 0)
+
+
+def test_a_spread_is_median_99th_percentile_and_most() -> None:
+    assert harness.spread(range(101)) == {"p50": 50.0, "p99": 99.0, "max": 100.0}
