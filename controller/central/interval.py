@@ -15,13 +15,14 @@ from controller.events import EventKind
 from controller.fabric.vns import VnTable
 from controller.forwarding.pipeline import VnMeters
 from controller.loop import step
-from controller.metering.counters import ListedReadings, columns_of
+from controller.metering.counters import ListedReadings, MeterReadings, columns_of
 from controller.metering.enforcement import MeterChanges
 from controller.metering.guarantees import Guarantees, owed_to_senders
 from controller.metering.observed import Reading
 from controller.policy.groups import declare_congestion, readings_of
 from controller.switch.listed_meters import MeterReports
 from controller.switch.meters.modifications import modifications_by_switch
+from controller.switch.meters.reading import ReadMeters
 from controller.whatif.recording import Recorder, Start
 from controller.whatif.shadow import shadow_step
 
@@ -55,9 +56,12 @@ def run_interval(
     marks = None
     if Reading.MARKS in reads and (fabric.phantoms or fabric.measuring or not fabric.share.is_whole):
         entries = control.state.entries
-        times_s = received_s, confirmed_s
-        fabric.measuring, marked_bps = fabric.measuring.read(fabric.vns, entries, stats, *times_s)
-        fabric.phantoms, marks = fabric.phantoms.read(fabric.vns, marked_bps, stats, *times_s)
+        counted, beyond = (
+            _readings_of(fabric, meters, stats, received_s, confirmed_s)
+            for meters in (fabric.measuring, fabric.phantoms)
+        )
+        fabric.measuring, marked_bps = fabric.measuring.read(fabric.vns, entries, counted)
+        fabric.phantoms, marks = fabric.phantoms.read(fabric.vns, marked_bps, beyond)
     observed = observe(fabric, reads, received_s, now_s, marks)
     state, result = fabric.share.step(control.state, vns, control.groups, readings, now_s, links, observed, shaped)
     shadow = control.shadow
@@ -104,14 +108,33 @@ def _readings(
     """Return the readings of the entries' meters and of those of the VNs' send limits."""
     listing, control = fabric.listing, fabric.control
     listed = listing.find(fabric.switches, reports)
-    came_s = np.array([received_s[dpid] for dpid in reports.dpids], dtype=np.float64)
-    done_s = np.array([confirmed_s.get(dpid, np.nan) for dpid in reports.dpids], dtype=np.float64)
+    came_s, done_s = _times_s(reports, received_s, confirmed_s)
     of_entries = listing.places_of_entries(listed, reports.ends, len(control.state.entries))
     of_send_limits = listing.places_of_kind(listed, reports.ends, len(control.vns), _SEND_LIMIT)
     stats, modified_s = reports.whole, control.state.enforcement.modified_s
     of_entries_now = ListedReadings(*of_entries, stats, came_s, done_s, modified_s)
     never_s = np.full(len(done_s), np.nan)  # no interval modifies send limits: what they confirm says nothing of these
     return of_entries_now, ListedReadings(*of_send_limits, stats, came_s, never_s, None)
+
+
+def _readings_of(
+    fabric: FabricState,
+    meters: ReadMeters,
+    reports: MeterReports,
+    received_s: Mapping[int, float],
+    confirmed_s: Mapping[int, float],
+) -> MeterReadings:
+    """Return the readings of meters that are there for their counters alone."""
+    places = fabric.listing.places_of_meters(meters.dpid(fabric.vns), meters.meter_id, reports)
+    return ListedReadings(*places, reports.whole, *_times_s(reports, received_s, confirmed_s), None).columns
+
+
+def _times_s(
+    reports: MeterReports, received_s: Mapping[int, float], confirmed_s: Mapping[int, float]
+) -> tuple[FloatArray, FloatArray]:
+    """Return when each switch's counters came, and when it had done what it was last sent."""
+    came_s = np.array([received_s[dpid] for dpid in reports.dpids], dtype=np.float64)
+    return came_s, np.array([confirmed_s.get(dpid, np.nan) for dpid in reports.dpids], dtype=np.float64)
 
 
 def queue_changes(fabric: FabricState, changes: MeterChanges) -> None:

@@ -16,7 +16,8 @@ from controller.forwarding.pairs import Pair
 from controller.metering.observed import Reading
 from controller.policy.groups import PolicyGroup
 from controller.switch.meters.measuring import UNLIMITED
-from controller.switch.meters.phantom import NO_METER, phantom_settings
+from controller.switch.meters.phantom import phantom_settings
+from controller.switch.meters.reading import NO_METER
 from controller.switch.meters.settings import MeterColumns
 from controller.switch.record import SwitchRecord
 

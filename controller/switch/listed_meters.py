@@ -54,6 +54,10 @@ class MeterReports(Mapping[int, NDArray[np.void]]):
             return self
         return MeterReports.of({dpid: meters for dpid, meters in self.items() if dpid in dpids})
 
+    def lists_as(self, other: MeterReports) -> bool:
+        """Return whether the same switches list the same meters in ``other``."""
+        return self.dpids == other.dpids and same(self.ends, other.ends) and same(self.meter_id, other.meter_id)
+
     def __len__(self) -> int:
         return len(self.dpids)
 
@@ -129,6 +133,12 @@ class _Placed(NamedTuple):
     of_kind: dict[int, Places]
 
 
+class _Sought(NamedTuple):
+    meter_id: IntArray
+    reports: MeterReports
+    places: Places
+
+
 _MOST_PLACED = 4  # of entries and of VNs, of the switches that mostly answer and of those without a late one
 
 
@@ -139,6 +149,7 @@ class Listing:
         self._switches: dict[int, _OfSwitch] = {}
         self._all: dict[tuple[int, ...], _OfAll] = {}  # by the switches: the last ones, and most of them
         self._placed: list[_Placed] = []
+        self._sought: list[_Sought] = []
 
     def places_of_entries(self, listed: ListedMeters, ends: IntArray, entries: int) -> Places:
         """Return where the meters of all ``entries`` are among these, which end at each switch's ``ends``."""
@@ -155,6 +166,24 @@ class Listing:
         if kind not in placed.of_kind:
             placed.of_kind[kind] = Places(*(np.ascontiguousarray(one[kind::VN_METERS]) for one in placed.places))
         return placed.of_kind[kind]
+
+    def places_of_meters(self, dpid: NDArray[np.uint64], meter_id: IntArray, reports: MeterReports) -> Places:
+        """Return where meters are that are known by switch and id alone; shape (meters,), as the arguments have it.
+
+        Whose ``meter_id`` is the same array as before are the same meters.
+        """
+        for one in self._sought:
+            if one.meter_id is meter_id and one.reports.lists_as(reports):
+                return one.places
+        number_of = {dpid: number for number, dpid in enumerate(reports.dpids)}
+        switch = np.array([number_of.get(one, NOT_LISTED) for one in dpid.tolist()], dtype=np.int64)
+        listed = np.repeat(np.arange(len(reports.ends)), np.diff(reports.ends, prepend=0)) << 32 | reports.meter_id
+        order, sought = np.append(np.argsort(listed), NOT_LISTED), switch << 32 | meter_id
+        at = order[np.searchsorted(listed, sought, sorter=order[:-1])]
+        found = (at != NOT_LISTED) & (np.append(listed, NOT_LISTED)[at] == sought)
+        places = Places(np.where(found, at, NOT_LISTED).astype(np.int32), np.maximum(switch, 0).astype(np.int32))
+        self._sought = [*self._sought[1 - _MOST_PLACED :], _Sought(meter_id, reports, places)]
+        return places
 
     def _places(self, row: RowArray, ends: IntArray, rows: int) -> _Placed:
         for at, one in enumerate(self._placed):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 from controller.columns import NEW_ROW, BoolArray, FloatArray, IntArray
 from controller.fabric.entries import EntryTable, rows_of_pairs
 from controller.fabric.vns import VnTable
-from controller.metering.counters import MeterCounters, meter_rates
+from controller.metering.counters import MeterCounters, MeterReadings, meter_rates
 from controller.switch.meters.reading import ReadMeters
 from controller.switch.meters.settings import MeterColumns, MeterSetting
 
@@ -62,21 +61,18 @@ class MeasuringMeters(ReadMeters):
         self,
         vns: VnTable,
         entries: EntryTable,
-        stats: Mapping[int, NDArray[np.void]],
-        received_s: Mapping[int, float],
-        confirmed_s: Mapping[int, float],
+        now: MeterReadings,
     ) -> tuple[MeasuringMeters, FloatArray]:
         """Return the state after one more interval, and what came with a mark, (entries,); NaN where unknown."""
-        now = self.readings(vns, stats, received_s, confirmed_s)
         rates, counters = meter_rates(self.counters, now, vns.capacity_bps[self.sender])
         marked_bps = np.full(len(entries), np.nan)
         at, there = self.rows_in(entries)
         marked_bps[at[there]] = rates.offered_bps[there]
         return replace(self, counters=counters), marked_bps
 
-    def of_switch(self, dpid: int, vns: VnTable) -> IntArray:
-        """Return the rows of a switch's meters."""
-        return np.flatnonzero(vns.dpid[self.receiver] == dpid)
+    def dpid(self, vns: VnTable) -> NDArray[np.uint64]:
+        """Return whose meters they are."""
+        return vns.dpid[self.receiver]
 
     def _rows(self, rows: IntArray) -> MeasuringMeters:
         counters = self.counters.carried(rows)

@@ -6,7 +6,6 @@ much for the receiver.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -15,12 +14,10 @@ from numpy.typing import NDArray
 
 from controller.columns import FloatArray, IntArray
 from controller.fabric.vns import VnTable
-from controller.metering.counters import MeterCounters, meter_rates
+from controller.metering.counters import MeterCounters, MeterReadings, meter_rates
 from controller.metering.enforcement import FRAME_BITS, RATE_STEP_BPS, whole_rates
 from controller.metering.mark_readings import PHANTOM_BURST_S, PHANTOM_PART, MarkReadings
-from controller.switch.meters.reading import ReadMeters
-
-NO_METER = 0
+from controller.switch.meters.reading import NO_METER, ReadMeters
 
 
 @dataclass(frozen=True)
@@ -54,15 +51,12 @@ class PhantomMeters(ReadMeters):
         self,
         vns: VnTable,
         marked_bps: FloatArray,
-        stats: Mapping[int, NDArray[np.void]],
-        received_s: Mapping[int, float],
-        confirmed_s: Mapping[int, float],
+        now: MeterReadings,
     ) -> tuple[PhantomMeters, MarkReadings]:
-        """Return the state after one more interval, and what the meters say (``stats``: METER_STATS by switch).
+        """Return the state after one more interval, and what the meters say.
 
         ``marked_bps`` (entries,) is what measuring meters say.
         """
-        now = self.readings(vns, stats, received_s, confirmed_s)
         # What arrives is bounded by what all of a VLAN can send.
         most = int(vns.vlan_vid.max(initial=0)) + 1
         sums_bps = np.bincount(vns.vlan_vid, weights=vns.capacity_bps, minlength=most).astype(np.float64)
@@ -70,9 +64,9 @@ class PhantomMeters(ReadMeters):
         readings = MarkReadings(marked_bps, rates.offered_bps, rates.dropped_bps)
         return replace(self, counters=counters), readings
 
-    def of_switch(self, dpid: int, vns: VnTable) -> IntArray:
-        """Return the rows of a switch's meters."""
-        return np.flatnonzero((vns.dpid == dpid) & (self.meter_id != NO_METER))
+    def dpid(self, vns: VnTable) -> NDArray[np.uint64]:
+        """Return whose meters they are, shape (vns,)."""
+        return vns.dpid
 
 
 def phantom_settings(receive_limit_bps: FloatArray) -> tuple[FloatArray, FloatArray]:

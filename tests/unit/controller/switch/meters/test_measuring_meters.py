@@ -8,7 +8,9 @@ from support.configs import fabric
 
 from controller.fabric.entries import EntryTable
 from controller.fabric.vns import VnTable
+from controller.metering.counters import ListedReadings
 from controller.openflow.meters import METER_STATS
+from controller.switch.listed_meters import Listing, MeterReports
 from controller.switch.meters.measuring import UNLIMITED, MeasuringMeters
 
 VNS = VnTable.of_config(fabric({1: {1: [10], 2: [10]}, 2: {1: [10], 2: [10]}}))
@@ -32,8 +34,14 @@ def stats(meter_id, octets, duration_s):
 
 
 def read(meters, table, duration_s, octets, dpid=2, meter_id=7):
-    replies = {dpid: stats(meter_id, octets, duration_s)}
-    return meters.read(VNS, table, replies, dict.fromkeys(replies, duration_s), {})
+    return meters.read(VNS, table, readings(meters, {dpid: stats(meter_id, octets, duration_s)}, duration_s))
+
+
+def readings(meters, replies, came_s=0.0):
+    reports = MeterReports.of(replies)
+    places = Listing().places_of_meters(meters.dpid(VNS), meters.meter_id, reports)
+    times_s = np.full(len(replies), came_s), np.full(len(replies), np.nan)
+    return ListedReadings(*places, reports.whole, *times_s, None).columns
 
 
 @given(st.lists(st.floats(min_value=0.056, max_value=0.115), min_size=3, max_size=12))
@@ -53,7 +61,7 @@ def test_replies_that_are_late_by_up_to_an_interval_change_no_rate(gaps_s):
 def test_a_switch_that_says_nothing_or_counts_backwards_is_unknown():
     meters, table = MeasuringMeters.none().given(column(HERE), column(THERE), column(7)), entries(PAIRS[0])
     meters, _ = read(meters, table, 1.0, 1e6)
-    assert np.isnan(meters.read(VNS, table, {}, {}, {})[1]).all()
+    assert np.isnan(meters.read(VNS, table, readings(meters, {}))[1]).all()
     assert np.isnan(read(meters, table, 2.0, 1e5)[1]).all()
     assert np.isnan(read(meters, table, 2.0, 2e6, meter_id=8)[1]).all()
     assert np.isnan(read(meters, table, 2.0, 2e6, dpid=1)[1]).all()
@@ -74,3 +82,22 @@ def test_meters_keep_their_counters_while_others_come_and_go():
     assert np.isnan(read(more.forgotten(2, VNS, column(7)), table, 2.0, 1e6)[1]).all()
     assert np.nanmax(read(more.forgotten(2, VNS, column(8)), table, 2.0, 1e6)[1]) == RATE_BPS
     assert np.isnan(read(more, entries(PAIRS[2]), 2.0, 1e6)[1]).all()  # the pair is gone, its meter not yet
+
+
+def test_a_meter_is_found_again_where_a_switch_lists_others_or_other_switches_answer():
+    listing, dpid, meter_id = Listing(), np.array([2, 1, 2], np.uint64), np.array([7, 7, 9])
+
+    def places(**listed):
+        reports = MeterReports.of(
+            {int(name[1:]): np.concatenate([stats(one, 0, 1.0) for one in ids]) for name, ids in listed.items()}
+        )
+        found = listing.places_of_meters(dpid, meter_id, reports)
+        return [
+            (int(reports.meter_id[at]), reports.dpids[of]) if at >= 0 else None for at, of in zip(*found, strict=True)
+        ]
+
+    for _ in range(2):
+        assert places(s1=[7, 8], s2=[7, 9]) == [(7, 2), (7, 1), (9, 2)]
+    assert places(s1=[8, 7], s2=[9, 7]) == [(7, 2), (7, 1), (9, 2)]
+    assert places(s2=[9, 5], s1=[7]) == [None, (7, 1), (9, 2)]
+    assert places(s2=[7]) == [(7, 2), None, None]
