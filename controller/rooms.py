@@ -35,6 +35,7 @@ ROOMS = {
         ("controller.cluster", "controller.frames", "controller.shards", "controller.nodes", "apps.cluster"),
         "apps.cluster.member",
         "several controllers",
+        "apps.cluster.command",
         install="dets-controller[cluster]",
     ),
     "seawall": Room(("controller.seawall",), "controller.seawall.policy", "Seawall's policies"),
@@ -69,9 +70,9 @@ def check(name: str, key: str, value: object) -> None:
         raise InvalidValueError(key, value, f"needs {one.brings}: pip install {one.install}")
 
 
-def commands() -> list[Any]:
-    """Return the modules with the sub-commands of the rooms that are installed."""
-    return [import_module(one.commands) for name, one in ROOMS.items() if one.commands and is_here(name)]
+def commands(name: str) -> Any:
+    """Return the module with the sub-commands of a room that has some. ModuleNotFoundError if it is not installed."""
+    return import_module(ROOMS[name].commands)
 
 
 def room(name: str) -> Any:

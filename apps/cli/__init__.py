@@ -14,7 +14,6 @@ import typer
 
 from apps.cli.commands import (
     cert,
-    cluster,
     docs,
     fabric,
     history,
@@ -53,9 +52,9 @@ app.add_typer(history.app)
 app.add_typer(history.tokens, name="token", cls=Commands)
 app.add_typer(docs.app)
 app.add_typer(cert.app, name="cert", cls=Commands)
-app.add_typer(cluster.app, name="cluster", cls=Commands)
-for of_room in rooms.commands():
-    app.add_typer(of_room.app)
+for name, one in rooms.ROOMS.items():
+    if one.commands and rooms.is_here(name):
+        app.add_typer(rooms.commands(name).app)
 
 
 def main(arguments: list[str] | None = None) -> int:

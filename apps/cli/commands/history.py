@@ -16,11 +16,11 @@ from apps.cli.support.common import counted, refusing_bad_files, say
 from apps.cli.support.connection import CHANGED_MANY, Change, asking, changing
 from apps.cli.support.output import AnyForm, Column, Form, Row, json_text, number, show
 from apps.cli.support.rest_client import Client
+from controller import rooms
 from controller.errors import InvalidValueError
 from controller.units import format_rate
 
 if TYPE_CHECKING:
-    from apps.cluster.etcd_tokens import EtcdTokens
     from apps.settings.tokens import Tokens
 
 app = typer.Typer()
@@ -178,7 +178,7 @@ def revoke_token(
 
 
 @contextmanager
-def _tokens(config: Path, store: Path | None) -> Iterator[Tokens | EtcdTokens]:
+def _tokens(config: Path, store: Path | None) -> Iterator[Tokens]:
     from apps.settings.tokens import Tokens
 
     if store is None:
@@ -187,10 +187,7 @@ def _tokens(config: Path, store: Path | None) -> Iterator[Tokens | EtcdTokens]:
         with refusing_bad_files():
             loaded = load_config(config)
         if loaded.cluster is not None:
-            from apps.cluster.etcd_tokens import EtcdTokens
-            from apps.cluster.node import etcd_of, prefix_of
-
-            in_etcd = EtcdTokens(etcd_of(loaded.cluster), prefix_of(loaded.cluster))
+            in_etcd = rooms.commands("cluster").tokens_of(loaded.cluster)
             try:
                 yield in_etcd
             finally:

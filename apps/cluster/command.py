@@ -10,16 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from apps.cli.support.common import refusing_bad_files, say
+from apps.cli.support.common import Commands, refusing_bad_files, say
 from apps.cli.support.output import AnyForm, Column, Form, show
 from controller.errors import DetsError, InvalidValueError
 
 if TYPE_CHECKING:
     from apps.cluster.etcd import Etcd
+    from apps.cluster.etcd_tokens import EtcdTokens
     from apps.cluster.wishes import Wishes
     from controller.fabric.description import Cluster, Config
 
 app = typer.Typer(
+    name="cluster",
+    cls=Commands,
     no_args_is_help=True,
     help="Several controllers of one fabric: who is active, who owns which switch (docs/cluster.md).",
 )
@@ -194,6 +197,14 @@ def epoch(
         etcd.transact([], [put(key, str(number).encode())], [])
     say(f"epoch {number}; the active node asks the switches again")
     return 0
+
+
+def tokens_of(cluster: Cluster) -> EtcdTokens:
+    """Return the tokens that all nodes know, for ``dets token``."""
+    from apps.cluster.etcd_tokens import EtcdTokens
+    from apps.cluster.node import etcd_of, prefix_of
+
+    return EtcdTokens(etcd_of(cluster), prefix_of(cluster))
 
 
 @contextmanager
