@@ -1,4 +1,7 @@
-"""The product without any room and without compiled passes: limits hold and change, recordings are decided again."""
+"""The product without any room and without compiled passes: limits hold and change, recordings are decided again.
+
+And rooms without the others.
+"""
 
 from __future__ import annotations
 
@@ -19,15 +22,17 @@ WITHOUT = "tests/support/without.py"
 
 
 @pytest.mark.parametrize(
-    "command",
+    ("room", "command"),
     [
-        (*PYTEST, CONTROL, "-k", CHOSEN),
-        *((WITHOUT, "apps.cli", "replay", f"tests/model/data/{name}.dets") for name in ("fp", "two-policies")),
+        ("", (*PYTEST, CONTROL, "-k", CHOSEN)),
+        *(("", (WITHOUT, "apps.cli", "replay", f"tests/model/data/{name}.dets")) for name in ("fp", "two-policies")),
+        ("agents", (*PYTEST, "tests/wire/test_wire_agents.py", "-k", "takes_its_entries_over and trust")),
+        ("cluster", (*PYTEST, "tests/wire/test_wire_cluster_shared.py", "-k", "senders_of_both_nodes")),
     ],
-    ids=["control", "replay", "replay of two policies"],
+    ids=["control", "replay", "replay of two policies", "agents", "cluster"],
 )
-def test_the_rest_works_without_rooms(command: tuple[str, ...]) -> None:
-    environment = {**os.environ, VARIABLE: " ".join([*ROOMS, KERNELS])}
+def test_what_is_left_works_without_rooms(room: str, command: tuple[str, ...]) -> None:
+    environment = {**os.environ, VARIABLE: " ".join({*ROOMS, KERNELS} - {room})}
     environment.pop("PYTEST_XDIST_WORKER", None)
     done = subprocess.run(
         [sys.executable, *command], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False
