@@ -13,7 +13,7 @@ from controller.config.sections import VlanSection
 from controller.errors import InvalidValueError
 from controller.fabric.description import WAYS, Config, EdgePort, Vn
 from controller.limits.admission import admit_core, core_overloaded, core_topology
-from controller.limits.changes import check_borrows, check_weighs
+from controller.limits.changes import check_used
 from controller.limits.floods import LEAST_FLOOD_BPS, largest_flood_limit
 from controller.limits.hose_model import AdmissionError, VnLimits, port_overload
 from controller.policy.cuts import check_cut
@@ -44,12 +44,12 @@ def unused_problems(path: Path, section: VlanSection) -> Iterator[Problem]:
         ceiling_bps = getattr(section, key)
         try:
             if ceiling_bps is not None:
-                check_borrows(key, ceiling_bps, section.algorithm, section.shadow)
+                check_used("ceilings", key, ceiling_bps, section.algorithm, section.shadow)
         except InvalidValueError as error:
             yield Problem((*path, key), f"{format_rate(ceiling_bps)} {error.reason}")
     if "weight" in section.model_fields_set and not section.has_bad("weight"):
         try:
-            check_weighs("weight", section.weight, section.algorithm, section.shadow)
+            check_used("weights", "weight", section.weight, section.algorithm, section.shadow)
         except InvalidValueError as error:
             yield Problem((*path, "weight"), f"{section.weight:g} {error.reason}")
 
@@ -66,7 +66,7 @@ def port_problems(path: Path, port: EdgePort, vlans: Mapping[int, VlanSection]) 
         vlan, key = vlans[vn.vlan_vid], f"{way}_ceiling"
         try:
             if ceiling_bps != getattr(vlan, key):  # the VLAN's own is checked with the VLAN
-                check_borrows(key, ceiling_bps, vlan.algorithm, vlan.shadow)
+                check_used("ceilings", key, ceiling_bps, vlan.algorithm, vlan.shadow)
         except InvalidValueError as error:
             message = f"the {key} of VLAN {vn.vlan_vid}, {format_rate(ceiling_bps)}, {error.reason}"
             yield Problem((*path, "vns", str(vn.vlan_vid), key), message)
@@ -74,7 +74,7 @@ def port_problems(path: Path, port: EdgePort, vlans: Mapping[int, VlanSection]) 
         if vn.weight is None:
             continue
         try:
-            check_weighs("weight", vn.weight, vlans[vn.vlan_vid].algorithm, vlans[vn.vlan_vid].shadow)
+            check_used("weights", "weight", vn.weight, vlans[vn.vlan_vid].algorithm, vlans[vn.vlan_vid].shadow)
         except InvalidValueError as error:
             message = f"the weight of VLAN {vn.vlan_vid}, {vn.weight:g}, {error.reason}"
             yield Problem((*path, "vns", str(vn.vlan_vid), "weight"), message)

@@ -13,33 +13,23 @@ from controller.limits.overrides import VN_FIELDS
 from controller.policy.cuts import check_cut
 from controller.policy.registry import borrowers, make_policy, policies, weighers
 
+_USERS = {"ceilings": ("borrows", borrowers), "weights": ("weighted", weighers)}
 
-def check_borrows(key: str, ceiling_bps: int, algorithm: str, shadow: str | None) -> None:
-    """Raise InvalidValueError for a ceiling in a VLAN of which neither the algorithm nor the shadow borrows."""
-    reason = without_ceilings(algorithm, shadow)
+
+def check_used(what: str, key: str, value: float, algorithm: str, shadow: str | None) -> None:
+    """Raise InvalidValueError for ceilings or weights (``what``) in a VLAN whose algorithm and shadow use none."""
+    reason = unused(what, algorithm, shadow)
     if reason:
-        raise InvalidValueError(key, ceiling_bps, f"has no effect: {reason}")
+        raise InvalidValueError(key, value, f"has no effect: {reason}")
 
 
-def without_ceilings(algorithm: str, shadow: str | None) -> str:
-    """Return why ceilings have no effect in a VLAN with this algorithm and shadow; empty if they have."""
-    if any(policies[name].borrows for name in (algorithm, shadow) if name in policies) or algorithm not in policies:
+def unused(what: str, algorithm: str, shadow: str | None) -> str:
+    """Return why ceilings or weights have no effect in a VLAN with this algorithm and shadow; empty if they have."""
+    flag, users = _USERS[what]
+    known = [policies[name] for name in (algorithm, shadow) if name in policies]
+    if algorithm not in policies or any(getattr(policy, flag) for policy in known):
         return ""
-    return f"the VLAN's algorithm is {algorithm}, and only {borrowers()} use ceilings"
-
-
-def check_weighs(key: str, weight: float, algorithm: str, shadow: str | None) -> None:
-    """Raise InvalidValueError for a weight in a VLAN of which neither the algorithm nor the shadow uses weights."""
-    reason = without_weights(algorithm, shadow)
-    if reason:
-        raise InvalidValueError(key, weight, f"has no effect: {reason}")
-
-
-def without_weights(algorithm: str, shadow: str | None) -> str:
-    """Return why weights have no effect in a VLAN with this algorithm and shadow; empty if they have."""
-    if any(policies[name].weighted for name in (algorithm, shadow) if name in policies) or algorithm not in policies:
-        return ""
-    return f"the VLAN's algorithm is {algorithm}, and only {weighers()} use weights"
+    return f"the VLAN's algorithm is {algorithm}, and only {users()} use {what}"
 
 
 def check_vn(vns: VnTable, vlan: Vlan, row: int, given: Mapping[str, float | None], prefix: str = "") -> None:
@@ -52,11 +42,11 @@ def check_vn(vns: VnTable, vlan: Vlan, row: int, given: Mapping[str, float | Non
     for key in VN_FIELDS:
         value = check_vn_value(key, given[key], key=f"{prefix}{key}") if key in given else None
         if key == "weight" and value is not None:
-            check_weighs(f"{prefix}{key}", value, vlan.algorithm, vlan.shadow)
+            check_used("weights", f"{prefix}{key}", value, vlan.algorithm, vlan.shadow)
     for way in WAYS:
         ceiling_bps = given.get(f"{way}_ceiling_bps")
         if ceiling_bps is not None:
-            check_borrows(f"{prefix}{way}_ceiling_bps", int(ceiling_bps), vlan.algorithm, vlan.shadow)
+            check_used("ceilings", f"{prefix}{way}_ceiling_bps", int(ceiling_bps), vlan.algorithm, vlan.shadow)
             limit_bps = int(given.get(f"{way}_limit_bps") or getattr(vns, f"{way}_limit_bps")[row])
             check_ceiling(f"{prefix}{way}_ceiling_bps", int(ceiling_bps), limit_bps, int(vns.capacity_bps[row]))
 

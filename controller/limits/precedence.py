@@ -17,7 +17,7 @@ from controller.fabric.description import WAYS, Vlan
 from controller.fabric.values import check_vlan_values
 from controller.fabric.vns import VnTable
 from controller.limits.admission import AdmittedLimits
-from controller.limits.changes import check_shared, without_ceilings, without_weights
+from controller.limits.changes import check_shared, unused
 from controller.limits.floods import least_receive_limits
 from controller.limits.hose_model import STEP_BPS, Overload, port_overload
 from controller.limits.overrides import NO_CEILING, VN_RATES, Override, Overrides, VnName
@@ -53,8 +53,8 @@ class LimitsInForce:
         for row in np.flatnonzero(with_ceiling | with_weight).tolist():
             name = active.file.names[row]
             vlan = vlans[name.vlan_vid]
-            ceiling = without_ceilings(vlan.algorithm, vlan.shadow) if with_ceiling[row] else None
-            weight = without_weights(vlan.algorithm, vlan.shadow) if with_weight[row] else None
+            ceiling = unused("ceilings", vlan.algorithm, vlan.shadow) if with_ceiling[row] else None
+            weight = unused("weights", vlan.algorithm, vlan.shadow) if with_weight[row] else None
             reasons = [
                 f"its {what} no effect: {why}"
                 for what, why in (("ceilings have", ceiling), ("weight has", weight))

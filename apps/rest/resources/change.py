@@ -19,7 +19,7 @@ from apps.settings.settings import Outcome
 from controller.config.document import ConfigError
 from controller.errors import InvalidValueError
 from controller.fabric.description import Vlan
-from controller.limits.changes import check_vn, check_weighs, complete_vlan
+from controller.limits.changes import check_used, check_vn, complete_vlan
 from controller.limits.overrides import VnName
 from controller.limits.precedence import UnfitError
 
@@ -37,7 +37,7 @@ def change_vlan(
         values = complete_vlan(standing, body.given(), here.central.config.interval_ms)
         if "weight" in values:
             after = replace(standing, **values)
-            check_weighs("weight", after.weight, after.algorithm, after.shadow)
+            check_used("weights", "weight", after.weight, after.algorithm, after.shadow)
         outcome = here.settings.change_vlan(vid, values, caller(), expect=expect, dry_run=query.dry_run)
     view = representation.vlan_views(here, [vid], outcome)[0]
     return _answer(here, outcome, query.dry_run, tagged(view, here.settings.vlan_revision(vid)))

@@ -387,10 +387,8 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
         PeerDatapath.counts.dropped[why] += 1
 
 
-def _cut(octets: bytes | bytearray, offset: int, length: int) -> bytes:
-    """Return one message, which keeps nothing else alive; copied once, or not at all where it is all there is."""
-    if isinstance(octets, bytes):
-        return octets[offset : offset + length]
+def _cut(octets: bytearray, offset: int, length: int) -> bytes:
+    """Return one message, which keeps nothing else alive; copied once."""
     with memoryview(octets) as view:
         return bytes(view[offset : offset + length])
 
