@@ -50,7 +50,7 @@ def make_policy(
     """
     known = policies.get(name) if isinstance(name, str) else None
     if known is None:
-        if name in CLASSES:
+        if isinstance(name, str) and name in CLASSES:
             rooms.check(rooms.room_of(CLASSES[name]), key, name)
         raise InvalidValueError(key, name, f"is not an allocation algorithm: write one of {', '.join(policies)}")
     policy = known.of(check_parameters(known.name, parameters_of(known), parameters or {}, parameters_key))
