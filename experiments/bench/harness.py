@@ -168,11 +168,15 @@ def resident_bytes(pid: int) -> int:
 
 
 def wait_until(
-    condition: Callable[[], object], timeout_s: float, alive: Callable[[], object], every_s: float = LOOK_EVERY_S
+    condition: Callable[[], object],
+    what: str,
+    timeout_s: float,
+    alive: Callable[[], object],
+    every_s: float = LOOK_EVERY_S,
 ) -> None:
     """Wait until something holds, and who answers answers; ``alive`` raises if who is waited for has ended.
 
-    Raises ControllerError after ``timeout_s``.
+    Raises ControllerError, which says ``what`` was not there, after ``timeout_s``.
     """
     deadline_s = time.monotonic() + timeout_s
     while True:
@@ -183,7 +187,7 @@ def wait_until(
         except OSError:
             pass  # it does not listen yet, or is too busy to answer
         if time.monotonic() > deadline_s:
-            raise ControllerError(f"not as wanted within {timeout_s:g} s")
+            raise ControllerError(f"not within {timeout_s:g} s: {what}")
         time.sleep(every_s)
 
 

@@ -7,7 +7,6 @@ bucket is filled at every modify, so that a rate set again and again passes more
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import resource
 import subprocess
@@ -36,13 +35,14 @@ from controller.agents.control_frames import (
 from experiments.bench.agent.crowd import run_crowd
 from experiments.bench.agent.reaction import AGENTS, reaction_ms
 from experiments.bench.harness import Target, check_bounds, finished
+from experiments.machine.namespaces import Namespaces
 
 PAIRS, SECONDS = 1000, 5.0
 INTERVAL_S = 0.055
 RATE_BPS = 5_000_000
 TURNS_BPS = (3_500_000, 6_500_000)
 VLAN = 10
-NAMESPACE, UPLINK, FAR = "dets-agent-bench", "agb0", "agb1"
+UPLINK = "eth0"  # of a namespace
 SENDER = 0x02_0000_0000_01
 FRAME_OCTETS = 1518
 LINK_BPS = 1_000_000_000
@@ -60,7 +60,7 @@ def run(
     if os.geteuid() != 0:
         raise PermissionError("bench agent needs root: it makes a network namespace with HTB classes")
     codec = codec_figures()
-    with uplink():
+    with Namespaces(1) as spaces, spaces.inside(0):
         rates = {name: passed_bps(change, seconds) / 1e6 for name, change in schedules().items()}
         batch_ms = batch_of_changes_ms()
         cost = agent_cost(pairs)
@@ -249,32 +249,3 @@ def offering(pair: ShapedPair) -> Iterator[None]:
     finally:
         process.kill()
         process.wait(10)
-
-
-@contextlib.contextmanager
-def uplink() -> Iterator[None]:
-    """Be in a network namespace with a veth pair, both ends up."""
-    own = os.open("/proc/self/ns/net", os.O_RDONLY)
-    _ip("netns", "add", NAMESPACE)
-    try:
-        _ip("-n", NAMESPACE, "link", "add", UPLINK, "type", "veth", "peer", "name", FAR)
-        for name in (UPLINK, FAR):
-            _ip("-n", NAMESPACE, "link", "set", name, "up")
-        inside = os.open(f"/run/netns/{NAMESPACE}", os.O_RDONLY)
-        _enter(inside)
-        os.close(inside)
-        yield
-    finally:
-        _enter(own)
-        os.close(own)
-        _ip("netns", "del", NAMESPACE)
-
-
-def _enter(namespace: int) -> None:
-    """Be in another network namespace: setns(2), which Python has from 3.12 on."""
-    if ctypes.CDLL(None, use_errno=True).setns(namespace, 0) != 0:
-        raise OSError(ctypes.get_errno(), "setns(2) failed")
-
-
-def _ip(*words: str) -> None:
-    subprocess.run(["ip", *words], check=True, capture_output=True, timeout=10)

@@ -9,10 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from experiments.bench.harness import wait_until
 from experiments.bench.loop.bench import FabricOrders, fabric_process
 from experiments.bench.loop.loop_fabric import LoopPlan
 from experiments.machine.cluster import Cluster, kill_machine_of
-from experiments.machine.controller_process import ControllerError, ControllerProcess, free_ports
+from experiments.machine.controller_process import ControllerProcess, free_ports
 from experiments.machine.processors import process_cpu_s
 
 INTERVAL_MS = 55
@@ -98,10 +99,13 @@ def _take_over(
     orders("watch")
     began_s = time.monotonic()
     end(pair, active)
-    while any(str(other) not in switch["first_set_s"] for switch in orders.ask("report")):
-        if time.monotonic() - began_s > TAKEOVER_S:
-            raise ControllerError(f"no take-over within {TAKEOVER_S:g} s{pair.nodes[other].log_tail()}")
-        time.sleep(LOOK_EVERY_S)
+    wait_until(
+        lambda: all(str(other) in switch["first_set_s"] for switch in orders.ask("report")),
+        "a take-over",
+        TAKEOVER_S,
+        pair.nodes[other].check_alive,
+        LOOK_EVERY_S,
+    )
     time.sleep(AFTER_S)
     seen = orders.ask("report")
     if active in pair.paused:
@@ -131,12 +135,13 @@ def _settled(pair: Cluster, plan: LoopPlan) -> int:
 
 def wait_entries(node: ControllerProcess, plan: LoopPlan) -> None:
     """Wait until a node controls every entry of the plan; ControllerError if it does not."""
-    deadline_s = time.monotonic() + TAKEOVER_S
-    while (node.get("/v1/loop")["last"] or {}).get("entries") != plan.switches * plan.entries:
-        node.check_alive()
-        if time.monotonic() > deadline_s:
-            raise ControllerError(f"not all entries are there within {TAKEOVER_S:g} s{node.log_tail()}")
-        time.sleep(LOOK_EVERY_S)
+    wait_until(
+        lambda: (node.get("/v1/loop")["last"] or {}).get("entries") == plan.switches * plan.entries,
+        "all entries under control",
+        TAKEOVER_S,
+        node.check_alive,
+        LOOK_EVERY_S,
+    )
 
 
 def costs(pids: dict[str, int], node: ControllerProcess, seconds: float) -> dict[str, float]:

@@ -206,7 +206,11 @@ def _cpu_s(controller: ControllerProcess) -> float:
 
 def _wait_for_answer(controller: ControllerProcess) -> None:
     wait_until(
-        lambda: controller.health() and controller.get("/v1/loop")["last"], _TIMEOUT_S, controller.check_alive, 0.02
+        lambda: controller.health() and controller.get("/v1/loop")["last"],
+        "a first interval",
+        _TIMEOUT_S,
+        controller.check_alive,
+        every_s=0.02,
     )
 
 

@@ -169,11 +169,12 @@ def _measure_controller(
 ) -> list[dict[str, Any]]:
     total = plan.switches * plan.entries
     with ControllerProcess(plan.configuration(), folder, profile=profile) as controller:
-        wait_until(lambda: controller.get("/v1/loop"), ADOPT_TIMEOUT_S, controller.check_alive)
+        wait_until(lambda: controller.get("/v1/loop"), "an answer", ADOPT_TIMEOUT_S, controller.check_alive)
         before_bytes, before_s = resident_bytes(controller.pid), process_cpu_s(controller.pid)
         tell("connect")
         wait_until(
             lambda: (controller.get("/v1/loop")["last"] or {}).get("entries") == total,
+            "all entries under control",
             ADOPT_TIMEOUT_S,
             controller.check_alive,
         )
@@ -257,9 +258,9 @@ def _measure_baseline(
         for varied in VARIED:
             tell(f"vary {varied} {BASELINE_OFFERED}")
             already = len(_rounds(log))
-            wait_until(partial(_has_rounds, log, already + 2), ADOPT_TIMEOUT_S, alive)
+            wait_until(partial(_has_rounds, log, already + 2), "rounds", ADOPT_TIMEOUT_S, alive)
             done, cpu_s, start_s = len(_rounds(log)), process_cpu_s(process.pid), time.monotonic()
-            wait_until(partial(_has_rounds, log, done + 3, start_s + seconds), ADOPT_TIMEOUT_S, alive)
+            wait_until(partial(_has_rounds, log, done + 3, start_s + seconds), "rounds", ADOPT_TIMEOUT_S, alive)
             marks = np.array(_rounds(log)[done:])
             cpu_s, took_s = process_cpu_s(process.pid) - cpu_s, time.monotonic() - start_s
             spent_ms = np.diff(marks[:, :4], axis=1) * 1e3

@@ -80,15 +80,15 @@ def test_waiting_ends_when_something_holds_or_never_will(monkeypatch: pytest.Mon
             raise answer
         return answer
 
-    harness.wait_until(condition, 10.0, lambda: None, 0.0)
-    with pytest.raises(ControllerError, match="not as wanted within 0 s"):
-        harness.wait_until(lambda: False, 0.0, lambda: None, 0.0)
+    harness.wait_until(condition, "x", 10.0, lambda: None, 0.0)
+    with pytest.raises(ControllerError, match="not within 0 s: all of it"):
+        harness.wait_until(lambda: False, "all of it", 0.0, lambda: None, 0.0)
 
     def dead() -> None:
         raise RuntimeError("it has ended")
 
     with pytest.raises(RuntimeError, match="it has ended"):
-        harness.wait_until(lambda: True, 10.0, dead)
+        harness.wait_until(lambda: True, "x", 10.0, dead)
 
 
 @pytest.mark.parametrize(
