@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
-from controller.errors import InvalidValueError
+from experiments.bench.harness import check_bounds
 from experiments.machine.controller_process import ControllerProcess, configuration, free_ports
 from experiments.machine.processors import cpu_shares, read_cpu_ticks, vswitchd_pid
 from experiments.measure.manifest import manifest
@@ -52,10 +52,7 @@ def run(
 
     Writes soak.json; progress goes to stderr. Raises InvalidValueError for minutes or a seed that are out of bounds.
     """
-    if not LEAST_S <= minutes * 60 <= MOST_S:
-        raise InvalidValueError("minutes", minutes, f"is outside {LEAST_S / 60:g} to {MOST_S / 60:g} minutes")
-    if not 0 <= seed < 2**32:
-        raise InvalidValueError("seed", seed, "is outside 0 to 2^32 - 1")
+    check_bounds(minutes=(minutes, LEAST_S / 60, MOST_S / 60), seed=(seed, 0, 2**32 - 1))
     output.mkdir(parents=True, exist_ok=True)
     with _progress(minutes * 60) as tell:
         ledger = soak(minutes * 60, seed, output, tell)

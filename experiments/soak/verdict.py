@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments.bench.harness import Target
 from experiments.machine.processors import BUSY_IDLE_SHARE
 from experiments.measure.series import Rates, goodput_limit_bps
 from experiments.soak.ledger import Ledger, Look, Transient
@@ -177,21 +178,23 @@ def verdict(ledger: Ledger) -> dict[str, Any]:
         **{f"{shown}, MiB": _mib(ledger.looks, process) for process, shown in PROCESSES.items()},
     }
     targets = [
-        _at_least(ENOUGH_TIME, 1 - float(busy.mean()), 1 - MOST_BUSY_SHARE, "share"),
-        _at_least("kinds of churn that took place", len({a.kind for _, a in ledger.done}), len(ActionKind), ""),
-        *([_at_least(FLOOR_SHARE, round(floor_share(floor), 4), FLOOR, "share")] if floor.judged else []),
-        _at_most("floor missed", int(floor.missed.sum()), 0, "windows of 2 s"),
-        _at_most("ceilings missed", int(sum(one.missed.sum() for one in ceilings)), 0, "windows of 2 s"),
-        _at_most("judged flows broken off", ledger.broken_flows, 0, ""),
-        _at_most("ailments reported outside transients", len(ledger.ailments), 0, "looks"),
-        _at_most("events of trouble without explanation", len(ledger.troubles), 0, "events"),
+        Target(ENOUGH_TIME, 1 - float(busy.mean()), "share", 1 - MOST_BUSY_SHARE, least=True),
+        Target(
+            "kinds of churn that took place", len({a.kind for _, a in ledger.done}), "", len(ActionKind), least=True
+        ),
+        *([Target(FLOOR_SHARE, round(floor_share(floor), 4), "share", FLOOR, least=True)] if floor.judged else []),
+        Target("floor missed", int(floor.missed.sum()), "windows of 2 s", 0),
+        Target("ceilings missed", int(sum(one.missed.sum() for one in ceilings)), "windows of 2 s", 0),
+        Target("judged flows broken off", ledger.broken_flows, "", 0),
+        Target("ailments reported outside transients", len(ledger.ailments), "looks", 0),
+        Target("events of trouble without explanation", len(ledger.troubles), "events", 0),
         *_left_over(ledger),
         *_grown(ledger),
-        _at_most("lines of log without explanation", len(ledger.log_lines), 0, "lines"),
+        Target("lines of log without explanation", len(ledger.log_lines), "lines", 0),
     ]
     return {
         "figures": figures,
-        "targets": targets,
+        "targets": [one.row() for one in targets],
         "misses": misses,
         "ailments": [f"{at_s - ledger.begin_s:.1f} {text}" for at_s, text in ledger.ailments[:LINES_SHOWN]],
         "troubles": [f"{at_s - ledger.begin_s:.1f} {text}" for at_s, text in ledger.troubles[:LINES_SHOWN]],
@@ -203,26 +206,26 @@ def _concerning(ledger: Ledger, vn: str) -> list[Transient]:
     return [one for one in ledger.transients if one.vn in (None, vn)]
 
 
-def _left_over(ledger: Ledger) -> list[dict[str, Any]]:
+def _left_over(ledger: Ledger) -> list[Target]:
     first, last = ledger.looks[0].held, ledger.looks[-1].held
     assert first is not None
     assert last is not None
     return [
-        _at_most("meters left over", last.meters - first.meters, 0, ""),
-        _at_most("flow entries left over", last.flows - first.flows, 0, ""),
-        _at_most("rows in OVSDB left over", (last.rows - first.rows).total(), 0, ""),
-        _at_most("rows in OVSDB after the fabric's end", (ledger.rows_after - ledger.rows_before).total(), 0, ""),
+        Target("meters left over", last.meters - first.meters, "", 0),
+        Target("flow entries left over", last.flows - first.flows, "", 0),
+        Target("rows in OVSDB left over", (last.rows - first.rows).total(), "", 0),
+        Target("rows in OVSDB after the fabric's end", (ledger.rows_after - ledger.rows_before).total(), "", 0),
     ]
 
 
-def _grown(ledger: Ledger) -> list[dict[str, Any]]:
+def _grown(ledger: Ledger) -> list[Target]:
     targets = []
     for name, shown in PROCESSES.items():
         first, last = getattr(ledger.looks[0], name), getattr(ledger.looks[-1], name)
         more = (last.rss_bytes - first.rss_bytes) / MIB
         targets += [
-            _at_most(f"file handles of {shown} left open", last.handles - first.handles, MOST_HANDLES_MORE, ""),
-            _at_most(f"memory of {shown}, end less begin", more, MOST_MIB_MORE, "MiB"),
+            Target(f"file handles of {shown} left open", last.handles - first.handles, "", MOST_HANDLES_MORE),
+            Target(f"memory of {shown}, end less begin", more, "MiB", MOST_MIB_MORE),
         ]
         starts = ledger.starts_s if name == "controller" else [ledger.begin_s]
         begin_s, end_s = max(pairwise([*starts, ledger.end_s]), key=lambda life: life[1] - life[0])
@@ -230,7 +233,7 @@ def _grown(ledger: Ledger) -> list[dict[str, Any]]:
             looks = [look for look in ledger.looks if (begin_s + end_s) / 2 <= look.at_s <= end_s]
             sizes = [(look.at_s, use.rss_bytes / MIB) for look in looks if (use := getattr(look, name)) is not None]
             slope = growth_per_minute(*zip(*sizes, strict=True))
-            targets.append(_at_most(f"memory of {shown}, once settled", slope, MOST_MIB_PER_MINUTE, "MiB/minute"))
+            targets.append(Target(f"memory of {shown}, once settled", slope, "MiB/minute", MOST_MIB_PER_MINUTE))
     return targets
 
 
@@ -250,11 +253,3 @@ def _miss(ledger: Ledger, judgement: Judgement, row: int) -> dict[str, Any]:
         "received_bps": round(float(judgement.received_bps[row])),
         "last_actions": [f"{done_s - ledger.begin_s:.1f} {action}" for done_s, action in before[-3:]],
     }
-
-
-def _at_most(name: str, value: float, target: float, unit: str) -> dict[str, Any]:
-    return {"name": name, "value": value, "unit": unit, "target": f"<= {target:g}", "met": bool(value <= target)}
-
-
-def _at_least(name: str, value: float, target: float, unit: str) -> dict[str, Any]:
-    return {"name": name, "value": value, "unit": unit, "target": f">= {target:g}", "met": bool(value >= target)}
