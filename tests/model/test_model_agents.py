@@ -35,17 +35,21 @@ INTERVAL_S = 0.055
 LIMITS_BPS = {1: 20_000_000, 2: 25_000_000}
 
 
-def fabric_of(mode: str, profile: str = "full", **agents: object):
-    """Five PNs with 50 Mb/s links and an agent each; PN 5 receives."""
-    description = fabrics["dets-fig5"](pns=5, link_rate_bps=50_000_000)
+def config_of(description, mode: str, profile: str = "full", **agents: object):
     document = configuration(description, LIMITS_BPS, "fp", {}, 6653, 8080)
     document["agents"] = {"long_frames": True, **agents}
     for switch in document["switches"].values():
         switch["profile"] = profile
         for port in switch["ports"].values():
             port["agent"] = mode
+    return parse_config(yaml.safe_dump(document), "model")
+
+
+def fabric_of(mode: str, profile: str = "full", **agents: object):
+    """Five PNs with 50 Mb/s links and an agent each; PN 5 receives."""
+    description = fabrics["dets-fig5"](pns=5, link_rate_bps=50_000_000)
     model = ModelFabric(description, ModelOptions())
-    plane = ControlPlane(model, CentralController(parse_config(yaml.safe_dump(document), "model"), epoch=9))
+    plane = ControlPlane(model, CentralController(config_of(description, mode, profile, **agents), epoch=9))
     plane.start()
     return model, plane, ModelAgents(plane, description.pns)
 
@@ -118,6 +122,20 @@ def test_a_trusted_agent_takes_over_from_meters_and_gives_back() -> None:
     assert (plane.central.state.entries.meter_id > 0).all()
     assert set(plane.central.agents.shaping()) == {Shaping.METER}
     assert kinds(plane).count(EventKind.AGENT_LOST) == 5
+
+
+def test_pairs_get_meters_when_a_reload_takes_all_agents_away_and_agents_take_over_again_after_the_next() -> None:
+    model, plane, _ = fabric_of("trust")
+    blast(model)
+    model.run(3.0)
+    assert not plane.central.state.entries.meter_id.any()
+    for mode, shaping, metered in (("none", Shaping.METER, True), ("trust", Shaping.AGENT, False)):
+        config = config_of(model.fabric, mode)
+        reconfigure(plane.central, config, model.now_s).finish(plane.central)
+        assert received_bps(model, model.now_s + 0.5, model.now_s + 2.5) == pytest.approx(25e6, rel=0.03)
+        assert set(plane.central.agents.shaping()) == {shaping}
+        assert (plane.central.state.entries.meter_id > 0).tolist() == [metered] * 4
+    assert plane.central.agents.epoch == 9
 
 
 @pytest.mark.parametrize("mode", ["trust", "verify"])
