@@ -56,7 +56,8 @@ def configuration(edges: Mapping[int, Sequence[int]], **sections: dict[str, Any]
 class WireRun:
     """Switches of software and the application that controls them, for one ``with``; both are ready inside it.
 
-    ``edges`` gives each switch's edge ports, ``links`` what connects the switches.
+    ``edges`` gives each switch's edge ports, ``links`` what connects the switches, ``switch`` more keys of their
+    configuration. Without ``well`` the switches are up inside it, and need not be well.
     """
 
     def __init__(
@@ -67,9 +68,14 @@ class WireRun:
         options: DatapathOptions | None = None,
         beside: tuple[Path, ...] | None = None,
         files: int | None = None,
+        switch: Mapping[str, object] | None = None,
+        well: bool = True,
         **sections: dict[str, Any],
     ) -> None:
         self.config = configuration(edges, **sections)
+        for section in self.config["switches"].values():
+            section |= switch or {}
+        self._well = well
         self.app = Application(self.config, folder, beside, files)
         port = int(self.config["openflow"]["listen"].rpartition(":")[2])
         self.fabric = WireFabric(("127.0.0.1", port), retry_s=0.1)
@@ -84,7 +90,10 @@ class WireRun:
         self.app.start()
         self.fabric.start()
         try:
-            self.app.wait_ready()
+            if self._well:
+                self.app.wait_ready()
+            else:
+                self.app.wait_for(lambda: set(self.health()["switches"].values()) == {"ready"}, "up", 30)
         except BaseException:
             self.__exit__(BaseException)
             raise
@@ -102,6 +111,10 @@ class WireRun:
                 return condition()
 
         self.app.wait_for(holds, what, timeout_s)
+
+    def health(self) -> dict[str, Any]:
+        """Return what the application says of itself and its switches."""
+        return dict(self.app.get("/v1/health"))
 
     def switch(self, dpid: int) -> Datapath:
         """Return a switch; look at it under ``fabric.locked()``."""

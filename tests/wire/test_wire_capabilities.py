@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,29 +21,8 @@ NO_QUEUES = "receivers have no queue: the switch has no ovsdb address to set que
 
 
 def wire_run(folder: Path, options: DatapathOptions | None = None, **switch: object) -> WireRun:
-    """Return a run of one switch; ``switch`` are keys of its configuration."""
-    run = WireRun(folder, {1: PORTS}, options=options)
-    run.config["switches"]["s1"] |= switch
-    run.app.configure(run.config)
-    return run
-
-
-@contextlib.contextmanager
-def up(run: WireRun) -> Iterator[WireRun]:
-    """Start a run whose switch comes up, though it need not be well."""
-    run.app.start()
-    run.fabric.start()
-    try:
-        run.app.wait_for(lambda: health(run)["switches"] == {"s1": "ready"}, "up", 30)
-        yield run
-    except BaseException:
-        run.__exit__(BaseException)
-        raise
-    run.__exit__(None)
-
-
-def health(run: WireRun) -> dict[str, Any]:
-    return dict(run.app.get("/v1/health"))
+    """Return a run of one switch, which need not be well; ``switch`` are keys of its configuration."""
+    return WireRun(folder, {1: PORTS}, options=options, switch=switch, well=False)
 
 
 def told(run: WireRun) -> list[str]:
@@ -75,13 +52,13 @@ def meters_of_flows(run: WireRun) -> set[int | None]:
 
 def test_a_test_leaves_nothing_behind_and_meets_nobody(tmp_path: Path) -> None:
     run = wire_run(tmp_path)
-    with up(run):
+    with run:
         assert told(run) == [f"port 1-3: enforceable: partly ({NO_QUEUES})"]
         assert not any(flow.cookie & probe.COOKIE_MASK == probe.COOKIE for flow in run.flows(1))
-        assert set(run.meters(1)) == set(range(1, 4 * 2 * len(PORTS) + 1))
+        assert set(run.meters(1)) == set(range(1, 5 * 2 * len(PORTS) + 1))
         assert all(run.fabric.received(1, port) == [] for port in PORTS)
         assert run.handled(1, MessageType.PACKET_OUT) == probe.MARKED_FRAMES + 2 * probe.FRAMES
-        assert health(run) | {"loops": 0} == {
+        assert run.health() | {"loops": 0} == {
             "status": "ready",
             "switches": {"s1": "ready"},
             "enforceable": {"yes": 0, "partly": 3, "no": 0},
@@ -105,10 +82,10 @@ def test_meters_of_no_use_are_not_used(tmp_path: Path, abilities: dict[str, Any]
     run = wire_run(tmp_path)
     for name, value in abilities.items():
         setattr(run.switch(1).abilities, name, value)
-    with up(run):
+    with run:
         assert told(run) == [f"port 1-3: enforceable: no (senders are not limited: {why}; {NO_QUEUES})"]
-        assert health(run)["status"] == "degraded"
-        assert health(run)["troubles"] == {"s1": [f"senders are not limited: {why}"]}
+        assert run.health()["status"] == "degraded"
+        assert run.health()["troubles"] == {"s1": [f"senders are not limited: {why}"]}
         talk(run)
         assert meters_of_flows(run) == {None}
         assert run.meters(1) == {}
@@ -124,7 +101,7 @@ def test_meters_of_no_use_are_not_used(tmp_path: Path, abilities: dict[str, Any]
 def test_meters_that_come_to_be_of_use_are_used_from_the_next_connection_on(tmp_path: Path) -> None:
     run = wire_run(tmp_path)
     run.switch(1).abilities.refuse = True
-    with up(run):
+    with run:
         talk(run)
         run.app.wait_for(lambda: run.app.get("/v1/entries")["unmetered"], "a pair without a meter")
         with run.fabric.locked():
@@ -141,7 +118,7 @@ def test_meters_that_come_to_be_of_use_are_used_from_the_next_connection_on(tmp_
 def test_meters_that_only_count_are_used_and_not_relied_on(tmp_path: Path) -> None:
     run = wire_run(tmp_path)
     run.switch(1).abilities.limit = False
-    with up(run):
+    with run:
         why = "senders are not limited: meters let everything through"
         assert told(run) == [f"port 1-3: enforceable: no ({why}; {NO_QUEUES})"]
         talk(run)
@@ -154,14 +131,14 @@ def test_meters_that_only_count_are_used_and_not_relied_on(tmp_path: Path) -> No
 @pytest.mark.rates
 def test_meters_that_stop_limiting_are_found_out_by_their_counters(tmp_path: Path) -> None:
     run = wire_run(tmp_path)
-    with up(run):
+    with run:
         talk(run)
         with run.fabric.locked():
             run.switch(1).abilities.limit = False
         run.app.patch("/v1/vns/10/s1/2", receive_limit_bps=50_000_000)
         run.offer((1, 1), 0xA1, 0xA2, 300e6)
         why = "senders are not limited: meters count, and let through more than their rates"
-        run.app.wait_for(lambda: health(run).get("troubles") == {"s1": [why]}, "found out", 30)
+        run.app.wait_for(lambda: run.health().get("troubles") == {"s1": [why]}, "found out", 30)
         run.app.wait_for(lambda: why in told(run)[-1], "told")
         with run.fabric.locked():
             run.switch(1).abilities.limit = True
@@ -179,7 +156,7 @@ def test_meters_that_do_not_count_limit_by_flow_counters(tmp_path: Path, abiliti
     run = wire_run(tmp_path)
     for name, value in abilities.items():
         setattr(run.switch(1).abilities, name, value)
-    with up(run):
+    with run:
         assert told(run) == [f"port 1-3: enforceable: partly ({NO_QUEUES}; rates are up to 500 ms stale: {why})"]
         measures_and_limits(run)
 
@@ -208,13 +185,13 @@ def measures_and_limits(run: WireRun) -> None:
 
 def test_a_profile_without_meters_sends_none_and_is_no_trouble(tmp_path: Path) -> None:
     run = wire_run(tmp_path, DatapathOptions(max_meters=0), profile="no-meters")
-    with up(run):
+    with run:
         why = "senders are not limited: its profile is no-meters"
         assert told(run) == [f"port 1-3: enforceable: no ({why}; {NO_QUEUES})"]
         talk(run)
         assert meters_of_flows(run) == {None}
         assert run.handled(1, MessageType.METER_MOD) == 0
-        assert health(run)["status"] == "ready"
+        assert run.health()["status"] == "ready"
         run.app.patch("/v1/vns/10/s1/2", send_limit_bps=50_000_000)
         talk(run)
         assert run.handled(1, MessageType.METER_MOD) == 0
@@ -223,27 +200,27 @@ def test_a_profile_without_meters_sends_none_and_is_no_trouble(tmp_path: Path) -
 
 def test_a_profile_without_queues_names_none(tmp_path: Path) -> None:
     run = wire_run(tmp_path, profile="no-queues")
-    with up(run):
+    with run:
         why = "receivers have no queue: its profile is no-queues"
         assert told(run) == [f"port 1-3: enforceable: partly ({why})"]
         measures_and_limits(run)
         actions = {action for flow in run.flows(1, Table.FORWARD) for action in flow.actions}
         assert not any(isinstance(action, SetQueue) for action in actions)
-        assert health(run)["status"] == "ready"
+        assert run.health()["status"] == "ready"
 
 
 def test_a_profile_without_meter_counters_never_asks_for_them(tmp_path: Path) -> None:
     run = wire_run(tmp_path, profile="no-meter-counters")
     run.switch(1).faults.lose_replies = {int(MultipartType.METER)}
-    with up(run):
+    with run:
         assert "its profile is no-meter-counters" in told(run)[0]
         measures_and_limits(run)
-        assert health(run)["status"] == "ready"
+        assert run.health()["status"] == "ready"
 
 
 def test_a_profile_that_vouches_for_a_switch_makes_no_tests(tmp_path: Path) -> None:
     run = wire_run(tmp_path, profile="full")
-    with up(run):
+    with run:
         assert told(run) == [
             f"port 1-3: enforceable: partly (that meters limit senders has not been tested; {NO_QUEUES})"
         ]
@@ -262,7 +239,7 @@ def test_queues_that_others_took_away_come_back(tmp_path: Path) -> None:
     server = Server(tmp_path, 1, [f"eth{port}" for port in PORTS])
     try:
         run = wire_run(tmp_path, ovsdb=server.address)
-        with up(run):
+        with run:
             run.app.wait_for(lambda: server.vsctl("get", "port", "eth3", "qos").strip() != "[]", "set")
             server.vsctl("clear", "port", "eth1", "qos")
             run.fabric.set_link_up((1, 2), False)  # an occasion to look; there is one every 30 s
@@ -284,19 +261,19 @@ def test_whether_queues_take_effect_is_found_out(tmp_path: Path, ignores: bool) 
         for port in PORTS:
             for vid, rate_bps in ((10, 400e6), (20, 500e6)):
                 run.switch(1).ports[port].set_queue(vid, rate_bps, rate_bps)
-        with up(run):
+        with run:
             left = "receivers have no queue: has a QoS row (linux-htb) of others; left alone"
             run.app.wait_for(lambda: any(left in text for text in told(run)), "told of the third port", 20)
             ignored = "frames do not reach the queues that they are sent to (set_queue has no effect)"
             if ignores:
-                run.app.wait_for(lambda: health(run).get("troubles"), "found out", 30)
-                assert health(run)["troubles"] == {"s1": [f"receivers at port 1-2 have no queue: {ignored}"]}
+                run.app.wait_for(lambda: run.health().get("troubles"), "found out", 30)
+                assert run.health()["troubles"] == {"s1": [f"receivers at port 1-2 have no queue: {ignored}"]}
                 run.app.wait_for(
                     lambda: f"port 1-2: enforceable: partly (receivers have no queue: {ignored})" in told(run), "told"
                 )
             else:
                 run.app.wait_for(lambda: "port 1-2: enforceable: yes" in told(run), "told", 20)
-                assert health(run)["enforceable"] == {"yes": 2, "partly": 1, "no": 0}
+                assert run.health()["enforceable"] == {"yes": 2, "partly": 1, "no": 0}
             # Few, short, and to an address that no bridge forwards and no host takes.
             got = run.fabric.received(1, 1)
             assert 0 < len(got) <= 4 * probe.QUEUE_FRAMES

@@ -56,6 +56,22 @@ def test_audit_mends_what_is_missing_altered_and_alien(talking):
     assert talking.audit(1) == 0
 
 
+def test_what_a_switch_makes_of_a_rate_is_accepted_once_it_reads_so_again(talking):
+    meters = talking.switches[1].meters
+
+    def round_up():
+        for meter in meters.values():
+            meter.setting = MeterSetting(-(-meter.setting.rate_kbps // 65) * 65, meter.setting.burst_kbits)
+
+    round_up()
+    assert talking.audit(1) == len(meters)
+    round_up()
+    assert [talking.audit(1) for _ in range(3)] == [0, 0, 0]
+    assert all(meter.setting.rate_kbps % 65 == 0 for meter in meters.values())
+    meters[1].setting = MeterSetting(130, 130)
+    assert talking.audit(1) == 1
+
+
 def _update_with_meter(meter_id):
     from controller.switch.record import SwitchUpdate
 
