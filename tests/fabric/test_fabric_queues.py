@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import subprocess
+import time
 from collections.abc import Iterator
 
 import pytest
+from support.ovs import wait_until
+from support.udp_blast import udp_blast
 
 from experiments.ovs.fabric import OvsFabric
 from experiments.ovs.ovs_vsctl import vsctl
@@ -15,6 +19,7 @@ from experiments.ovs.queue_classifier import leaf_packets, read_state
 from topologies import vlan_switch
 
 PORT = "s1-eth3"
+ENOUGH_BYTES = 1_000_000  # buckets of both classes are empty by then
 SEND = (
     "import socket, time; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
     "for _ in range({}): s.sendto(bytes(1000), ('{}', 9)); time.sleep(0.001)"
@@ -152,13 +157,6 @@ def test_a_pns_way_out_has_classes_on_demand(three_pns) -> None:
         three_pns.set_uplink_queues(1, {9: (1_000_000, 1_000_000)})
 
 
-BLAST = (
-    "import socket, time; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
-    "until = time.monotonic() + 4\n"
-    "while time.monotonic() < until: [s.sendto(bytes(1400), ('{}', 9)) for _ in range(5)]; time.sleep(0.001)"
-)
-
-
 @pytest.mark.rates
 @pytest.mark.parametrize(
     ("least_bps", "first_part"),
@@ -171,15 +169,15 @@ def test_how_htb_shares_what_is_above_the_min_rates(three_pns, qos, least_bps, f
         vsctl("set", "Queue", qos[name], f"other_config:min-rate={rate_bps}", "other_config:max-rate=60000000")
     vsctl("set", "QoS", qos["qos"], "other_config:max-rate=60000000")
     settle(three_pns)
-    before = bytes_of_classes()
-    senders = [
-        three_pns.host(f"v{vid}_{vid}").popen(["python3", "-c", BLAST.format(three_pns.fabric.vn(vid, 3).ip)])
-        for vid in (1, 2)
-    ]
-    for sender in senders:
-        _, errors = sender.communicate(timeout=20)
-        assert sender.returncode == 0, errors
-    sent_bits = [8 * (bytes_of_classes()[name] - before[name]) for name in ("1:2", "1:3")]
+    vns = {"1:2": three_pns.fabric.vn(1, 3), "1:3": three_pns.fabric.vn(2, 3)}
+    begun = bytes_of_classes()
+    with contextlib.ExitStack() as stack:
+        for vn in vns.values():
+            stack.enter_context(udp_blast(three_pns, f"v{vn.vlan_vid}_{vn.vlan_vid}", vn.ip, 60_000_000))
+        wait_until(lambda: all(bytes_of_classes()[name] > begun[name] + ENOUGH_BYTES for name in vns), "both send")
+        before = bytes_of_classes()
+        time.sleep(3.0)
+        sent_bits = [8 * (bytes_of_classes()[name] - before[name]) for name in vns]
     total_bps = 60e6  # both want all of it
     excess_bps = total_bps - sum(least_bps)
     first_bps = total_bps * sent_bits[0] / sum(sent_bits) - least_bps[0]
