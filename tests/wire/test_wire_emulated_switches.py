@@ -18,7 +18,7 @@ from experiments.switch.emulated import EMULATED, EmulatedSwitch
 pytestmark = pytest.mark.rates
 M = 1_000_000
 VICTIM_BPS, AGGRESSOR_BPS = 20 * M, 25 * M
-WARM_UP_S, BLAST_S = 3.0, 5.0
+WARM_UP_S, BLAST_S = 2.0, 3.0
 SCENARIO = joined_by_udp(
     "emulated",
     "the demonstration's traffic",
@@ -29,7 +29,7 @@ SCENARIO = joined_by_udp(
     udp_rate_bps=16 * M,
     warmup_s=WARM_UP_S,
     blast_s=BLAST_S,
-    cooldown_s=1.0,
+    cooldown_s=0.5,
     queues=False,
 )
 # What TCP gets without queues, at meters of its own, of its limit: docs/enforcement.md. Unprotected it gets a quarter.
