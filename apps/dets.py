@@ -19,7 +19,6 @@ from apps.membership import member_of
 from apps.metrics import Metrics
 from apps.ovsdb.queue_keeper import QueueKeeper
 from apps.reload import Reloader, Reloads
-from apps.rest.http.one_hop import Nodes
 from apps.runtime import first_config
 from apps.runtime.garbage import keep_all, keep_made, making_much
 from apps.runtime.ryu_seam import (
@@ -232,13 +231,11 @@ class _Running(rest.Service):
         needs_if_match = dets.config.rest.if_match == "required"
         super().__init__(dets.shell.central, time.monotonic, dets.settings, needs_if_match, dets.observer)
         self._dets = dets
+        self.others = dets.membership.others()
         self._in_force = ChangesInForce(dets.shell, dets.queues, dets.settings.revision)
 
     def health(self) -> dict[str, Any]:
         return self._dets.health()
-
-    def nodes(self) -> Nodes | None:
-        return self._dets.membership.nodes()
 
     def changed(self, revision: int) -> None:
         self._in_force.changed(revision)

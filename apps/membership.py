@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from apps.metrics import Metrics
 from apps.ovsdb.queue_keeper import QueueKeeper
 from apps.rest.http.access import TokenKeeper
-from apps.rest.http.one_hop import Nodes
+from apps.rest.resources.service import Others
 from apps.runtime.ryu_seam import run_in_thread
 from apps.runtime.spare_time import SpareTime
 from apps.settings.settings import Settings
@@ -60,9 +60,9 @@ class Alone:
         """Return what ``/v1/health`` says; ``health`` is how switches and loops are."""
         return health
 
-    def nodes(self) -> Nodes | None:
-        """Return the cluster, for requests; None: there is none."""
-        return None
+    def others(self) -> Others:
+        """Return the other controllers, as requests have to do with them."""
+        return Others()
 
     def leave(self, shell: Shell, queues: QueueKeeper, on_stop: str) -> None:
         """Stop: meters, entries and queues stay or go as configured."""

@@ -22,6 +22,7 @@ from apps.cluster.roles import Roles
 from apps.membership import Alone
 from apps.metrics import Metrics
 from apps.ovsdb.queue_keeper import QueueKeeper
+from apps.rest.asked import Asked
 from apps.rest.http.one_hop import Nodes, OneHop
 from apps.runtime.ryu_seam import PeerDatapath, hub, run_in_thread
 from apps.runtime.spare_time import SpareTime
@@ -93,7 +94,7 @@ class Member(Alone):
         self.node.round()
         self.roles.round()
 
-    def others(self) -> dict[str, Any]:
+    def about_others(self) -> dict[str, Any]:
         """Return what ``/v1/health`` says of the other nodes."""
         return {}
 
@@ -104,13 +105,16 @@ class Member(Alone):
     def health(self, health: dict[str, Any]) -> dict[str, Any]:
         """Return it with the cluster. A node that waits is ready, and one without etcd degraded."""
         frozen = self._shell.central.state.adopted_bps is not None
-        cluster = {**self.node.describe(), "frozen": frozen, **self.others()}
+        cluster = {**self.node.describe(), "frozen": frozen, **self.about_others()}
         ready = self.waits(health["switches"], cluster) and not health.get("troubles")
         status = "ready" if ready else health["status"]
         return {**health, "status": "degraded" if cluster["etcd"] else status, "cluster": cluster}
 
-    def nodes(self) -> Nodes:  # noqa: D102
-        node, about = self.node, {"owners": {}, "nodes": {}} | self.others()
+    def others(self) -> Asked:  # noqa: D102
+        return Asked(self._nodes)
+
+    def _nodes(self) -> Nodes:
+        node, about = self.node, {"owners": {}, "nodes": {}} | self.about_others()
         me, active = node.cluster.node, node.leadership.active
         takes_changes = node.store.writable or active in ("", me) or not node.active_url
         urls = {name: url for name, url in about["nodes"].items() if name != me}
@@ -161,7 +165,7 @@ class SharingMember(Member):
         self._reach.round()
         self._exchange.after_interval()
 
-    def others(self) -> dict[str, Any]:  # noqa: D102
+    def about_others(self) -> dict[str, Any]:  # noqa: D102
         return self._exchange.describe()
 
     def waits(self, states: dict[str, str], cluster: dict[str, Any]) -> bool:

@@ -20,7 +20,7 @@ from apps.rest.http import access, problems
 from apps.rest.http.access import TokenKeeper
 from apps.rest.http.body import MAX_BODY_BYTES, MAX_LONG_BODY_BYTES, JsonRequest, StrictJson, check_body
 from apps.rest.http.problems import HttpRefusedError
-from apps.rest.resources import change, elsewhere, fabric, history, hosts, show, watch
+from apps.rest.resources import change, fabric, history, hosts, show, watch
 from apps.rest.resources.service import ANY, Json, Service, api, service
 from apps.rest.schema import bodies, requests
 from apps.rest.streams import stream
@@ -73,10 +73,10 @@ def create_app(
         access.refuse_pages_of_others(tokens)
         g.caller, g.scope = access.identify(tokens)
         _check_request()
-        return elsewhere.forwarded()
+        return running.others.forwarded()
 
     app.before_request(check_request)
-    app.after_request(elsewhere.completed)
+    app.after_request(lambda response: running.others.completed(response))
     app.after_request(_add_headers)
     app.register_api(api)
     app.get("/docs", summary="This interface as a page.", responses={200: page.RESPONSE, **ANY})(show_docs)

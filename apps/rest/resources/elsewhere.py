@@ -1,42 +1,28 @@
-"""Answers for the whole fabric where its switches are shared out over nodes, and changes on any node.
+"""Answers for the whole fabric where its switches are shared out over nodes: what all nodes' answers make.
 
-A read is answered as ever, and then completed with what the other nodes answer to the same request: each knows its own
-switches, and what these send to VNs of others. Lists have the same cursors on all nodes, so that a page of one goes
-with the same page of the others. ``partial`` names nodes that did not answer.
-
-A change on a node that is not active goes to the one that is, which checks and stores it.
+Each node knows its own switches, and what these send to VNs of others. Lists have the same cursors on all nodes, so
+that a page of one goes with the same page of the others.
 """
 
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable, Iterable, Mapping
 from http import HTTPStatus
 from typing import Any, NamedTuple
 
-from flask import Response, request
+from flask import request
 
-from apps.rest.http.one_hop import HOP, AskedHeaders, Nodes
-from apps.rest.http.problems import HttpRefusedError
+from apps.rest.http.one_hop import AskedHeaders, Nodes
 from apps.rest.resources.pages import make_cursor
-from apps.rest.resources.service import Json, Service, service
+from apps.rest.resources.service import Json, Service
 from apps.rest.schema.values import MAX_PAGE
 from controller.limits.overrides import VnName
 
-_CHANGES = frozenset({"PATCH", "POST", "PUT", "DELETE"})
-_OF_THIS_NODE = frozenset({"/v1/reload", "/v1/recording"})
-_EXPLANATION = (
-    "/v1/entries/<vlan_vid>/<sender_switch>/<sender_port_no>/<receiver_switch>/<receiver_port_no>/explanation"
-)
 _RECEIVED = ("measured_receive_bps", "demand_receive_bps", "dropped_receive_bps", "granted_bps")
 """of a VN, what each node knows of its own senders only"""
 _TOLD = "notifications"
 """of a VN, what whoever decided for it has counted: its node, or one that decides for the whole network"""
-_KEPT_HEADERS = frozenset({"content-type", "etag", "dry-run", "retry-after", "www-authenticate"})
-
-
-log = logging.getLogger(__name__)
 
 
 class Part(NamedTuple):
@@ -44,40 +30,6 @@ class Part(NamedTuple):
 
     node: str
     said: Json
-
-
-def forwarded() -> Response | None:
-    """Return what another node answers to the request, None where this one has to."""
-    nodes = service().nodes()
-    if nodes is None or HOP in request.headers or request.url_rule is None:
-        return None
-    if request.method in _CHANGES and request.path not in _OF_THIS_NODE:
-        return None if nodes.active is None else _ask(nodes, *nodes.active, changes=True)
-    if request.url_rule.rule == _EXPLANATION:
-        owner = nodes.owners.get(str((request.view_args or {})["sender_switch"]))
-        if owner is not None and owner in nodes.urls:
-            return _ask(nodes, owner, nodes.urls[owner], changes=False)
-    return None
-
-
-def completed(response: Response) -> Response:
-    """Return this node's answer with what the others know."""
-    rule = None if request.url_rule is None else request.url_rule.rule
-    complete = _COMPLETE.get(rule or "")
-    if complete is None or request.method != "GET" or response.status_code != HTTPStatus.OK:
-        return response
-    nodes = service().nodes()
-    if nodes is None or not nodes.urls or HOP in request.headers:
-        return response
-    own = Part(nodes.me, json.loads(response.get_data()))
-    others, partial = gathered(nodes, _target(), request.headers, lambda: service().sleep(0.0))
-    try:
-        whole = complete(service(), nodes, [own, *others])
-    except (AttributeError, KeyError, TypeError, ValueError) as error:  # a node of another version, or file
-        log.warning("REST: answers of %s do not go together: %r", ", ".join(nodes.urls), error)
-        whole, partial = own.said, sorted(nodes.urls)
-    response.set_data(json.dumps(whole | ({"partial": partial} if partial else {})))
-    return response
 
 
 def gathered(
@@ -108,24 +60,6 @@ def _read(body: bytes) -> Json | None:
     except ValueError:
         return None
     return said if isinstance(said, dict) else None
-
-
-def _target() -> str:
-    return str(request.environ["REQUEST_URI"])
-
-
-def _ask(nodes: Nodes, name: str, url: str, *, changes: bool) -> Response | None:
-    body = request.get_data() if changes else None
-    try:
-        answer = nodes.hop.ask(url, request.method, _target(), request.headers, body)
-    except OSError as error:
-        if changes and isinstance(error, ConnectionRefusedError):
-            return None  # nobody has got it: the store here says who keeps changes
-        doubt = ": the change may have been made, see /v1/history" if changes else ""
-        detail = f"node {name} at {url} does not answer ({error}){doubt}"
-        raise HttpRefusedError(HTTPStatus.GATEWAY_TIMEOUT, "no-answer", detail) from error
-    headers = [(key, value) for key, value in answer.headers if key.lower() in _KEPT_HEADERS]
-    return Response(answer.body, answer.status, headers)
 
 
 # -- what answers make together
@@ -282,7 +216,7 @@ def _explanations(_here: Service, _nodes: Nodes, parts: list[Part]) -> Json:
     return {"explanations": explained[:100], "entries": sum(part.said["entries"] for part in parts)}
 
 
-_COMPLETE: dict[str, Callable[[Service, Nodes, list[Part]], Json]] = {
+COMPLETE: dict[str, Callable[[Service, Nodes, list[Part]], Json]] = {
     "/v1/revision": _get_revision,
     "/v1/vns": _list_vns,
     "/v1/vns/<vlan_vid>/<switch>/<port_no>": _get_vn,

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
-from flask import current_app, g
+from flask import Response, current_app, g
 from flask_openapi3.blueprint import APIBlueprint
 from pydantic import BaseModel
 
 from apps.rest.http import problems
 from apps.rest.http.body import MAX_BODY_BYTES
-from apps.rest.http.one_hop import Nodes
 from apps.settings.settings import Caller, Settings
 from apps.settings.store import Store
 from apps.settings.store_file import MEMORY
@@ -25,6 +24,26 @@ Json = dict[str, Any]
 Responses = dict[str | int, type[BaseModel] | Json | None]
 
 
+class Others:
+    """The other controllers of the fabric, as requests have to do with them: there are none."""
+
+    def forwarded(self) -> Response | None:
+        """Return what another one answers to the request, None where this one has to."""
+        return None
+
+    def completed(self, response: Response) -> Response:
+        """Return this one's answer with what the others know."""
+        return response
+
+    def asked(self) -> Mapping[str, str] | None:
+        """Return the headers with which others are asked for their part of what is asked here; None: nobody is."""
+        return None
+
+    def whole(self, here: Service, own: Json, target: str, asked: Mapping[str, str]) -> Json:
+        """Return this one's state with that of the others, who are ``asked`` for the target."""
+        return own
+
+
 class Service:
     """The controller as requests see it: this one drives no switches; one that runs overrides what it does.
 
@@ -32,6 +51,8 @@ class Service:
     1970. Without ``settings`` what is set is kept in memory. All methods are called in the thread that serves the
     request, which must be the one that runs ``central``.
     """
+
+    others = Others()
 
     def __init__(
         self,
@@ -53,10 +74,6 @@ class Service:
     def health(self) -> Json:
         """Return what ``/v1/health`` answers."""
         return {"status": "ready", "switches": {}}
-
-    def nodes(self) -> Nodes | None:
-        """Return the cluster that this controller is one of, None if it is alone."""
-        return None
 
     def changed(self, revision: int) -> None:
         """Send what follows from a change that was made and stored; when this fails the client gets a 500."""

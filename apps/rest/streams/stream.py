@@ -14,13 +14,11 @@ from urllib.parse import urlencode
 
 from flask import Response, current_app, json, request
 
-from apps.rest.http.one_hop import HOP
 from apps.rest.http.problems import HttpRefusedError, invalid
 from apps.rest.resources import lookup, representation
 from apps.rest.resources.service import NOT_FOUND, Json, Service, api, service
 from apps.rest.schema import requests
 from apps.rest.streams.columns import Columns, keys_of, state_of
-from apps.rest.streams.elsewhere import state_of_all
 from controller.errors import InvalidValueError
 from controller.events import Event
 
@@ -72,8 +70,7 @@ def stream(query: requests.StreamQuery) -> Response:
     if receiver is not None:
         lookup.vn_row_of(here.central, receiver, "receiver")
     picked = Columns(vlan, switch, receiver)
-    asked = None if HOP in request.headers else dict(request.headers)
-    follower = _Follower(streams, picked, query.interval_ms / 1e3, query.states, after, asked)
+    follower = _Follower(streams, picked, query.interval_ms / 1e3, query.states, after, here.others.asked())
     return Response(follower, mimetype="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
 
@@ -110,11 +107,10 @@ class Streams:
         if now_s - made_s < _FRESH_S or (frame and key in self._being_made):
             return frame
         state = state_of(here, picked)
-        nodes = here.nodes()
-        if asked is not None and nodes is not None and nodes.urls:
+        if asked is not None:
             self._being_made.add(key)
             try:
-                state = state_of_all(nodes, state, _target(picked), asked, lambda: here.sleep(0.0))
+                state = here.others.whole(here, state, _target(picked), asked)
             finally:
                 self._being_made.discard(key)
         frame = b"event: state\ndata: " + _compact(state) + b"\n\n"

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.rest_in_process import DPID, OTHER_DPID, VN, Desk
 
+from apps.rest.asked import Asked
 from apps.rest.http.one_hop import HOP, Answer, Nodes
 from apps.rest.resources.pages import make_cursor, read_cursor
 from apps.rest.streams.elsewhere import whole_state
@@ -55,7 +56,7 @@ class Two:
             urls = {other: other for other in self.between.desks if other != name}
             active = None if name == "n1" else ("n1", "n1")
             nodes = Nodes(name, urls, OWNERS, active, self.between)  # type: ignore[arg-type]
-            desk.service.nodes = lambda nodes=nodes: nodes  # type: ignore[method-assign]
+            desk.service.others = Asked(lambda nodes=nodes: nodes)
 
 
 @pytest.fixture
@@ -270,7 +271,7 @@ def test_pages_of_any_size_list_every_pair_of_all_nodes_once(owner: list[int], l
             return Answer(200, [], json.dumps(said).encode())
 
     nodes = Nodes("4", {str(one): "" for one in range(4)}, OWNERS, None, Paging())  # type: ignore[arg-type]
-    desk.service.nodes = lambda: nodes  # type: ignore[method-assign]
+    desk.service.others = Asked(lambda: nodes)
     listed, cursor = [], ""
     while cursor is not None:
         page = desk.get(f"/v1/entries?limit={limit}" + (f"&cursor={cursor}" if cursor else ""))
