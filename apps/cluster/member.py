@@ -18,12 +18,12 @@ from apps.cluster.last_will import LastWill
 from apps.cluster.metrics import ClusterMetrics, LinksMetrics, SharingMetrics
 from apps.cluster.node import ClusterNode
 from apps.cluster.reach import Reach
+from apps.cluster.rest.asked import Asked
+from apps.cluster.rest.one_hop import Nodes, OneHop
 from apps.cluster.roles import Roles
 from apps.membership import Alone
 from apps.metrics import Metrics
 from apps.ovsdb.queue_keeper import QueueKeeper
-from apps.rest.asked import Asked
-from apps.rest.http.one_hop import Nodes, OneHop
 from apps.runtime.ryu_seam import PeerDatapath, hub, run_in_thread
 from apps.runtime.spare_time import SpareTime
 from apps.settings.settings import Settings

@@ -15,11 +15,11 @@ from http import HTTPStatus
 
 from flask import Response, request
 
-from apps.rest.http.one_hop import HOP, Nodes
+from apps.cluster.rest.answers import COMPLETE, Part, gathered
+from apps.cluster.rest.one_hop import HOP, Nodes
+from apps.cluster.rest.states import state_of_all
 from apps.rest.http.problems import HttpRefusedError
-from apps.rest.resources.elsewhere import COMPLETE, Part, gathered
 from apps.rest.resources.service import Json, Others, Service, service
-from apps.rest.streams.elsewhere import state_of_all
 
 _CHANGES = frozenset({"PATCH", "POST", "PUT", "DELETE"})
 _OF_THIS_NODE = frozenset({"/v1/reload", "/v1/recording"})

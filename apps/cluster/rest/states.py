@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from apps.rest.http.one_hop import Nodes
-from apps.rest.resources.elsewhere import gathered, missing_everywhere, total
+from apps.cluster.rest.answers import gathered, missing_everywhere, total
+from apps.cluster.rest.one_hop import Nodes
 from apps.rest.resources.service import Json
 
 _PAIRS = 250

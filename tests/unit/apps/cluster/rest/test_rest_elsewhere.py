@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.rest_in_process import DPID, OTHER_DPID, VN, Desk
 
-from apps.rest.asked import Asked
-from apps.rest.http.one_hop import HOP, Answer, Nodes
+from apps.cluster.rest.asked import Asked
+from apps.cluster.rest.one_hop import HOP, Answer, Nodes
+from apps.cluster.rest.states import whole_state
 from apps.rest.resources.pages import make_cursor, read_cursor
-from apps.rest.streams.elsewhere import whole_state
 from apps.settings.errors import StoreError
 from controller.fabric.topology import PortId
 from controller.fabric.vns import VnTable

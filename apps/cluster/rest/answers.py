@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from flask import request
 
-from apps.rest.http.one_hop import AskedHeaders, Nodes
+from apps.cluster.rest.one_hop import AskedHeaders, Nodes
 from apps.rest.resources.pages import make_cursor
 from apps.rest.resources.service import Json, Service
 from apps.rest.schema.values import MAX_PAGE

@@ -10,8 +10,8 @@ import pytest
 from support.rest_desk import Answer as Said
 from support.rest_desk import RestDesk
 
-from apps.rest.http import one_hop
-from apps.rest.http.one_hop import AGAIN_S, HOP, OneHop
+from apps.cluster.rest import one_hop
+from apps.cluster.rest.one_hop import AGAIN_S, HOP, OneHop
 
 GIVEN = {"Authorization": "Bearer dets_x", "Cookie": "a=b", "Host": "elsewhere", "If-Match": '"7"'}
 

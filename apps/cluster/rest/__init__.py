@@ -1,0 +1,1 @@
+"""Requests to one node of several: what it asks the others over REST, and what their answers make."""
