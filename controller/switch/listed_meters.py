@@ -180,7 +180,7 @@ class Listing:
         listed = np.repeat(np.arange(len(reports.ends)), np.diff(reports.ends, prepend=0)) << 32 | reports.meter_id
         order, sought = np.append(np.argsort(listed), NOT_LISTED), switch << 32 | meter_id
         at = order[np.searchsorted(listed, sought, sorter=order[:-1])]
-        found = (at != NOT_LISTED) & (np.append(listed, NOT_LISTED)[at] == sought)
+        found = np.append(listed, NOT_LISTED)[at] == sought
         places = Places(np.where(found, at, NOT_LISTED).astype(np.int32), np.maximum(switch, 0).astype(np.int32))
         self._sought = [*self._sought[1 - _MOST_PLACED :], _Sought(meter_id, reports, places)]
         return places

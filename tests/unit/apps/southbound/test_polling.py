@@ -238,7 +238,8 @@ def test_a_roll_call_that_ends_in_the_middle_is_read_whole(round_of_one: Round) 
 
 
 def test_a_switch_whose_reply_is_too_long_is_not_called(round_of_one: Round, monkeypatch: pytest.MonkeyPatch) -> None:
-    round_of_one.wire.has_lane = True
+    round_of_one.run()
+    assert round_of_one.peer.meters_listed == 3
     monkeypatch.setattr("apps.southbound.polling.MOST_BYTES", 100)
     monkeypatch.setattr("apps.southbound.polling._METER_BYTES", 0)
     assert round_of_one.run() == set()

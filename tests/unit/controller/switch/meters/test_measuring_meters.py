@@ -101,3 +101,9 @@ def test_a_meter_is_found_again_where_a_switch_lists_others_or_other_switches_an
     assert places(s1=[8, 7], s2=[9, 7]) == [(7, 2), (7, 1), (9, 2)]
     assert places(s2=[9, 5], s1=[7]) == [None, (7, 1), (9, 2)]
     assert places(s2=[7]) == [(7, 2), None, None]
+    assert places(s1=[7]) == [None, (7, 1), None]
+    meter_id = np.array([7, 7, 8])
+    assert places(s1=[7]) == [None, (7, 1), None]
+    assert places(s2=[7, 8]) == [(7, 2), None, (8, 2)]
+    meter_id = np.array([8, 7, 7])
+    assert places(s2=[7, 8]) == [(8, 2), None, (7, 2)]
