@@ -1,0 +1,86 @@
+"""How large each package may be: who passes its ceiling raises it in the same commit, and says there why."""
+
+import tokenize
+from collections import Counter
+from pathlib import Path
+
+from support.paths import ROOT
+
+CEILINGS = {
+    "apps": 940,
+    "apps/agent": 1170,
+    "apps/cli": 2390,
+    "apps/cluster": 2170,
+    "apps/ovsdb": 300,
+    "apps/rest": 3610,
+    "apps/runtime": 1830,
+    "apps/settings": 780,
+    "apps/southbound": 1490,
+    "apps/ui": 60,
+    "controller": 350,
+    "controller/agents": 840,
+    "controller/allocation": 760,
+    "controller/capability": 780,
+    "controller/central": 2470,
+    "controller/cluster": 220,
+    "controller/config": 1380,
+    "controller/dets": 590,
+    "controller/fabric": 820,
+    "controller/forwarding": 1770,
+    "controller/frames": 700,
+    "controller/gatekeeper": 590,
+    "controller/hygenicc": 510,
+    "controller/limits": 810,
+    "controller/loop": 630,
+    "controller/metering": 1200,
+    "controller/nodes": 570,
+    "controller/observed": 590,
+    "controller/openflow": 1730,
+    "controller/policy": 700,
+    "controller/seawall": 970,
+    "controller/shards": 1230,
+    "controller/switch": 1680,
+    "controller/whatif": 430,
+    "experiments": 650,
+    "experiments/bench": 5910,
+    "experiments/evaluation": 940,
+    "experiments/figures": 450,
+    "experiments/machine": 950,
+    "experiments/measure": 250,
+    "experiments/model": 1610,
+    "experiments/ovs": 1140,
+    "experiments/papers": 1280,
+    "experiments/runs": 1110,
+    "experiments/scenarios": 1240,
+    "experiments/soak": 710,
+    "experiments/switch": 1660,
+    "experiments/wire": 850,
+    "topologies": 500,
+}
+"""Lines of Python at most, without blank ones, comments and docstrings; of a folder with what is below it."""
+LAYOUT = {tokenize.NL, tokenize.COMMENT, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+
+
+def code_lines(path: Path) -> int:
+    lines, begins = set[int](), True
+    with path.open("rb") as file:
+        for token in tokenize.tokenize(file.readline):
+            if token.type not in LAYOUT and token.type != tokenize.ENCODING:
+                if not (begins and token.type == tokenize.STRING):
+                    lines.update(range(token.start[0], token.end[0] + 1))
+                begins = False
+            begins = begins or token.type == tokenize.NEWLINE
+    return len(lines)
+
+
+def sizes() -> Counter[str]:
+    found = Counter[str]()
+    for top in ("controller", "apps", "topologies", "experiments"):
+        for path in (ROOT / top).rglob("*.py"):
+            found["/".join(path.relative_to(ROOT).parts[:-1][:2])] += code_lines(path)
+    return found
+
+
+def test_no_package_is_larger_than_it_may_be() -> None:
+    too_large = {name: size for name, size in sizes().items() if size > CEILINGS.get(name, 0)}
+    assert not too_large
