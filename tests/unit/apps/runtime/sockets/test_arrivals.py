@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from ryu.lib import hub
 
 from apps.runtime.sockets import kernel as socket_kernel
-from apps.runtime.sockets.arrivals import MESSAGES_AT_ONCE, READ_BYTES, Inbox
+from apps.runtime.sockets.arrivals import MESSAGES_AT_ONCE, READ_BYTES, Inbox, replies_in
 from apps.runtime.sockets.roll_call import MeterCall, RollCall
 from controller.openflow.constants import MULTIPART_REPLY_MORE, VERSION, MessageType, MultipartType
 from controller.openflow.meters import decode_meter_stats
@@ -265,6 +265,18 @@ class TestRollCall:
         barriers = (MESSAGES_AT_ONCE + 1) * message(MessageType.BARRIER_REPLY)
         ((_, _, replies, only_replies), _end), _ = read([barriers])
         assert (len(replies), only_replies) == (MESSAGES_AT_ONCE, False)
+
+
+@compiled
+def test_the_replies_of_each_socket_are_its_own() -> None:
+    inbox = Inbox(MeterCall(), RollCall())
+    with pair() as (mine, other), pair() as (its, another):
+        other.sendall(2 * DONE)
+        another.sendall(OTHERS[0] + OTHERS[7])
+        got = list(inbox.receive([mine.fileno(), its.fileno()], 0.0))
+        assert [[tuple(reply) for reply in one.replies] for one in got] == [
+            replies_in(memoryview(data))[0] for data in (2 * DONE, OTHERS[0] + OTHERS[7])
+        ]
 
 
 @compiled
