@@ -46,24 +46,24 @@ DEV = ["ruff>=0.8", "mypy>=1.13", "types-PyYAML"]
 # and an add into one instruction would make results differ from numpy's.
 KERNELS = {
     "apps.runtime.sockets._sockets": ["apps/runtime/sockets/_sockets.c"],
-    "controller.allocation._kernel": ["controller/allocation/_kernel.c", "controller/allocation/_max_min.c"],
-    "controller.metering._measure": [
-        f"controller/metering/_{name}.c" for name in ("measure", "counters", "enforce", "accounts")
+    "controller.allocation._allocation": ["controller/allocation/_allocation.c", "controller/allocation/_max_min.c"],
+    "controller.metering._measurement": [
+        f"controller/metering/_{name}.c" for name in ("measurement", "counters", "enforcement", "budgets")
     ],
-    "controller.openflow._wire": ["controller/openflow/_wire.c"],
-    "controller.openflow._listing": ["controller/openflow/_listing.c"],
-    "controller.frames._frames": ["controller/frames/_frames.c"],
-    "controller.shards._crossing": ["controller/shards/_crossing.c"],
+    "controller.openflow._meter_codec": ["controller/openflow/_meter_codec.c"],
+    "controller.openflow._flow_stats": ["controller/openflow/_flow_stats.c"],
+    "controller.node_protocol._node_codec": ["controller/node_protocol/_node_codec.c"],
+    "controller.shards._shard": ["controller/shards/_shard.c"],
 }
 KERNEL_HEADERS = [
     "controller/_columns.h",
     "controller/_loops.h",
     "controller/_module.h",
-    "controller/_octets.h",
-    "controller/metering/_measure.h",
+    "controller/_unaligned.h",
+    "controller/metering/_measurement.h",
     "controller/openflow/_meter_stats.h",
 ]
-KERNEL_HEADERS += [f"controller/allocation/_{name}.h" for name in ("kernel", "algorithms", "pairing")]
+KERNEL_HEADERS += [f"controller/allocation/_{name}.h" for name in ("allocation", "algorithms", "pairing")]
 KERNEL_FLAGS = ["-O3", "-ffp-contract=off", "-fvisibility=hidden", "-Wno-psabi"]
 
 setup(

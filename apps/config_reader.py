@@ -15,9 +15,9 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
-from controller.config.document import ConfigError, ConfigProblem
-from controller.config.load import load_config
-from controller.fabric.description import Config, Vn
+from controller.config.loader import load_config
+from controller.config.yaml_document import ConfigError, ConfigProblem
+from controller.fabric.config_model import Config, Vn
 
 _LOOK_S = 0.01
 _NICENESS = 5  # the loop comes first

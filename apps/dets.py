@@ -14,14 +14,15 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from apps import config_reader, rest
-from apps.in_force import ChangesInForce
+from apps.change_tracker import ChangesInForce
 from apps.membership import member_of
 from apps.metrics import Metrics
-from apps.ovsdb.queue_keeper import QueueKeeper
+from apps.ovsdb.queue_reconciler import QueueKeeper
 from apps.reload import Reloader, Reloads
 from apps.runtime import first_config
-from apps.runtime.garbage import keep_all, keep_made, making_much
-from apps.runtime.ryu_seam import (
+from apps.runtime.cooperative_scheduler import SpareTime
+from apps.runtime.memory_tuning import keep_all, keep_made, making_much
+from apps.runtime.ryu_adapter import (
     OFP_VERSION,
     AppBase,
     PeerDatapath,
@@ -36,21 +37,20 @@ from apps.runtime.ryu_seam import (
     set_log,
 )
 from apps.runtime.sd_notify import ServiceManager
-from apps.runtime.sockets.pause import Flag
-from apps.runtime.spare_time import SpareTime
+from apps.runtime.sockets.greenlet_event import Flag
 from apps.runtime.supervisor import Supervisor
 from apps.runtime.tls import server_context
 from apps.settings.errors import StoreError
 from apps.settings.settings import Settings
 from apps.settings.store import SettingsStore
-from apps.southbound import probing
-from apps.southbound.peers import AUDIT_INTERVAL_S
-from apps.southbound.shell import Shell
-from controller.config.changes import ConfigChange
+from apps.southbound import capability_tests
+from apps.southbound.connected_switches import AUDIT_INTERVAL_S
+from apps.southbound.southbound_driver import Shell
+from controller.config.config_diff import ConfigChange
 from controller.errors import DetsError
-from controller.fabric.description import Config
+from controller.fabric.config_model import Config
 from controller.fabric.topology import HELLO_INTERVAL_S
-from controller.observed.observer import Observer
+from controller.monitoring.observer import Observer
 
 WANTED_AUDITS_INTERVAL_S = 1.0
 LAG_INTERVAL_S = 0.5
@@ -114,7 +114,7 @@ class Dets(AppBase):
         self.loops.every("interval", self.config.interval_s, self._run_interval)
         self.loops.every("hub lag", LAG_INTERVAL_S, self._measure_lag)
         self.loops.whenever("event lines", self.shell.lines.wait, self.shell.lines.write)
-        self.loops.every("tests", TESTS_INTERVAL_S, lambda: probing.run_round(self.shell.peers))
+        self.loops.every("tests", TESTS_INTERVAL_S, lambda: capability_tests.run_round(self.shell.peers))
         self.loops.every("hellos", HELLO_INTERVAL_S, self.shell.hellos.say_all)
         self.loops.every("audits", AUDIT_INTERVAL_S, self.shell.audits.run_all)
         self.loops.every("wanted audits", WANTED_AUDITS_INTERVAL_S, self.shell.audits.run_wanted)

@@ -1,4 +1,7 @@
-"""What a process has to do with other controllers of its fabric: nothing, here; ``apps.cluster.member`` has more."""
+"""What a process has to do with other controllers of its fabric: nothing here.
+
+``apps.cluster.cluster_member`` has more.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,16 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from apps.metrics import Metrics
-from apps.ovsdb.queue_keeper import QueueKeeper
+from apps.ovsdb.queue_reconciler import QueueKeeper
 from apps.rest.http.access import TokenKeeper
 from apps.rest.resources.service import Others
-from apps.runtime.ryu_seam import run_in_thread
-from apps.runtime.spare_time import SpareTime
+from apps.runtime.cooperative_scheduler import SpareTime
+from apps.runtime.ryu_adapter import run_in_thread
 from apps.settings.settings import Settings
 from apps.settings.store import SettingsStore, Store
 from apps.settings.tokens import Tokens
-from apps.southbound.shell import Roles, Shell
-from controller.fabric.description import Config
+from apps.southbound.southbound_driver import Roles, Shell
+from controller.fabric.config_model import Config
 from controller.rooms import room
 
 

@@ -17,25 +17,25 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from prometheus_client.registry import Collector
 
 from apps.reload import Reloads
-from apps.runtime.connection.peer_limits import MessageCounts, PeerCounts
-from apps.runtime.loop_times import LoopTimes
+from apps.runtime.connection.connection_limits import MessageCounts, PeerCounts
+from apps.runtime.loop_stats import LoopTimes
 from apps.runtime.supervisor import Supervisor
 from apps.vn_metrics import guarantee_samples, samples, vlan_columns, vlan_labels, vn_columns, vn_labels
 from controller import __version__
 from controller.capability.capabilities import Verdict
-from controller.central import enforceable
+from controller.central import port_enforceability
 from controller.central.controller import CentralController
 from controller.events import EventKind
 from controller.fabric.topology import PortId
-from controller.observed.observer import Observer
-from controller.observed.policy_columns import held_entries
+from controller.monitoring.observer import Observer
+from controller.monitoring.policy_metrics import held_entries
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.04, 0.055, 0.08, 0.11, 0.25, 0.5, 1.0, 2.5)
 _ENFORCEABLE = {Verdict.YES: 1.0, Verdict.PARTLY: 0.5, Verdict.NO: 0.0}
 
 
 class Southbound(Protocol):
-    """What is asked of the conversation with switches (``apps.southbound.shell.Shell``, which knows the framework)."""
+    """What is asked of the conversation with switches by ``apps.southbound.southbound_driver``."""
 
     central: CentralController
     times: LoopTimes
@@ -266,7 +266,7 @@ class _Controller(Collector):
                     moved.add_metric([record.switch.name, record.switch.ports[port_no].label, direction], count)
         yield from (moved, capacity, promised)
         for dpid, record in central.switches.items():
-            for port_no, found in enforceable.of_switch(central.fabric, dpid).items():
+            for port_no, found in port_enforceability.of_switch(central.fabric, dpid).items():
                 metric.add_metric([record.switch.name, record.switch.ports[port_no].label], _ENFORCEABLE[found.verdict])
         yield metric
         agents = GaugeMetricFamily("dets_agents", "Edge ports with an agent, by its state.", labels=["state"])

@@ -13,19 +13,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from apps.runtime.garbage import keep_made, making_much
+from apps.runtime.memory_tuning import keep_made, making_much
 from apps.runtime.sd_notify import ServiceManager
 from apps.settings.settings import FilePlan, Settings
 from controller.central.reconfiguration import Beforehand, reconfigure
-from controller.config.changes import ConfigChange, check_changeable, config_changes
+from controller.config.config_diff import ConfigChange, check_changeable, config_changes
 from controller.errors import DetsError
 from controller.events import EventKind, EventLog
-from controller.fabric.description import Config, Switch
+from controller.fabric.config_model import Config, Switch
 
 if TYPE_CHECKING:  # these need the framework, which a reload does not
-    from apps.ovsdb.queue_keeper import QueueKeeper
-    from apps.southbound.peers import Peer
-    from apps.southbound.shell import Shell
+    from apps.ovsdb.queue_reconciler import QueueKeeper
+    from apps.southbound.connected_switches import Peer
+    from apps.southbound.southbound_driver import Shell
 
 LOG = logging.getLogger("dets.reload")
 

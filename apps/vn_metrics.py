@@ -9,8 +9,8 @@ import numpy as np
 
 from controller.central.controller import CentralController
 from controller.columns import FloatArray, IntArray
-from controller.observed.observer import Observer
-from controller.observed.traffic import COLUMNS, Fulfilment
+from controller.monitoring.observer import Observer
+from controller.monitoring.traffic_totals import COLUMNS, Fulfilment
 
 # So many samples are written before others in the process get their turn, about a millisecond's worth.
 AT_ONCE = 2000

@@ -29,11 +29,11 @@ class Room(NamedTuple):
 
 ROOMS = {
     "agents": Room(
-        ("controller.agents", "apps.agent"), "controller.agents.of_fabric", "agents on hosts", "apps.agent.command"
+        ("controller.agents", "apps.agent"), "controller.agents.agent_manager", "agents on hosts", "apps.agent.command"
     ),
     "cluster": Room(
-        ("controller.cluster", "controller.frames", "controller.shards", "controller.nodes", "apps.cluster"),
-        "apps.cluster.member",
+        ("controller.cluster", "controller.node_protocol", "controller.shards", "controller.partition", "apps.cluster"),
+        "apps.cluster.cluster_member",
         "several controllers",
         "apps.cluster.command",
         install="dets-controller[cluster]",

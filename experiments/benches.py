@@ -18,8 +18,8 @@ from typing import Any
 
 import typer
 
+from apps.cli.support.command_options import option_of
 from apps.cli.support.common import FAILED, AsJson, Commands, as_option
-from apps.cli.support.connection import option_of
 from controller.errors import InvalidValueError
 
 NAMES = ("allocate", "agent", "attack", "cluster", "config", "enforcement", "fidelity", "loop", "rest")

@@ -14,12 +14,12 @@ from typing import Annotated, Any
 
 import typer
 
+from apps.cli.support.command_options import option_of, with_options
 from apps.cli.support.common import Parameters, as_option, parse_parameters, refusing_bad_files, say
-from apps.cli.support.connection import option_of, with_options
 from controller.errors import InvalidValueError
 from controller.units import format_rate, parse_rate
 from experiments import benches
-from experiments.options import ExperimentOptions, option_name
+from experiments.experiment_options import ExperimentOptions, option_name
 
 KINDS = {"int": int, "float": float, "str": str, "bool": bool, "Path | None": Path | None}
 
@@ -36,7 +36,7 @@ def lab(
     duration: Annotated[float | None, typer.Option(metavar="SECONDS", help="How long; else until Ctrl-C.")] = None,
 ) -> int:
     """Run software switches with the ports of a configuration, a host behind each VN, and traffic; without root."""
-    from controller.config.load import load_config
+    from controller.config.loader import load_config
     from experiments.wire.lab import Lab, parse_offer
 
     if duration is not None and not 0.0 < duration <= 1e6:
@@ -114,7 +114,7 @@ def experiment(
         for known, scenario in scenarios().items():
             print(f"{known:20} {scenario.title}")
         return 0
-    from experiments.single import run
+    from experiments.experiment_runner import run
 
     given = {key for key in context.params if getattr(context.get_parameter_source(key), "name", "") == "COMMANDLINE"}
     try:
@@ -147,8 +147,8 @@ def figures(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> int:
     """Make every figure and claim of a paper again; what is done already is kept, so it can be interrupted."""
-    from experiments.figures.make import FigureOptions, make_figures, write_pages
-    from experiments.figures.pages import page_of
+    from experiments.figures.figure_runner import FigureOptions, make_figures, write_pages
+    from experiments.figures.markdown_pages import page_of
     from experiments.papers import paper_named
 
     options = FigureOptions(

@@ -13,10 +13,10 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from experiments import single
+from experiments import experiment_runner
 from experiments.evaluation.measures import AROUND_INTERVALS
-from experiments.machine.cluster import ETCD_MEMBERS
-from experiments.options import ExperimentOptions
+from experiments.experiment_options import ExperimentOptions
+from experiments.machine.cluster_process import ETCD_MEMBERS
 
 OUTPUT = Path("results/demo")
 # The paper's 400 and 500 Mb/s on 1 Gb/s links, a twentieth of each: what userspace Open vSwitch carries on two cores
@@ -62,7 +62,7 @@ def run(quiet: bool = False) -> dict[str, Any]:
     options, why = choose_fabric()
     if not quiet:
         print(why, flush=True)
-    return single.run("dets-fig5", dataclasses.replace(options, quiet=quiet))
+    return experiment_runner.run("dets-fig5", dataclasses.replace(options, quiet=quiet))
 
 
 def run_cluster(quiet: bool = False) -> dict[str, Any]:
@@ -86,7 +86,7 @@ def run_cluster(quiet: bool = False) -> dict[str, Any]:
             "machine. The owner of the receiver's switch is killed in the middle of the blast. Grants stand meanwhile.",
             flush=True,
         )
-    done = single.run("dets-fig5", options, kill_at_s=options.warmup_s + options.blast_s / 2)
+    done = experiment_runner.run("dets-fig5", options, kill_at_s=options.warmup_s + options.blast_s / 2)
     if not quiet:
         print(_around_the_kill(done[CLUSTER_ALGORITHM]["figures"]), flush=True)
     return done

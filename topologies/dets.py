@@ -15,7 +15,7 @@ if _typing.TYPE_CHECKING:
     from collections.abc import Callable as _Callable
 
     from topologies.fabric import Fabric as _Fabric
-    from topologies.mn import FabricTopo as _FabricTopo
+    from topologies.mininet_topo import FabricTopo as _FabricTopo
 
 
 def _fabrics() -> "dict[str, _Callable[..., _Fabric]]":
@@ -40,7 +40,7 @@ def _dets_topo(name: str, datapath: str = "user", **parameters: object) -> "_Fab
         raise SystemExit(f"{name}: there is no parameter {min(unknown)}; there are {', '.join(known)}")
     try:
         fabric = build(**parameters)
-        from topologies.mn import FabricTopo
+        from topologies.mininet_topo import FabricTopo
 
         return FabricTopo(fabric, datapath, follow_queues=True)
     except (TypeError, ValueError) as error:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from apps.agent.pairs import AgentPairs
+from apps.agent.pair_state import AgentPairs
 from apps.agent.shaper import Shaper
 from controller.agents.control_frames import (
     CONTROLLER_MAC,
@@ -29,7 +29,7 @@ from controller.agents.control_frames import (
     encode,
     records,
 )
-from controller.openflow.frames import ETH_TYPE_MAC_CONTROL
+from controller.openflow.ethernet import ETH_TYPE_MAC_CONTROL
 
 LOG = logging.getLogger("dets.agent")
 HELLO_INTERVALS = 5  # an agent without pairs says nothing else, and counts as lost after 20

@@ -8,9 +8,9 @@ from __future__ import annotations
 import socket
 import struct
 
-from apps.agent import bpf
+from apps.agent import ebpf
 from apps.agent.netlink import CREATE, EXCL, RTM_NEWTFILTER, TCA_KIND, TCA_OPTIONS, Request, attribute, tc_message
-from controller.openflow.frames import ETH_TYPE_LOCAL_EXPERIMENT, ETH_TYPE_MAC_CONTROL
+from controller.openflow.ethernet import ETH_TYPE_LOCAL_EXPERIMENT, ETH_TYPE_MAC_CONTROL
 
 REST = bytes(6)
 """Stands for every destination without a class of its own."""
@@ -38,42 +38,42 @@ def _read_header() -> tuple[bytes, ...]:
     be read pass.
     """
     untagged = (  # or tagged in the frame's own octets
-        bpf.load_packet_half(12),
-        bpf.move(bpf.R8, bpf.R0),
-        bpf.set_to(bpf.R7, 0),
-        bpf.jump_unless_equal(bpf.R0, _TPID, 5),
-        bpf.load_packet_half(14),
-        bpf.move(bpf.R7, bpf.R0),
-        bpf.and_with(bpf.R7, 0x0FFF),
-        bpf.load_packet_half(16),
-        bpf.move(bpf.R8, bpf.R0),
+        ebpf.load_packet_half(12),
+        ebpf.move(ebpf.R8, ebpf.R0),
+        ebpf.set_to(ebpf.R7, 0),
+        ebpf.jump_unless_equal(ebpf.R0, _TPID, 5),
+        ebpf.load_packet_half(14),
+        ebpf.move(ebpf.R7, ebpf.R0),
+        ebpf.and_with(ebpf.R7, 0x0FFF),
+        ebpf.load_packet_half(16),
+        ebpf.move(ebpf.R8, ebpf.R0),
     )
     tagged = (
-        bpf.load_word(bpf.R7, bpf.R6, bpf.SKB_VLAN_TCI),
-        bpf.and_with(bpf.R7, 0x0FFF),
-        bpf.load_packet_half(12),
-        bpf.move(bpf.R8, bpf.R0),
-        bpf.jump(len(untagged)),
+        ebpf.load_word(ebpf.R7, ebpf.R6, ebpf.SKB_VLAN_TCI),
+        ebpf.and_with(ebpf.R7, 0x0FFF),
+        ebpf.load_packet_half(12),
+        ebpf.move(ebpf.R8, ebpf.R0),
+        ebpf.jump(len(untagged)),
     )
-    refuse = bpf.leave(bpf.TC_ACT_SHOT)
+    refuse = ebpf.leave(ebpf.TC_ACT_SHOT)
     control = tuple(
-        one for ethertype in _ETHERTYPES for one in (bpf.jump_unless_equal(bpf.R8, ethertype, len(refuse)), *refuse)
+        one for ethertype in _ETHERTYPES for one in (ebpf.jump_unless_equal(ebpf.R8, ethertype, len(refuse)), *refuse)
     )
-    end = bpf.leave(bpf.TC_ACT_OK)
+    end = ebpf.leave(ebpf.TC_ACT_OK)
     destination = (
-        bpf.store_half(bpf.R10, _KEY_AT, bpf.R7),
-        bpf.move(bpf.R1, bpf.R6),
-        bpf.set_to(bpf.R2, 0),
-        bpf.move(bpf.R3, bpf.R10),
-        bpf.add_to(bpf.R3, _MAC_AT),
-        bpf.set_to(bpf.R4, 6),
-        bpf.call(bpf.LOAD_BYTES),
-        bpf.jump_if_equal(bpf.R0, 0, len(end)),
+        ebpf.store_half(ebpf.R10, _KEY_AT, ebpf.R7),
+        ebpf.move(ebpf.R1, ebpf.R6),
+        ebpf.set_to(ebpf.R2, 0),
+        ebpf.move(ebpf.R3, ebpf.R10),
+        ebpf.add_to(ebpf.R3, _MAC_AT),
+        ebpf.set_to(ebpf.R4, 6),
+        ebpf.call(ebpf.LOAD_BYTES),
+        ebpf.jump_if_equal(ebpf.R0, 0, len(end)),
         *end,
     )
     return (
-        bpf.load_word(bpf.R7, bpf.R6, bpf.SKB_VLAN_PRESENT),
-        bpf.jump_if_equal(bpf.R7, 0, len(tagged)),
+        ebpf.load_word(ebpf.R7, ebpf.R6, ebpf.SKB_VLAN_PRESENT),
+        ebpf.jump_if_equal(ebpf.R7, 0, len(tagged)),
         *tagged,
         *untagged,
         *control,
@@ -84,20 +84,20 @@ def _read_header() -> tuple[bytes, ...]:
 def _look_up(descriptor: int) -> tuple[bytes, ...]:
     """Return what looks the key on the stack up in a map: R0 holds where its value stands, or 0."""
     return (
-        *bpf.load_map(bpf.R1, descriptor),
-        bpf.move(bpf.R2, bpf.R10),
-        bpf.add_to(bpf.R2, _KEY_AT),
-        bpf.call(bpf.MAP_LOOKUP),
+        *ebpf.load_map(ebpf.R1, descriptor),
+        ebpf.move(ebpf.R2, ebpf.R10),
+        ebpf.add_to(ebpf.R2, _KEY_AT),
+        ebpf.call(ebpf.MAP_LOOKUP),
     )
 
 
 def _to_rest() -> tuple[bytes, ...]:
     """Return what makes the key on the stack that of the VLAN's REST."""
     return (
-        bpf.set_to(bpf.R1, 0),
-        bpf.store_half(bpf.R10, _MAC_AT, bpf.R1),
-        bpf.store_half(bpf.R10, _MAC_AT + 2, bpf.R1),
-        bpf.store_half(bpf.R10, _MAC_AT + 4, bpf.R1),
+        ebpf.set_to(ebpf.R1, 0),
+        ebpf.store_half(ebpf.R10, _MAC_AT, ebpf.R1),
+        ebpf.store_half(ebpf.R10, _MAC_AT + 2, ebpf.R1),
+        ebpf.store_half(ebpf.R10, _MAC_AT + 4, ebpf.R1),
     )
 
 
@@ -107,20 +107,20 @@ def program(descriptor: int, default_minor: int) -> bytes:
     The default is set first of all: a frame too short to be read ends the program there (and class 0 would be none:
     HTB sends such frames at once).
     """
-    end = bpf.leave(bpf.TC_ACT_OK)
-    found = (bpf.load_word(bpf.R1, bpf.R0, 0), bpf.store_word(bpf.R6, bpf.SKB_TC_CLASSID, bpf.R1), *end)
+    end = ebpf.leave(ebpf.TC_ACT_OK)
+    found = (ebpf.load_word(ebpf.R1, ebpf.R0, 0), ebpf.store_word(ebpf.R6, ebpf.SKB_TC_CLASSID, ebpf.R1), *end)
     return b"".join(
         (
-            bpf.move(bpf.R6, bpf.R1),
-            bpf.set_to(bpf.R1, default_minor),
-            bpf.store_word(bpf.R6, bpf.SKB_TC_CLASSID, bpf.R1),
+            ebpf.move(ebpf.R6, ebpf.R1),
+            ebpf.set_to(ebpf.R1, default_minor),
+            ebpf.store_word(ebpf.R6, ebpf.SKB_TC_CLASSID, ebpf.R1),
             *_read_header(),
             *_look_up(descriptor),
-            bpf.jump_if_equal(bpf.R0, 0, len(found)),
+            ebpf.jump_if_equal(ebpf.R0, 0, len(found)),
             *found,
             *_to_rest(),
             *_look_up(descriptor),
-            bpf.jump_if_equal(bpf.R0, 0, len(found)),
+            ebpf.jump_if_equal(ebpf.R0, 0, len(found)),
             *found,
             *end,
         )
@@ -129,7 +129,7 @@ def program(descriptor: int, default_minor: int) -> bytes:
 
 def attach(interface: int, major: int, descriptor: int) -> Request:
     """Return the request that lets a loaded program classify what an HTB root sends."""
-    options = attribute(_TCA_BPF_CLASSID, struct.pack("=I", major << 16)) + bpf.filter_options(descriptor, _NAME)
+    options = attribute(_TCA_BPF_CLASSID, struct.pack("=I", major << 16)) + ebpf.filter_options(descriptor, _NAME)
     where = tc_message(interface, 0, major << 16, _PRIORITY << 16 | socket.htons(_ETH_P_ALL))
     return Request(
         RTM_NEWTFILTER, CREATE | EXCL, where + attribute(TCA_KIND, b"bpf\0") + attribute(TCA_OPTIONS, options)
@@ -138,4 +138,4 @@ def attach(interface: int, major: int, descriptor: int) -> Request:
 
 def load(map_descriptor: int, default_minor: int) -> int:
     """Return a file descriptor of the program; OSError with what the verifier says."""
-    return bpf.load_program(program(map_descriptor, default_minor), _NAME)
+    return ebpf.load_program(program(map_descriptor, default_minor), _NAME)

@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apps.agent import classifier
-from apps.agent.bpf import HashMap
 from apps.agent.classifier import TAG_OCTETS
+from apps.agent.ebpf import HashMap
 from apps.agent.netlink import (
     CREATE,
     EXCL,
@@ -38,8 +38,8 @@ from apps.agent.netlink import (
     attribute,
     tc_message,
 )
+from apps.agent.root_qdisc import MAJOR, give_back, take_root
 from apps.agent.shaper import OWN, PairCounters, ShapedPair
-from apps.agent.uplink import MAJOR, give_back, take_root
 from controller.errors import InvalidValueError
 
 LINK, OTHERS, VLAN, REST, FIRST_PAIR, LAST_PAIR = 0x1, 0x2, 0x1000, 0x2000, 0x3000, 0xFFFE

@@ -15,13 +15,13 @@ from pathlib import Path
 import numpy as np
 
 from apps.agent.agent import Agent, AgentOptions
-from apps.agent.frames import FrameSocket
+from apps.agent.frame_socket import FrameSocket
 from apps.agent.htb import HtbShaper
+from apps.agent.root_qdisc import DIRECT_PRIORITY
 from apps.agent.shaper import OWN, PairCounters, ShapedPair, Shaper
-from apps.agent.uplink import DIRECT_PRIORITY
 from controller.agents.control_frames import CONTROLLER_MAC, Feature, Opcode, Speaker, encode, records
 from controller.errors import InvalidValueError
-from controller.openflow.frames import ETH_TYPE_LOCAL_EXPERIMENT, ETH_TYPE_MAC_CONTROL
+from controller.openflow.ethernet import ETH_TYPE_LOCAL_EXPERIMENT, ETH_TYPE_MAC_CONTROL
 
 PROBE_S, PROBES = 2.0, 4
 MAX_VLAN_VID = 4094

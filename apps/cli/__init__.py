@@ -12,17 +12,7 @@ from typing import Annotated
 
 import typer
 
-from apps.cli.commands import (
-    cert,
-    docs,
-    fabric,
-    history,
-    hosts,
-    ledger,
-    limits,
-    run,
-    watch,
-)
+from apps.cli.commands import cert, controller, docs, fabric, guarantees, hosts, limits, monitoring, settings
 from apps.cli.support.common import FAILED, INTERRUPTED, REFUSED, ClickError, Commands, complain
 from apps.cli.support.rest_client import RequestError
 from controller import __version__, rooms
@@ -37,7 +27,7 @@ app = typer.Typer(
     rich_markup_mode=None,  # whose tables cut words, and show a flag as if it took a value
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.add_typer(run.app)
+app.add_typer(controller.app)
 app.add_typer(limits.vlans, name="vlan", cls=Commands)
 app.add_typer(limits.vns, name="vn", cls=Commands)
 app.add_typer(limits.limits, name="limit", cls=Commands)
@@ -46,10 +36,10 @@ app.add_typer(limits.entries, name="entry", cls=Commands)
 app.add_typer(fabric.switches, name="switch", cls=Commands)
 app.add_typer(fabric.links, name="link", cls=Commands)
 app.add_typer(hosts.hosts, name="host", cls=Commands)
-app.add_typer(ledger.app)
-app.add_typer(watch.app)
-app.add_typer(history.app)
-app.add_typer(history.tokens, name="token", cls=Commands)
+app.add_typer(guarantees.app)
+app.add_typer(monitoring.app)
+app.add_typer(settings.app)
+app.add_typer(settings.tokens, name="token", cls=Commands)
 app.add_typer(docs.app)
 app.add_typer(cert.app, name="cert", cls=Commands)
 for name, one in rooms.ROOMS.items():

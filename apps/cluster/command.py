@@ -15,10 +15,10 @@ from apps.cli.support.output import AnyForm, Column, Form, show
 from controller.errors import DetsError, InvalidValueError
 
 if TYPE_CHECKING:
-    from apps.cluster.etcd import Etcd
+    from apps.cluster.etcd_client import Etcd
     from apps.cluster.etcd_tokens import EtcdTokens
-    from apps.cluster.wishes import Wishes
-    from controller.fabric.description import Cluster, Config
+    from apps.cluster.placement_requests import Wishes
+    from controller.fabric.config_model import Cluster, Config
 
 app = typer.Typer(
     name="cluster",
@@ -43,8 +43,8 @@ def status(config: OfConfig = CONFIG, output: AnyForm = Form.table) -> int:
 
     Where switches are shared out, their owners too.
     """
-    from apps.cluster.etcd import get
-    from apps.cluster.node import prefix_of
+    from apps.cluster.cluster_node import prefix_of
+    from apps.cluster.etcd_client import get
     from controller.cluster.leadership import generation_id
 
     whole = _load(config)
@@ -96,8 +96,8 @@ def _show_shared(row: dict[str, Any], live: set[str]) -> None:
 @app.command()
 def leave(config: OfConfig = CONFIG) -> int:
     """Give up this node's lease if it is active or owns switches, so that other nodes take over at once."""
-    from apps.cluster.etcd import get
-    from apps.cluster.node import prefix_of
+    from apps.cluster.cluster_node import prefix_of
+    from apps.cluster.etcd_client import get
 
     cluster = _cluster(_load(config))
     prefix = prefix_of(cluster)
@@ -181,8 +181,8 @@ def epoch(
     config: OfConfig = CONFIG,
 ) -> int:
     """Raise the epoch when etcd was restored or made again: its revisions are lower then, and switches refuse them."""
-    from apps.cluster.etcd import get, put
-    from apps.cluster.node import prefix_of
+    from apps.cluster.cluster_node import prefix_of
+    from apps.cluster.etcd_client import get, put
     from controller.cluster.leadership import MOST_EPOCH
 
     if not 0 < number <= MOST_EPOCH:
@@ -201,8 +201,8 @@ def epoch(
 
 def tokens_of(cluster: Cluster) -> EtcdTokens:
     """Return the tokens that all nodes know, for ``dets token``."""
+    from apps.cluster.cluster_node import etcd_of, prefix_of
     from apps.cluster.etcd_tokens import EtcdTokens
-    from apps.cluster.node import etcd_of, prefix_of
 
     return EtcdTokens(etcd_of(cluster), prefix_of(cluster))
 
@@ -219,7 +219,7 @@ def _asking(config: Path) -> Iterator[Wishes]:
 @contextmanager
 def _reading(cluster: Cluster) -> Iterator[Etcd]:
     """Give the cluster's etcd; raise DetsError where it holds something else than nodes write."""
-    from apps.cluster.node import etcd_of, prefix_of
+    from apps.cluster.cluster_node import etcd_of, prefix_of
 
     with closing(etcd_of(cluster)) as etcd:
         try:
@@ -231,14 +231,14 @@ def _reading(cluster: Cluster) -> Iterator[Etcd]:
 
 
 def _wishes(whole: Config, etcd: Etcd) -> Wishes:
-    from apps.cluster.node import prefix_of
-    from apps.cluster.wishes import Wishes
+    from apps.cluster.cluster_node import prefix_of
+    from apps.cluster.placement_requests import Wishes
 
     return Wishes(etcd, prefix_of(_cluster(whole)), {name: one.dpid for name, one in whole.switches.items()})
 
 
 def _load(config: Path) -> Config:
-    from controller.config.load import load_config
+    from controller.config.loader import load_config
 
     with refusing_bad_files():
         return load_config(config)

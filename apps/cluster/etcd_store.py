@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from apps.cluster.etcd import Etcd, EtcdError, KeyValue, Operation, created_at, delete, get, modified_at, put
+from apps.cluster.etcd_client import Etcd, EtcdError, KeyValue, Operation, created_at, delete, get, modified_at, put
 from apps.settings.errors import StoreError
 from apps.settings.store import KEPT_CHANGES, Item, Standing, StoredChange
 from controller.limits.overrides import Override, VnName

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
-from apps.cluster.etcd import Etcd, EtcdError, KeyValue, created_at, delete, get, put
+from apps.cluster.etcd_client import Etcd, EtcdError, KeyValue, created_at, delete, get, put
 from apps.settings.errors import StoreError
 from apps.settings.tokens import Token, digest_of, new_token
 from controller.errors import InvalidValueError

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from controller.frames.refusal import Cause
+from controller.node_protocol.rejection import Cause
 
 if TYPE_CHECKING:  # these need the framework, which a page of metrics does not
-    from apps.cluster.exchange import Exchange
-    from apps.cluster.links import Links
-    from apps.cluster.node import ClusterNode
-    from apps.cluster.roles import Roles
+    from apps.cluster.cluster_node import ClusterNode
+    from apps.cluster.peer_exchange import Exchange
+    from apps.cluster.peer_transport import Links
+    from apps.cluster.role_manager import Roles
 
 
 class ClusterMetrics(Collector):

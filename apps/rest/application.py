@@ -15,29 +15,29 @@ from flask_openapi3.models.info import Info
 from flask_openapi3.openapi import OpenAPI
 from pydantic import BaseModel, ValidationError
 
-from apps.rest import page
+from apps.rest import api_page
 from apps.rest.http import access, problems
 from apps.rest.http.access import TokenKeeper
 from apps.rest.http.body import MAX_BODY_BYTES, MAX_LONG_BODY_BYTES, JsonRequest, StrictJson, check_body
 from apps.rest.http.problems import HttpRefusedError
-from apps.rest.resources import change, fabric, history, hosts, show, watch
+from apps.rest.resources import change, fabric, history, hosts, read, series
 from apps.rest.resources.service import ANY, Json, Service, api, service
-from apps.rest.schema import bodies, requests
-from apps.rest.streams import stream
+from apps.rest.schema import request_bodies, request_parameters
+from apps.rest.streams import event_stream
 from controller.errors import InvalidValueError
 from controller.rooms import is_here, room
 
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _METRICS: Json = {"description": "text", "content": {_METRICS_TYPE: {"schema": {"type": "string"}}}}
 
-__all__ = ["change", "create_app", "fabric", "history", "hosts", "show", "stream", "watch"]
+__all__ = ["change", "create_app", "event_stream", "fabric", "history", "hosts", "read", "series"]
 
 _WITH_BODY = frozenset({"PATCH", "POST", "PUT"})
 _WITHOUT_BODY = frozenset({"/v1/reload"})
 _LONG_BODIES = frozenset({"/v1/limits", "/v1/import"})
 _FIELDS = {
     model.__name__: tuple(field.alias or name for name, field in model.model_fields.items())
-    for model in (vars(requests) | vars(bodies)).values()
+    for model in (vars(request_parameters) | vars(request_bodies)).values()
     if isinstance(model, type) and issubclass(model, BaseModel)
 }
 
@@ -65,7 +65,7 @@ def create_app(
     # A redirect would not be a problem document, and a PATCH must not go anywhere but where it was sent.
     app.url_map.merge_slashes = False
     app.extensions["dets"] = running
-    app.extensions["dets.streams"] = stream.Streams(running, most_streams)
+    app.extensions["dets.streams"] = event_stream.Streams(running, most_streams)
     app.extensions["dets.guarded"] = tokens is not None
     problems.install(app)
 
@@ -79,7 +79,7 @@ def create_app(
     app.after_request(lambda response: running.others.completed(response))
     app.after_request(_add_headers)
     app.register_api(api)
-    app.get("/docs", summary="This interface as a page.", responses={200: page.RESPONSE, **ANY})(show_docs)
+    app.get("/docs", summary="This interface as a page.", responses={200: api_page.RESPONSE, **ANY})(show_docs)
     if with_page and is_here("ui"):
         room("ui").add_to(app)
     about = "Metrics in Prometheus' text format, version 0.0.4."
@@ -88,12 +88,12 @@ def create_app(
 
 
 @api.get("/openapi.json", responses={200: {"content": {"application/json": {"schema": {"type": "object"}}}}})
-def get_openapi(query: requests.NoQuery) -> Json:
+def get_openapi(query: request_parameters.NoQuery) -> Json:
     """Return the description of this interface (OpenAPI 3.1)."""
     return _document()
 
 
-def show_metrics(query: requests.NoQuery) -> Response:
+def show_metrics(query: request_parameters.NoQuery) -> Response:
     """Return the metrics, a piece at a time."""
     here = service()
 
@@ -105,9 +105,9 @@ def show_metrics(query: requests.NoQuery) -> Response:
     return Response(stream_with_context(pieces()), mimetype=None, content_type=_METRICS_TYPE)
 
 
-def show_docs(query: requests.NoQuery) -> Response:
+def show_docs(query: request_parameters.NoQuery) -> Response:
     """Show the description of this interface to people."""
-    return page.response(_document())
+    return api_page.response(_document())
 
 
 def _document() -> Json:

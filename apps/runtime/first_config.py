@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from controller.config.load import load_config
-from controller.fabric.description import Config
+from controller.config.loader import load_config
+from controller.fabric.config_model import Config
 
 _known: dict[str, Config] = {}
 

@@ -11,7 +11,7 @@ import signal
 import sys
 import warnings
 
-from apps.runtime.garbage import keep_made, keep_memory, making_much
+from apps.runtime.memory_tuning import keep_made, keep_memory, making_much
 
 
 def _prepare() -> None:
@@ -27,7 +27,7 @@ def _prepare() -> None:
     from eventlet.hubs import epolls
 
     if epolls.is_available():
-        from apps.runtime.sockets.quiet_hub import Hub
+        from apps.runtime.sockets.hub import Hub
 
         eventlet.hubs.use_hub(Hub)
 
@@ -60,7 +60,7 @@ def manager(arguments: list[str]) -> int:
 
     from apps.runtime import first_config
     from apps.runtime.logs import FORMATS, set_format
-    from controller.config.document import ConfigError
+    from controller.config.yaml_document import ConfigError
 
     init_log = log.init_log
 

@@ -6,7 +6,7 @@ import ssl
 from typing import Any
 
 from controller.errors import InvalidValueError
-from controller.fabric.description import Tls
+from controller.fabric.config_model import Tls
 
 
 def server_context(key: str, tls: Tls) -> ssl.SSLContext:

@@ -8,10 +8,10 @@ from collections.abc import Callable, Collection
 import numpy as np
 
 from apps.settings.store import Item
-from controller.fabric.description import Config
-from controller.fabric.vns import VnTable
+from controller.fabric.config_model import Config
+from controller.fabric.vn_table import VnTable
+from controller.limits.effective_settings import LimitsInForce
 from controller.limits.overrides import VLAN_FIELDS, VN_FIELDS, FileValues, VnName, vn_value
-from controller.limits.precedence import LimitsInForce
 
 
 def changed_items(

@@ -13,12 +13,14 @@ import numpy as np
 from apps.settings.changed_items import changed_items, digest_of
 from apps.settings.errors import StoreError
 from apps.settings.store import SettingsStore, StoredChange
+from controller.batches import pieces
 from controller.central.controller import CentralController
 from controller.errors import InvalidValueError
 from controller.events import EventKind
-from controller.fabric.description import Config
+from controller.fabric.config_model import Config
 from controller.limits.admission import AdmittedLimits
-from controller.limits.changes import check_shared
+from controller.limits.change_validation import check_shared
+from controller.limits.effective_settings import LimitsInForce, accept, lay
 from controller.limits.overrides import (
     VLAN_LIMITS,
     FileValues,
@@ -26,8 +28,6 @@ from controller.limits.overrides import (
     Overrides,
     VnName,
 )
-from controller.limits.precedence import LimitsInForce, accept, lay
-from controller.pieces import pieces
 
 Run = Callable[..., Any]
 _FILE, _FILE_REVISION = "file", "file_revision"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from apps.runtime.garbage import give_back, keep_entries
-from apps.southbound.peers import AUDIT_INTERVAL_S, FIRST_AUDIT_S, REPEAT_S, Peer, Peers, SwitchState
+from apps.runtime.memory_tuning import give_back, keep_entries
+from apps.southbound.connected_switches import AUDIT_INTERVAL_S, FIRST_AUDIT_S, REPEAT_S, Peer, Peers, SwitchState
 from controller.errors import ProtocolError
 from controller.forwarding.pipeline import OWN_COOKIE, OWN_COOKIE_MASK
 from controller.openflow.meters import decode_meter_config
-from controller.openflow.stats import encode_flow_stats_request, encode_meter_config_request
+from controller.openflow.multipart import encode_flow_stats_request, encode_meter_config_request
 
 
 class Audits:

@@ -9,9 +9,9 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from apps.runtime.connection.peer_limits import MOST_PORTS
+from apps.runtime.connection.connection_limits import MOST_PORTS
+from apps.southbound.connected_switches import MOST_BYTES, Peer, Peers, check_size
 from apps.southbound.edge_ports import EdgePorts
-from apps.southbound.peers import MOST_BYTES, Peer, Peers, check_size
 from controller.capability.capabilities import Capabilities
 from controller.events import EventKind
 from controller.fabric.topology import PortId
@@ -22,7 +22,7 @@ from controller.openflow.constants import FlowModCommand, MeterFlags
 from controller.openflow.flows import encode_flow_mods
 from controller.openflow.messages import PortStatus, decode_role, encode_role_request
 from controller.openflow.meters import METER_CONFIG, MeterFeatures, decode_meter_config, decode_meter_features
-from controller.openflow.stats import (
+from controller.openflow.multipart import (
     decode_desc,
     decode_port_desc,
     decode_table_ids,

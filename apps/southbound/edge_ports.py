@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from controller.switch.port_states import judge
 
 if TYPE_CHECKING:  # these need the framework, which names do not
-    from apps.southbound.peers import Peer, Peers
+    from apps.southbound.connected_switches import Peer, Peers
 
 PortName = tuple[str, int]
 """A port of the configuration: switch and number."""

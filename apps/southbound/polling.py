@@ -12,22 +12,22 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from apps.runtime.ryu_seam import METER_CALL, Reply, call_all
-from apps.southbound.peers import MOST_BYTES, POLL_PATIENCE_S, REPEAT_S, Peer, Peers, Poll, check_size
-from apps.southbound.ports_and_queues import read_ports_and_queues
-from controller.capability.meter_watch import read_all
+from apps.runtime.ryu_adapter import METER_CALL, Reply, call_all
+from apps.southbound.connected_switches import MOST_BYTES, POLL_PATIENCE_S, REPEAT_S, Peer, Peers, Poll, check_size
+from apps.southbound.port_queue_stats import read_ports_and_queues
+from controller.capability.meter_monitor import read_all
 from controller.errors import ProtocolError
 from controller.forwarding.pipeline import OWN_COOKIE, OWN_COOKIE_MASK, Table
 from controller.openflow.flows import decode_flow_stats
 from controller.openflow.messages import encode_barrier_request
 from controller.openflow.meters import STATS_BYTES, decode_meter_stats
-from controller.openflow.stats import (
+from controller.openflow.multipart import (
     encode_flow_stats_request,
     encode_meter_stats_request,
     encode_port_stats_request,
     encode_queue_stats_request,
 )
-from controller.switch.listed_meters import MeterReports
+from controller.switch.meter_index import MeterReports
 
 # A switch reports no more than that of a flow entry and its meter.
 _METER_BYTES = 400

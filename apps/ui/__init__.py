@@ -1,6 +1,6 @@
 """The live page: static files from a fixed table, which decide nothing and use ``/v1`` like everybody else.
 
-``api.js`` asks the controller, ``live.js`` follows it, and ``views`` show what they hear.
+``api.js`` asks the controller, ``live_state.js`` follows it, and ``views`` show what they hear.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from flask import Response, request
 
 from apps.rest.resources.service import ANY
-from apps.rest.schema.requests import NoQuery
+from apps.rest.schema.request_parameters import NoQuery
 
 FOLDER = Path(__file__).parent
 POLICY = (
@@ -31,8 +31,11 @@ _TYPES = {
 _NAMES = (
     "style.css",
     "icon.svg",
-    *(f"{name}.js" for name in ("app", "api", "chart", "dom", "format", "limits", "map", "stream", "table", "live")),
-    *(f"views/{name}.js" for name in ("fabric", "vlan", "vn", "ledger", "changes", "events")),
+    *(
+        f"{name}.js"
+        for name in ("app", "api", "chart", "dom", "format", "limits", "map", "stream", "table", "live_state")
+    ),
+    *(f"views/{name}.js" for name in ("fabric", "vlan", "vn", "guarantees", "changes", "events")),
     "vendor/uPlot-1.6.32/uPlot.iife.min.js",
     "vendor/uPlot-1.6.32/uPlot.min.css",
 )

@@ -2,11 +2,11 @@
 
 import { get, setToken, whenLoginIsNeeded } from "/ui/api.js";
 import { button, h, isTyping, say, setAttribute, setText, vnHash } from "/ui/dom.js";
-import { follow, live, setPaused, subscribe } from "/ui/live.js";
+import { follow, live, setPaused, subscribe } from "/ui/live_state.js";
 import { ChangesView } from "/ui/views/changes.js";
 import { EventsView } from "/ui/views/events.js";
 import { FabricView } from "/ui/views/fabric.js";
-import { LedgerView } from "/ui/views/ledger.js";
+import { LedgerView } from "/ui/views/guarantees.js";
 import { VlanView } from "/ui/views/vlan.js";
 import { VnView } from "/ui/views/vn.js";
 

@@ -3,7 +3,7 @@
 import { get, send, vnPath } from "/ui/api.js";
 import { button, h, say } from "/ui/dom.js";
 import { exactRate, parseRate, place, rate } from "/ui/format.js";
-import { live } from "/ui/live.js";
+import { live } from "/ui/live_state.js";
 
 const UNDO_MS = 10000;
 const FIELDS = [["send_limit_bps", "Send limit"], ["receive_limit_bps", "Receive limit"]];

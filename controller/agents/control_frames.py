@@ -35,8 +35,8 @@ import numpy.typing as npt
 from controller.columns import IntArray
 from controller.errors import InvalidValueError
 from controller.openflow.actions import ETH_TYPE_VLAN
-from controller.openflow.buffers import Buffer
-from controller.openflow.frames import CONTROL_ETH_TYPES, ETH_TYPE_MAC_CONTROL
+from controller.openflow.bounded_reader import Buffer
+from controller.openflow.ethernet import CONTROL_ETH_TYPES, ETH_TYPE_MAC_CONTROL
 
 CONTROLLER_MAC = 0x02DE_7500_0001
 VERSION = 1

@@ -1,4 +1,4 @@
-/* RAA-FS, SP, FP and Fair Level, as ``_kernel.c`` includes them twice: for one receiver, and for LANES receivers of
+/* RAA-FS, SP, FP and Fair Level, as ``_allocation.c`` includes them twice: for one receiver, and for LANES receivers of
  * equally many rows, side by side.
  *
  * ``Real`` is a double, or a vector with a lane for each receiver; ``Truth`` is what a comparison of two gives, ``Flag``

@@ -4,7 +4,7 @@
  * back. Nothing is updated before that but what is left of each constraint.
  */
 
-#include "_kernel.h"
+#include "_allocation.h"
 
 #define BY_DEMAND (-1)
 

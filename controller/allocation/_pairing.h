@@ -2,7 +2,7 @@
 #ifndef DETS_PAIRING_H
 #define DETS_PAIRING_H
 
-#include "_kernel.h"
+#include "_allocation.h"
 
 #define SMALL 24         /* rows that are sorted by insertion */
 #define MOST_COUNTED 32  /* rows of a receiver whose places are counted */

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controller.allocation import kernel
+from controller.allocation import native
 from controller.allocation.interface import FloatArray, IntArray, check_rates
 from controller.errors import ColumnError, InvalidValueError
 from controller.units import MAX_WEIGHT, MIN_WEIGHT
@@ -129,7 +129,7 @@ def max_min(paths: FlowPaths, capacity_bps: FloatArray, demand_bps: FloatArray, 
 
 def solve(paths: FlowPaths, capacity_bps: FloatArray, demand_bps: FloatArray, weight: FloatArray) -> MaxMin:
     """Return what max_min does, from columns that were checked."""
-    compiled = kernel.max_min(paths.offsets, paths.constraint, capacity_bps, demand_bps, weight)
+    compiled = native.max_min(paths.offsets, paths.constraint, capacity_bps, demand_bps, weight)
     if compiled is not None:
         return MaxMin(*compiled)
     rate_bps, bound, rounds = np.zeros(paths.flows), np.full(paths.flows, BY_DEMAND), 0

@@ -11,13 +11,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from controller.fabric.description import MeterSettings, Profile
+from controller.fabric.config_model import MeterSettings, Profile
 from controller.fabric.meter_bounds import UNBOUNDED, MeterBounds
-from controller.fabric.vns import VnTable
-from controller.limits.headroom import Crowded
+from controller.fabric.vn_table import VnTable
+from controller.limits.link_headroom import Crowded
 from controller.openflow.constants import ControllerRole, MeterFlags
 from controller.openflow.meters import MeterFeatures
-from controller.openflow.stats import SwitchDesc
+from controller.openflow.multipart import SwitchDesc
 
 
 class Finding(StrEnum):

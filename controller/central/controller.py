@@ -12,33 +12,33 @@ from operator import is_
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.central import edge_ports, interval
+from controller.central import control_interval, edge_ports
+from controller.central.fabric_state import FabricState
 from controller.central.no_agents import NoAgents
 from controller.central.pair_meters import PairMeters
-from controller.central.put_in_force import put_in_force
 from controller.central.reconciliation import Reconciler
-from controller.central.state import FabricState
+from controller.central.settings_update import put_in_force
 from controller.events import EventKind, EventLog
 from controller.fabric.agent_ports import AgentFrame
-from controller.fabric.description import Config
+from controller.fabric.config_model import Config
 from controller.fabric.topology import PortId
-from controller.fabric.vns import VnTable
+from controller.fabric.vn_table import VnTable
 from controller.forwarding.desired_flows import plan_flows
 from controller.forwarding.flow_table import FlowKey, pack_key
-from controller.forwarding.host_search import HostSearch, Question
-from controller.forwarding.hosts_and_paths import Network
+from controller.forwarding.forwarding_state import Network
+from controller.forwarding.host_probing import HostSearch, Question
 from controller.forwarding.pairs import Host
 from controller.forwarding.pipeline import Mark, Table
-from controller.limits.precedence import LimitsInForce
-from controller.loop import step
+from controller.limits.effective_settings import LimitsInForce
+from controller.loop import control_step
 from controller.loop.bounded_meters import within_bounds
 from controller.metering.enforcement import settle
+from controller.openflow.ethernet import HEADER_BYTES, TAGGED_HEADER_BYTES, FrameHeader, parse_frame
 from controller.openflow.flows import Flow, UnknownFlow
-from controller.openflow.frames import HEADER_BYTES, TAGGED_HEADER_BYTES, FrameHeader, parse_frame
 from controller.openflow.messages import FlowRemoved, PacketIn
 from controller.switch.adoption import Awaiting, sort_installed
 from controller.switch.port_states import PortState
-from controller.switch.record import SwitchRecord, SwitchUpdate
+from controller.switch.switch_record import SwitchRecord, SwitchUpdate
 from controller.whatif.recording import Recorder
 
 # A link that comes or goes changes an entry for each host and switch. So many are seen to in an interval.
@@ -86,7 +86,7 @@ class CentralController:
         return self.fabric.vns
 
     @property
-    def state(self) -> step.ControlState:
+    def state(self) -> control_step.ControlState:
         """What one interval hands to the next."""
         return self.fabric.state
 
@@ -224,16 +224,16 @@ class CentralController:
         control = self.fabric.control
         decide_by = control.groups, control.shadow.groups, self.recorder
         if not all(map(is_, decide_by, self._decide_by)):
-            self._decide_by, self._reads = decide_by, interval.reads_ports_or_queues(control, self.recorder)
+            self._decide_by, self._reads = decide_by, control_interval.reads_ports_or_queues(control, self.recorder)
         return self._reads
 
     def interval(
         self,
-        stats: Mapping[int, interval.MeterStats],
+        stats: Mapping[int, control_interval.MeterStats],
         received_s: Mapping[int, float],
         now_s: float,
         confirmed_s: Mapping[int, float] | None = None,
-    ) -> step.StepResult:
+    ) -> control_step.StepResult:
         """Run one control interval on the meter-stats (METER_STATS) of the switches, which came at ``received_s``.
 
         ``confirmed_s`` is when switches had carried out their last meter-mods, where that is known.
@@ -242,7 +242,7 @@ class CentralController:
         self.reconciler.scarce.tick(now_s)
         self.pairs.flush()
         self.pairs.hand_over(*self.agents.hand_over(), now_s)
-        return interval.run_interval(
+        return control_interval.run_interval(
             self.fabric, self.agents, self.recorder, stats, received_s, now_s, confirmed_s or {}
         )
 
@@ -266,14 +266,14 @@ class CentralController:
         Those are what policies say for a time when nobody decides; otherwise the limits in force.
         """
         fabric = self.fabric
-        before = step.with_settled_limits(fabric.state)
+        before = control_step.with_settled_limits(fabric.state)
         enforcement, changes = settle(before, now_s)
         if (bounds := fabric.vns.meter_bounds) is not None:
             of_entries, measured = bounds.of(fabric.state.entries.sender), fabric.state.measured
             enforcement, changes = within_bounds(before, enforcement, changes, measured, of_entries, now_s)
         counters = fabric.state.counters.modified(changes.rows, now_s)
         fabric.state = fabric.state._replace(enforcement=enforcement, counters=counters)
-        interval.queue_changes(fabric, changes)
+        control_interval.queue_changes(fabric, changes)
 
     def take_updates(self) -> dict[int, SwitchUpdate]:
         """Return the messages that are due, by dpid, for the switches that are connected.

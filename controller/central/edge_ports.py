@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from controller.central.state import FabricState
+from controller.central.fabric_state import FabricState
 from controller.events import EventKind
 from controller.fabric.topology import PortId
 from controller.forwarding.desired_flows import plan_flows
 from controller.forwarding.flow_table import pack_key
 from controller.switch.port_entries import of_ports
 from controller.switch.port_states import ABSENT, PortState
-from controller.switch.record import SwitchRecord
+from controller.switch.switch_record import SwitchRecord
 from controller.units import format_rate
 
 _KINDS = {"up": EventKind.PORT_UP, "down": EventKind.PORT_DOWN, "absent": EventKind.PORT_ABSENT}

@@ -16,12 +16,12 @@ import numpy as np
 
 from controller.events import EventKind, EventLog
 from controller.fabric.topology import PortId
-from controller.fabric.vns import VnTable
-from controller.forwarding.budgets import MOVES_AT_ONCE, MOVES_PER_S, TokenBuckets
-from controller.forwarding.hosts_and_paths import Network
+from controller.fabric.vn_table import VnTable
+from controller.forwarding.forwarding_state import Network
 from controller.forwarding.known_hosts import Heed
 from controller.forwarding.pairs import Host
-from controller.openflow.frames import format_mac
+from controller.forwarding.token_buckets import MOVES_AT_ONCE, MOVES_PER_S, TokenBuckets
+from controller.openflow.ethernet import format_mac
 
 # Least time between two events of a kind about one VN: hosts can cause them again and again.
 SAID_AGAIN_S = 60.0

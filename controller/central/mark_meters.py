@@ -7,19 +7,19 @@ from operator import is_
 
 import numpy as np
 
-from controller.central.state import FabricState
+from controller.central.fabric_state import FabricState
 from controller.columns import BoolArray, FloatArray, IntArray
 from controller.events import EventKind
-from controller.fabric.entries import EntryTable
+from controller.fabric.pair_table import EntryTable
 from controller.forwarding.flow_table import FlowKey
 from controller.forwarding.pairs import Pair
-from controller.metering.observed import Reading
-from controller.policy.groups import PolicyGroup
-from controller.switch.meters.measuring import UNLIMITED
+from controller.metering.fabric_readings import Reading
+from controller.policy.policy_groups import PolicyGroup
+from controller.switch.meters.counter_meters import NO_METER
+from controller.switch.meters.counting import UNLIMITED
+from controller.switch.meters.meter_settings import MeterColumns
 from controller.switch.meters.phantom import phantom_settings
-from controller.switch.meters.reading import NO_METER
-from controller.switch.meters.settings import MeterColumns
-from controller.switch.record import SwitchRecord
+from controller.switch.switch_record import SwitchRecord
 
 
 class MarkMeterKeeper:

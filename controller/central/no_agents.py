@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from controller.central.state import FabricState
+from controller.central.fabric_state import FabricState
 from controller.columns import BoolArray, FloatArray
 from controller.fabric.agent_ports import AgentFrame, AgentSeen, AgentState, Shaping
 from controller.fabric.topology import PortId

@@ -7,19 +7,19 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
+from controller.central.fabric_state import FabricState
 from controller.central.mark_meters import MarkMeterKeeper
 from controller.central.no_agents import NoAgents
-from controller.central.state import FabricState
 from controller.columns import BoolArray, FloatArray, IntArray
 from controller.events import EventKind
-from controller.fabric.entries import NO_METER, rows_of_pairs
 from controller.fabric.meter_bounds import Kilos
+from controller.fabric.pair_table import NO_METER, rows_of_pairs
 from controller.forwarding.pairs import Pair
-from controller.loop import entry_changes, step
+from controller.loop import control_step, pair_changes
 from controller.metering.enforcement import RATE_STEP_BPS, exact, kilo, whole_rates
 from controller.switch.adoption import StandingPairs
-from controller.switch.meters.settings import MeterSetting
-from controller.switch.record import SwitchRecord
+from controller.switch.meters.meter_settings import MeterSetting
+from controller.switch.switch_record import SwitchRecord
 from controller.units import format_rate
 
 ALL_IN_USE = "all meters of its switch are in use"
@@ -188,7 +188,7 @@ class PairMeters:
             return
         sender, receiver, meters = _columns(metered)
         ends, elsewhere = (sender, receiver), fabric.share.senders_elsewhere
-        first = entry_changes.first_settings(fabric.state, fabric.vns, fabric.control.groups, *ends, elsewhere)
+        first = pair_changes.first_settings(fabric.state, fabric.vns, fabric.control.groups, *ends, elsewhere)
         rate_bps, burst_bits = fabric.fitted(sender, *first)
         self._add_entries(*ends, meters, rate_bps, burst_bits, now_s, added_now=True)
         settings = map(MeterSetting, kilo(rate_bps).tolist(), kilo(burst_bits).tolist())
@@ -245,8 +245,8 @@ class PairMeters:
         fabric = self._fabric
         state = fabric.state
         rows = rows_of_pairs(state.entries, *_columns(meter_of)[:2])
-        rate_bps = whole_rates(step.limits_in_force_bps(state, fabric.shared_vns))[rows]
-        rate_bps, burst_bits = fabric.fitted(state.entries.sender[rows], rate_bps, entry_changes.first_bursts(rate_bps))
+        rate_bps = whole_rates(control_step.limits_in_force_bps(state, fabric.shared_vns))[rows]
+        rate_bps, burst_bits = fabric.fitted(state.entries.sender[rows], rate_bps, pair_changes.first_bursts(rate_bps))
         settings = map(MeterSetting, kilo(rate_bps).tolist(), kilo(burst_bits).tolist())
         meter_ids = state.entries.meter_id.copy()
         for row, (pair, meter_id), setting in zip(rows.tolist(), meter_of.items(), settings, strict=True):
@@ -259,7 +259,7 @@ class PairMeters:
             elif before:
                 record.meter_ids.release(before)
         fabric.network.pairs.add({pair: meter_id or None for pair, meter_id in meter_of.items()})
-        fabric.state = entry_changes.with_meters(state, rows, meter_ids, rate_bps, burst_bits, now_s)
+        fabric.state = pair_changes.with_meters(state, rows, meter_ids, rate_bps, burst_bits, now_s)
         self._map_meters()
 
     def adopt(self, found: StandingPairs, now_s: float) -> Iterator[None]:
@@ -311,7 +311,7 @@ class PairMeters:
         added_now: bool,
     ) -> None:
         fabric = self._fabric
-        fabric.state = entry_changes.add_entries(
+        fabric.state = pair_changes.add_entries(
             fabric.state, fabric.vns, sender, receiver, meter_id, rate_bps, burst_bits, now_s, added_now=added_now
         )
         self._map_meters()
@@ -340,7 +340,7 @@ class PairMeters:
                 record.update.meter_deletes.append(meter_id)
             else:
                 record.meter_ids.release(meter_id)
-        fabric.state = entry_changes.remove_entries(fabric.state, gone)
+        fabric.state = pair_changes.remove_entries(fabric.state, gone)
         self._map_meters()
 
     def _map_meters(self) -> None:

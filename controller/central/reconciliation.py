@@ -8,21 +8,21 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from controller.batches import pieces
+from controller.central.fabric_state import FabricState
 from controller.central.no_agents import agents_of
 from controller.central.pair_meters import PairMeters
 from controller.central.refused_meters import NO_ENTRY_TAKEN, NOT_THERE, RefusedMeters, ScarceMeters
-from controller.central.state import FabricState
 from controller.events import EventKind
 from controller.fabric.port_numbers import PortNumbers
-from controller.forwarding.address_entries import AddressRows
 from controller.forwarding.desired_flows import plan_flows
 from controller.forwarding.flow_table import FlowTable, unpack_key
+from controller.forwarding.host_flow_columns import AddressRows
 from controller.forwarding.pairs import Host
 from controller.forwarding.pipeline import Table
-from controller.pieces import pieces
 from controller.switch.adoption import Awaiting, StandingPairs, adopted_pairs, hosts_and_pairs, of_senders
-from controller.switch.meters.settings import MeterColumns, MeterSetting
-from controller.switch.record import NO_ENTRY, SwitchRecord
+from controller.switch.meters.meter_settings import MeterColumns, MeterSetting
+from controller.switch.switch_record import NO_ENTRY, SwitchRecord
 
 # Entries looked through, or worked on, before others in the process get their turn.
 _LOOKED_AT_ONCE, _WORKED_AT_ONCE = 1000, 125

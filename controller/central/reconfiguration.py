@@ -15,20 +15,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from controller.central.controller import CentralController
+from controller.central.fabric_state import FabricState
 from controller.central.reconciliation import Reconciler
-from controller.central.state import FabricState
 from controller.columns import NEW_ROW, IntArray, carry
 from controller.dets.rate_allocator import RateAllocators
 from controller.errors import InvalidValueError
 from controller.events import EventLog
-from controller.fabric.description import Config
-from controller.fabric.entries import EntryTable, rows_of_pairs
+from controller.fabric.config_model import Config
+from controller.fabric.pair_table import EntryTable, rows_of_pairs
 from controller.forwarding.desired_flows import plan_flows
 from controller.forwarding.pairs import Pair
 from controller.forwarding.pipeline import VnMeters
-from controller.loop import step
-from controller.switch.meters.settings import MeterColumns
-from controller.switch.record import SwitchRecord, SwitchUpdate
+from controller.loop import control_step
+from controller.switch.meters.meter_settings import MeterColumns
+from controller.switch.switch_record import SwitchRecord, SwitchUpdate
 
 
 @dataclass(frozen=True)
@@ -216,7 +216,7 @@ def _carry_state(
     old_row = stays[np.lexsort((sender[stays], receiver[stays]))]
     entries = EntryTable(sender[old_row], receiver[old_row], old.entries.meter_id[old_row])
     nothing = np.zeros(len(entries))
-    after.state = step.ControlState(
+    after.state = control_step.ControlState(
         entries,
         old.counters.carried(old_row),
         old.measured.carried(old_row),

@@ -24,8 +24,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from controller.central.fabric_state import FabricState
 from controller.central.pair_meters import PairMeters, beyond_text
-from controller.central.state import FabricState
 from controller.events import EventKind
 from controller.fabric.meter_bounds import MOST_KILO, MeterBounds
 from controller.forwarding.pairs import Pair
@@ -33,7 +33,7 @@ from controller.forwarding.pipeline import VnMeters
 from controller.metering.enforcement import MIN_BURST_BITS, RATE_STEP_BPS
 from controller.openflow.constants import MeterModCommand
 from controller.openflow.meters import decode_meter_mod
-from controller.switch.record import NO_ENTRY, SwitchRecord
+from controller.switch.switch_record import NO_ENTRY, SwitchRecord
 
 RETRY_S = 10.0
 MOST_RETRY_S = 640.0

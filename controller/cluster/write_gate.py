@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from controller.openflow.buffers import HEADER, Buffer
+from controller.openflow.bounded_reader import HEADER, Buffer
 from controller.openflow.constants import MessageType, MultipartType
 
 _HARMLESS = frozenset(

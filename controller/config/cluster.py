@@ -10,12 +10,12 @@ from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field
 
-from controller.config.document import Problem
 from controller.config.section_reader import read_section
 from controller.config.sections import ControlSection, Section, StoreSection
-from controller.config.values import FilePath, Listen, Name, Written, of_room
+from controller.config.value_types import FilePath, Listen, Name, Written, of_room
+from controller.config.yaml_document import Problem
 from controller.errors import InvalidValueError
-from controller.fabric.description import Cluster, Endpoint, Rest
+from controller.fabric.config_model import Cluster, Endpoint, Rest
 
 MOST_ENDPOINTS = 9
 

@@ -1,18 +1,18 @@
 """The ``links`` of a configuration: core links whose capacity is known.
 
 The controller finds links by itself; the file only states their capacities, which are never guessed. A link that is not
-named is taken to carry any load. ``controller.config.rules`` checks whether the limits fit.
+named is taken to carry any load. ``controller.config.validation`` checks whether the limits fit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from controller.config.document import Path, Problem, show_value
 from controller.config.section_reader import read_section
 from controller.config.sections import LinkSection
-from controller.config.values import MAX_PORT_NO
-from controller.fabric.description import CoreLink, LinkEnd, Switch
+from controller.config.value_types import MAX_PORT_NO
+from controller.config.yaml_document import Path, Problem, show_value
+from controller.fabric.config_model import CoreLink, LinkEnd, Switch
 
 _MOST_NAMED = 20
 _MOST_DIGITS = 10  # of a port number

@@ -6,9 +6,9 @@ import ipaddress
 import os
 from collections.abc import Iterator
 
-from controller.config.document import Problem
 from controller.config.sections import ListenerSection, RestSection, StoreSection
-from controller.fabric.description import Endpoint, Rest, Tls
+from controller.config.yaml_document import Problem
+from controller.fabric.config_model import Endpoint, Rest, Tls
 
 _STORE_SUFFIX = ".db"
 _IN_MEMORY = ":memory:"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from controller.config.document import Path, Problem
 from controller.config.section_reader import read_section
 from controller.config.sections import MetersSection
-from controller.fabric.description import MeterSettings
+from controller.config.yaml_document import Path, Problem
+from controller.fabric.config_model import MeterSettings
 from controller.units import format_rate
 
 LEAST_BURST_BITS = 40_000  # three frames of 1,522 bytes, in whole kb

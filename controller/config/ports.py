@@ -1,7 +1,7 @@
 """The edge ports of a configuration: which VLANs they carry, and their VNs' limits, ceilings and weights.
 
-A VN's limits are its own or its VLAN's, and none is above the port's capacity. ``controller.config.rules`` checks their
-sums.
+A VN's limits are its own or its VLAN's, and none is above the port's capacity. ``controller.config.validation``
+checks their sums.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import zlib
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from controller.config.document import Path, Problem, show_path
 from controller.config.section_reader import read_number, read_section
 from controller.config.sections import PortSection, VlanSection, VnSection
-from controller.config.values import MAX_PORT_NO, MAX_VLAN_VID, MIN_VLAN_VID
+from controller.config.value_types import MAX_PORT_NO, MAX_VLAN_VID, MIN_VLAN_VID
+from controller.config.yaml_document import Path, Problem, show_path
 from controller.errors import InvalidValueError
-from controller.fabric.description import FIRST_NAMED, LAST_NAMED, WAYS, EdgePort, Vn
-from controller.fabric.values import is_name
-from controller.fabric.vns import check_ceiling
+from controller.fabric.config_model import FIRST_NAMED, LAST_NAMED, WAYS, EdgePort, Vn
+from controller.fabric.value_checks import is_name
+from controller.fabric.vn_table import check_ceiling
 from controller.units import format_rate
 
 _MOST_NAMED = 20

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from controller.config.document import Path, Problem, show_value
 from controller.config.sections import Section
+from controller.config.yaml_document import Path, Problem, show_value
 from controller.errors import InvalidValueError
 
 _KEY_NUMBER = re.compile(r"0|[1-9][0-9]{0,9}")

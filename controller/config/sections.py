@@ -1,6 +1,6 @@
 """The sections of a configuration file and what each of their keys may hold, one pydantic model per section.
 
-A model here knows its own section only; rules between sections are in ``controller.config.load``. Every field may be
+A model here knows its own section only; rules between sections are in ``controller.config.loader``. Every field may be
 absent as far as pydantic is concerned (``required`` names those that may not). So a section with one bad value still
 yields the others, and all the problems of a file can be reported at once.
 
@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from controller.config.values import (
+from controller.config.value_types import (
     MAX_IDLE_TIMEOUT_S,
     MAX_METER_ID,
     Algorithm,
@@ -32,7 +32,7 @@ from controller.config.values import (
     Weight,
     of_room,
 )
-from controller.fabric.description import AgentMode, Profile
+from controller.fabric.config_model import AgentMode, Profile
 from controller.units import MAX_INTERVAL_MS, MIN_INTERVAL_MS
 
 

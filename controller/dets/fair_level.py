@@ -8,10 +8,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from controller.allocation import kernel
-from controller.allocation.groups import Groups, divided, fill_level
+from controller.allocation import native
 from controller.allocation.interface import FloatArray, Requests, State, fully_uses, remembered
 from controller.allocation.parameters import parameter
+from controller.allocation.segments import Groups, divided, fill_level
 from controller.policy.per_receiver import PerReceiver
 
 BOOKED = "booked"
@@ -52,12 +52,12 @@ class FairLevel(PerReceiver):
 
     @cached_property
     def _compiled(self) -> FloatArray:
-        return kernel.column(self.booking)
+        return native.column(self.booking)
 
     def allocate(self, requests: Requests, state: State) -> tuple[FloatArray, State]:
         """Return grants (entries,) in bits per second and the next state."""
         before = remembered(requests, state, BOOKED)
-        compiled = kernel.fair_level(requests, before, self._compiled)
+        compiled = native.fair_level(requests, before, self._compiled)
         booked = _booked(requests, before, self.booking) if compiled is None else compiled[1]
         after = {BOOKED: booked}
         if compiled is not None:

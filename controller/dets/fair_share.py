@@ -7,9 +7,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from controller.allocation import kernel
-from controller.allocation.groups import Groups, fill
+from controller.allocation import native
 from controller.allocation.interface import FloatArray, Requests, State
+from controller.allocation.segments import Groups, fill
 from controller.policy.per_receiver import PerReceiver
 
 
@@ -30,7 +30,7 @@ class FairShare(PerReceiver):
 
     def allocate(self, requests: Requests, state: State) -> tuple[FloatArray, State]:
         """Return grants (entries,) in bits per second and the next state."""
-        compiled = kernel.fair_share(requests)
+        compiled = native.fair_share(requests)
         if compiled is not None:
             return compiled, state
         groups = Groups(requests.offsets)

@@ -8,8 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from controller.allocation import kernel
-from controller.allocation.groups import Groups, fill_level
+from controller.allocation import native
 from controller.allocation.interface import (
     BoolArray,
     FloatArray,
@@ -19,6 +18,7 @@ from controller.allocation.interface import (
     fully_uses,
 )
 from controller.allocation.parameters import parameter
+from controller.allocation.segments import Groups, fill_level
 from controller.dets.slow_probe import SlowProbe, keep_settled, slow_probe
 
 # Halving a difference again and again never ends it; below this part of the mean it is ended at once.
@@ -63,11 +63,11 @@ class FastProbe(SlowProbe):
 
     @cached_property
     def _compiled(self) -> FloatArray:
-        return kernel.column(self.inflation, self.floor, self.headroom, self.d)
+        return native.column(self.inflation, self.floor, self.headroom, self.d)
 
     def allocate(self, requests: Requests, state: State) -> tuple[FloatArray, State]:
         """Return grants (entries,) in bits per second and the next state."""
-        compiled = kernel.probe(requests, self._compiled)
+        compiled = native.probe(requests, self._compiled)
         if compiled is not None:
             return compiled, state
         groups = Groups(requests.offsets)

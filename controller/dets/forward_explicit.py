@@ -8,10 +8,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from controller.allocation import kernel
-from controller.allocation.groups import Groups, divided
+from controller.allocation import native
 from controller.allocation.interface import FloatArray, Requests, State, remembered
 from controller.allocation.parameters import parameter
+from controller.allocation.segments import Groups, divided
 from controller.policy.per_receiver import PerReceiver
 
 RATE = "rate_bps"
@@ -53,12 +53,12 @@ class ForwardExplicit(PerReceiver):
 
     @cached_property
     def _compiled(self) -> FloatArray:
-        return kernel.column(self.k, self.floor)
+        return native.column(self.k, self.floor)
 
     def allocate(self, requests: Requests, state: State) -> tuple[FloatArray, State]:
         """Return grants (entries,) in bits per second and the next state."""
         limit_bps, rate_bps = requests.limit_bps, remembered(requests, state, RATE)
-        compiled = kernel.forward_explicit(requests, rate_bps, self._compiled)
+        compiled = native.forward_explicit(requests, rate_bps, self._compiled)
         if compiled is not None:
             return compiled[0], {RATE: compiled[1]}
         groups = Groups(requests.offsets)

@@ -20,15 +20,15 @@ from controller.dets.messages import (
     TrafficReport,
 )
 from controller.dets.send_rate_controller import KEEP_ALIVE_INTERVALS
-from controller.fabric.entries import EntryTable
-from controller.fabric.links import FabricLinks
-from controller.fabric.vns import VnTable
+from controller.fabric.link_table import FabricLinks
+from controller.fabric.pair_table import EntryTable
+from controller.fabric.vn_table import VnTable
+from controller.metering.fabric_readings import Observed, Reading
 from controller.metering.measurement import sums_by
-from controller.metering.observed import Observed, Reading
-from controller.policy.groups import PolicyGroup
+from controller.policy.cross_traffic import load_of_others
 from controller.policy.interface import Decision, PolicyView, Silence
-from controller.policy.memory import Memory
-from controller.policy.others import load_of_others
+from controller.policy.policy_groups import PolicyGroup
+from controller.policy.policy_state import Memory
 
 # Choice: a VN is congested when it receives more than its limit (section II); the paper gives no tolerance. Open
 # vSwitch's clock has a resolution of 1 ms, 2 % of an interval, and so has a rate read from its counters.

@@ -22,8 +22,8 @@ from controller.dets.messages import (
     SetRate,
     TrafficReport,
 )
-from controller.fabric.entries import EntryTable
-from controller.fabric.vns import VnTable
+from controller.fabric.pair_table import EntryTable
+from controller.fabric.vn_table import VnTable
 from controller.metering.measurement import Measurement, sums_by
 
 # Choice: the paper does not say how long a sender waits for Keep Alive. After this many intervals (1.1 s at 55 ms) with

@@ -8,10 +8,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from controller.allocation import kernel
-from controller.allocation.groups import Groups, divided, fill_level
+from controller.allocation import native
 from controller.allocation.interface import BoolArray, FloatArray, Requests, State, fully_uses
 from controller.allocation.parameters import parameter
+from controller.allocation.segments import Groups, divided, fill_level
 from controller.policy.per_receiver import PerReceiver
 
 # Closer than this to the limits in force is rounding, not a decision. A meter is set in steps of 1 kb/s, at most 2^-32
@@ -68,11 +68,11 @@ class SlowProbe(PerReceiver):
 
     @cached_property
     def _compiled(self) -> FloatArray:
-        return kernel.column(self.inflation, self.floor, self.headroom, 0.0)
+        return native.column(self.inflation, self.floor, self.headroom, 0.0)
 
     def allocate(self, requests: Requests, state: State) -> tuple[FloatArray, State]:
         """Return grants (entries,) in bits per second and the next state."""
-        compiled = kernel.probe(requests, self._compiled)
+        compiled = native.probe(requests, self._compiled)
         if compiled is not None:
             return compiled, state
         groups = Groups(requests.offsets)

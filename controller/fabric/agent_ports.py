@@ -5,12 +5,12 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
-from controller.fabric.description import AgentMode
+from controller.fabric.config_model import AgentMode
 from controller.fabric.topology import PortId
 
 
 class AgentState(StrEnum):
-    """How far the agent at a port is (``controller.agents.ports``)."""
+    """How far the agent at a port is (``controller.agents.agent_port``)."""
 
     ABSENT = "absent"
     HELLO = "hello"

@@ -11,7 +11,7 @@ from collections import defaultdict
 from dataclasses import replace
 
 from controller.columns import IntArray
-from controller.fabric.description import FIRST_NAMED, LAST_NAMED, EdgePort
+from controller.fabric.config_model import FIRST_NAMED, LAST_NAMED, EdgePort
 from controller.fabric.topology import PortId
 
 

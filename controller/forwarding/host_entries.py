@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from controller.fabric.description import Switch
+from controller.fabric.config_model import Switch
 from controller.fabric.port_numbers import PortNumbers
 from controller.fabric.topology import PortId
-from controller.fabric.vns import VnTable
+from controller.fabric.vn_table import VnTable
 from controller.forwarding import pipeline
 from controller.forwarding.desired_flows import DesiredFlows
 from controller.forwarding.flow_table import FlowKey, flow_key
 from controller.forwarding.known_hosts import Heed, KnownHosts
-from controller.forwarding.marked_pairs import MarkedPairs
+from controller.forwarding.marking_flows import MarkedPairs
 from controller.forwarding.pairs import Host
-from controller.forwarding.paths import edges_by_vlan
+from controller.forwarding.path_flows import edges_by_vlan
+from controller.openflow.ethernet import CONTROL_ETH_TYPES
 from controller.openflow.flows import Flow
-from controller.openflow.frames import CONTROL_ETH_TYPES
 
 
 @dataclass(frozen=True)

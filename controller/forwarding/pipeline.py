@@ -31,11 +31,11 @@ from collections.abc import Iterable
 from enum import IntEnum, IntFlag
 from typing import NamedTuple
 
-from controller.fabric.description import EdgePort
+from controller.fabric.config_model import EdgePort
 from controller.openflow.actions import Action, Output, PopVlan, PushVlan, SetIpEcn, SetQueue, SetVlanVid
 from controller.openflow.constants import ETH_TYPES_IP, PORT_CONTROLLER, VLAN_NONE
+from controller.openflow.ethernet import CONTROL_ETH_TYPES
 from controller.openflow.flows import Flow, WriteMetadata
-from controller.openflow.frames import CONTROL_ETH_TYPES
 from controller.openflow.match import Match
 
 OWN_COOKIE = 0xDE75_0000_0000_0000

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controller.allocation.groups import Groups, fill
 from controller.allocation.max_min import FlowPaths, solve
+from controller.allocation.segments import Groups, fill
 from controller.columns import BoolArray, FloatArray, IntArray
-from controller.gatekeeper.ingress_watch import Pairs
+from controller.gatekeeper.ingress_monitor import Pairs
 
 # Choice: a limit far above what is offered comes down to this part of the offer first, or halving it changes nothing.
 ABOVE_OFFER = 1.25

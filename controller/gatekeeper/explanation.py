@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from controller.allocation.explain import Explanation
+from controller.allocation.explanation import Explanation
 from controller.gatekeeper.decision import GatekeeperDecision
+from controller.policy.explanation_text import rate_in_words
 from controller.policy.interface import Place
-from controller.policy.words import rate_in_words
 
 FREE = "no congestion: the lower of both ceilings"
 ESTIMATED = " (drops estimated: no queue counters)"

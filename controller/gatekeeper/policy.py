@@ -11,20 +11,20 @@ from typing import ClassVar
 
 import numpy as np
 
-from controller.allocation.explain import Explanation
+from controller.allocation.explanation import Explanation
 from controller.allocation.network_max_min import LEAST_DEMAND_BPS, ByDemands, FlowCounters, demands
 from controller.allocation.parameters import parameter, switch
 from controller.columns import BoolArray, FloatArray
 from controller.errors import InvalidValueError
-from controller.gatekeeper import egress_limits, ingress_watch
-from controller.gatekeeper.crowded_senders import Trials
+from controller.gatekeeper import egress_limits, ingress_monitor
 from controller.gatekeeper.decision import GatekeeperDecision
+from controller.gatekeeper.demand_trials import Trials
 from controller.gatekeeper.explanation import explain
-from controller.gatekeeper.ingress_watch import IngressWatch, Pairs
-from controller.metering.observed import Reading
+from controller.gatekeeper.ingress_monitor import IngressWatch, Pairs
+from controller.metering.fabric_readings import Reading
 from controller.policy.feedback import CongestionFeedback
 from controller.policy.interface import Decision, Newcomers, Place, Policy, PolicyView, Silence
-from controller.policy.memory import Memory
+from controller.policy.policy_state import Memory
 from controller.units import MIN_RATE_BPS
 
 # Choice: without a reading of its queue for so many intervals (1.1 s at 55 ms), a receiver lets its senders rise again.
@@ -49,7 +49,7 @@ class Gatekeeper(Policy):
         2.0,
         "over how many intervals drops are averaged",
         least=1.0,
-        most=float(ingress_watch.MOST_WINDOW),
+        most=float(ingress_monitor.MOST_WINDOW),
         whole=True,
     )
     hold: float = parameter(
@@ -134,7 +134,7 @@ class Gatekeeper(Policy):
         record = _record(view, memory, told, limits.limit_bps < limits.most_bps, seen.dropped_bps)
         by_vn = {**seen.watch.columns(), **trials.columns(), "needed_bps": seen.needed_bps}
         kept = memory.after(by_vn=by_vn, by_entry={"limit_bps": limits.limit_bps, **record})
-        share_bps = ingress_watch.shares_of(pairs, view.vns.receive_limit_bps)
+        share_bps = ingress_monitor.shares_of(pairs, view.vns.receive_limit_bps)
         settled_bps = np.minimum(np.minimum(np.maximum(shared_bps, share_bps), scheduled_bps), ceiling_bps)
         return GatekeeperDecision(
             view,
@@ -204,21 +204,21 @@ def _receiving_side(view: PolicyView, memory: Memory, pairs: Pairs) -> _Received
     watch = IngressWatch.remembered(memory, int(window.max(initial=1.0)))
     watch = watch.after(*_queues(view))
     dropped_bps, served_bps = watch.means(window)
-    threshold_bps = ingress_watch.thresholds(capacity_bps, _of(view, "threshold"), window * view.elapsed_s)
+    threshold_bps = ingress_monitor.thresholds(capacity_bps, _of(view, "threshold"), window * view.elapsed_s)
     watch = watch.declared(dropped_bps, threshold_bps)
     above: BoolArray = np.nan_to_num(dropped_bps) > threshold_bps
-    explained = view.received_bps >= ingress_watch.EXPLAINED * np.nan_to_num(served_bps)
+    explained = view.received_bps >= ingress_monitor.EXPLAINED * np.nan_to_num(served_bps)
     rounds = view.mine & above & explained & (watch.since_round >= _of(view, "hold")) & (_of(view, "feedback") > 0.0)
     everybody = _of(view, "targets") > 0.0
     asked = np.flatnonzero(rounds[pairs.receiver])
     candidates = pairs.only(asked)
-    told = ingress_watch.targets(candidates, rounds, limit_bps, everybody)
+    told = ingress_monitor.targets(candidates, rounds, limit_bps, everybody)
     mine_bps = np.bincount(view.receiver, view.measured_bps, minlength=len(vns)).astype(np.float64)
     sent_bps = np.where(view.mine, mine_bps, view.received_bps)
-    needed_bps = ingress_watch.needs_after(memory.of_vn("needed_bps"), sent_bps, limit_bps)
-    served_bps = ingress_watch.within_port(served_bps, needed_bps, limit_bps, capacity_bps, view.links.down)
-    floor_bps = ingress_watch.floors(candidates, limit_bps, served_bps, _of(view, "floor"), _of(view, "served"))
-    room_bps = ingress_watch.rooms(candidates, capacity_bps, everybody)
+    needed_bps = ingress_monitor.needs_after(memory.of_vn("needed_bps"), sent_bps, limit_bps)
+    served_bps = ingress_monitor.within_port(served_bps, needed_bps, limit_bps, capacity_bps, view.links.down)
+    floor_bps = ingress_monitor.floors(candidates, limit_bps, served_bps, _of(view, "floor"), _of(view, "served"))
+    room_bps = ingress_monitor.rooms(candidates, capacity_bps, everybody)
     watch = watch.told(np.bincount(candidates.receiver[told], minlength=len(vns)) > 0)
     messages = CongestionFeedback(view.rows[asked[told]], {FLOOR_BPS: floor_bps[told], ROOM_BPS: room_bps[told]})
     return _Received(watch, needed_bps, dropped_bps, threshold_bps, messages)
@@ -232,7 +232,7 @@ def _queues(view: PolicyView) -> tuple[FloatArray, FloatArray]:
     dropped_bps, served_bps = nothing, nothing
     if view.queues is not None:
         dropped_bps, served_bps = view.queues.dropped_bps, view.queues.served_bps
-    estimated_bps = ingress_watch.estimated_drops(
+    estimated_bps = ingress_monitor.estimated_drops(
         view.received_bps, vns.receive_limit_bps, vns.capacity_bps, links.down
     )
     dropped_bps = np.where(vns.shaped, dropped_bps, estimated_bps)

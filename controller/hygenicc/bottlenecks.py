@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from controller.columns import BoolArray, FloatArray, IntArray
-from controller.fabric.links import FabricLinks
+from controller.fabric.link_table import FabricLinks
 from controller.policy.interface import PolicyView
 
 # A place with less than this part of its capacity in use cannot be where frames are marked.

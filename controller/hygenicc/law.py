@@ -19,8 +19,8 @@ from enum import IntEnum
 
 import numpy as np
 
-from controller.allocation.groups import Groups, fill_level
 from controller.allocation.interface import BoolArray, FloatArray, IntArray
+from controller.allocation.segments import Groups, fill_level
 from controller.metering.enforcement import RESPONSIVE_BURST_S
 
 # Choice: no rate falls below this part of its share, nor below so many frames an interval: a mark has to be able to

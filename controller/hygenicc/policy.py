@@ -12,9 +12,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from controller.allocation.explain import Explanation
-from controller.allocation.groups import Groups, fill
+from controller.allocation.explanation import Explanation
 from controller.allocation.parameters import parameter, switch
+from controller.allocation.segments import Groups, fill
 from controller.columns import BoolArray, FloatArray, IntArray
 from controller.errors import InvalidValueError
 from controller.hygenicc.bottlenecks import REMEMBERED_INTERVALS, Places, find_places
@@ -33,10 +33,10 @@ from controller.hygenicc.law import (
     reachable,
     started,
 )
-from controller.metering.observed import Reading
+from controller.metering.fabric_readings import Reading
+from controller.policy.explanation_text import rate_in_words
 from controller.policy.interface import Decision, Newcomers, Place, Policy, PolicyView, Silence
-from controller.policy.memory import Memory
-from controller.policy.words import rate_in_words
+from controller.policy.policy_state import Memory
 from controller.units import MIN_RATE_BPS
 
 # Choice: an entry that has less than this part of its limit, and loses nothing, wants no more than it has, and ...

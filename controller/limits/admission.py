@@ -12,9 +12,9 @@ import numpy as np
 
 from controller.errors import InvalidValueError
 from controller.fabric import topology as forwarding
-from controller.fabric.description import Config
+from controller.fabric.config_model import Config
 from controller.fabric.topology import hops
-from controller.fabric.vns import VnTable
+from controller.fabric.vn_table import VnTable
 from controller.limits.hose_model import (
     STEP_BPS,
     AdmissionError,

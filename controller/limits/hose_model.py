@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import networkx as nx
 
 from controller.errors import DetsError, InvalidValueError
-from controller.fabric.description import WAYS
+from controller.fabric.config_model import WAYS
 from controller.units import MIN_RATE_BPS, check_rate_bps, format_rate
 
 Port = Hashable

@@ -2,7 +2,7 @@
 
 The value in force of a VN's limit or weight is the first of these that there is: the VN's override; the VN's own value
 in the file; the VLAN's override; the VLAN's value in the file. Overrides outlive the file that they were made over.
-``controller.limits.precedence`` lays them over another one.
+``controller.limits.effective_settings`` lays them over another one.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from controller.columns import BoolArray, FloatArray, IntArray
-from controller.fabric.description import WAYS, Config, Vlan
-from controller.fabric.vns import VnTable
+from controller.fabric.config_model import WAYS, Config, Vlan
+from controller.fabric.vn_table import VnTable
 
 VN_RATES = ("send_limit_bps", "receive_limit_bps", "send_ceiling_bps", "receive_ceiling_bps")
 VN_FIELDS = (*VN_RATES, "weight")

@@ -8,8 +8,8 @@ import numpy as np
 
 from controller.columns import BoolArray, FloatArray, IntArray, carry
 from controller.dets.rate_allocator import CALM_INTERVALS, CONGESTED_ABOVE
-from controller.fabric.vns import VnTable
-from controller.loop.step import ControlState
+from controller.fabric.vn_table import VnTable
+from controller.loop.control_step import ControlState
 
 _NOBODY = np.empty(0, dtype=np.int64)
 

@@ -16,7 +16,7 @@ from controller.loop.sender_side import SenderSide
 from controller.metering.backstop import NO_CHANGES, with_backstops
 from controller.metering.counters import MeterCounters
 from controller.metering.enforcement import Enforcement, MeterChanges, enforce
-from controller.metering.receiver_accounts import Rooms
+from controller.metering.receive_budgets import Rooms
 
 
 class GrantSide(NamedTuple):

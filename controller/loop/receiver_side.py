@@ -20,10 +20,10 @@ from controller.dets.messages import (
     TrafficReport,
 )
 from controller.dets.rate_allocator import RateAllocators, Surroundings, answer, initialize, watch_congestion
-from controller.fabric.entries import EntryTable
-from controller.fabric.vns import VnTable
-from controller.metering.receiver_accounts import REACTION_S, ReceiverAccounts, Rooms
-from controller.policy.groups import PolicyGroup
+from controller.fabric.pair_table import EntryTable
+from controller.fabric.vn_table import VnTable
+from controller.metering.receive_budgets import REACTION_S, ReceiverAccounts, Rooms
+from controller.policy.policy_groups import PolicyGroup
 
 # Over how long what senders may do unseen is bounded at most: an interval that came late is no reason to stop them.
 MOST_HORIZON_S = 0.2

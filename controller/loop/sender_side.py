@@ -13,8 +13,8 @@ import numpy as np
 from controller.columns import BoolArray, ShortArray
 from controller.dets.messages import DeactivateTrafficControl, InitializeTrafficControl, Loads
 from controller.dets.send_rate_controller import SendRateControllers
-from controller.fabric.entries import EntryTable
-from controller.fabric.vns import VnTable
+from controller.fabric.pair_table import EntryTable
+from controller.fabric.vn_table import VnTable
 from controller.metering.counters import MeterCounters, Readings
 from controller.metering.enforcement import Enforcement, taken_by
 from controller.metering.measurement import Measurement, Seen, look

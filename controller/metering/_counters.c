@@ -6,7 +6,7 @@
  * stays in the first cache.
  */
 #include "../openflow/_meter_stats.h"
-#include "_measure.h"
+#include "_measurement.h"
 
 typedef struct { /* MeterReadings */
     double *byte_in, *dropped, *duration_s, *received_s;

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.columns import BoolArray, FloatArray, IntArray, carry
-from controller.compiled import choose
-from controller.metering import measure_kernel
+from controller.metering import measurement_native
+from controller.native_loader import choose
 from controller.openflow.constants import COUNTER_UNAVAILABLE
 from controller.units import BITS_PER_BYTE
 
@@ -49,7 +49,7 @@ class MeterReadings:
 
     @property
     def in_order(self) -> tuple[NDArray[np.generic], ...]:
-        """The columns as ``measure_kernel`` takes them."""
+        """The columns as ``measurement_native`` takes them."""
         counts = (self.byte_in_count, self.dropped_byte_count, self.duration_s, self.received_s)
         return (*counts, self.present, self.confirmed_s)
 
@@ -76,7 +76,7 @@ class ListedReadings:
 
     @property
     def of_kernel(self) -> tuple[NDArray[np.generic], ...]:
-        """The columns as ``measure_kernel`` takes them."""
+        """The columns as ``measurement_native`` takes them."""
         modified_s = self.received_s if self.modified_s is None else self.modified_s
         latest_s = np.empty(len(self.received_s))
         latest_s.fill(-np.inf)
@@ -92,8 +92,8 @@ class ListedReadings:
     @cached_property
     def columns(self) -> MeterReadings:
         """The same as columns."""
-        if measure_kernel.library is not None:
-            floats, present = measure_kernel.read(self.of_kernel, self.modified_s is not None)
+        if measurement_native.library is not None:
+            floats, present = measurement_native.read(self.of_kernel, self.modified_s is not None)
             byte_in, dropped, duration_s, received_s, confirmed_s = floats
             return MeterReadings(byte_in, dropped, duration_s, received_s, present, confirmed_s)
         readings = MeterReadings.none(len(self.meter))
@@ -180,8 +180,8 @@ class MeterCounters(NamedTuple):
         """
         counts = (self.byte_in_count, self.dropped_byte_count, self.epoch_s)
         byte_in, dropped, epoch = counts if own else (column.copy() for column in counts)
-        if measure_kernel.library is not None:
-            measure_kernel.modify((rows, self.duration_s, self.received_s, byte_in, dropped, epoch), sent_s)
+        if measurement_native.library is not None:
+            measurement_native.modify((rows, self.duration_s, self.received_s, byte_in, dropped, epoch), sent_s)
             return MeterCounters(byte_in, dropped, self.duration_s, epoch, self.received_s)
         byte_in[rows] = 0.0
         dropped[rows] = 0.0
@@ -261,10 +261,10 @@ def _compiled_meter_rates(
     before: MeterCounters, now: MeterReadings, capacity_bps: FloatArray
 ) -> tuple[MeterRates, MeterCounters]:
     settings = (MIN_ELAPSED_S, PLAUSIBLE_LOAD, float(BITS_PER_BYTE))
-    (offered_bps, dropped_bps, passed_bps, seen_s), implausible, after = measure_kernel.meter_rates(
+    (offered_bps, dropped_bps, passed_bps, seen_s), implausible, after = measurement_native.meter_rates(
         settings, before.columns, (*now.in_order, capacity_bps)
     )
     return MeterRates(offered_bps, dropped_bps, passed_bps, implausible, seen_s), MeterCounters(*after)
 
 
-meter_rates = choose(measure_kernel, _compiled_meter_rates, _plain_meter_rates)
+meter_rates = choose(measurement_native, _compiled_meter_rates, _plain_meter_rates)

@@ -27,10 +27,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.columns import BoolArray, FloatArray, IntArray, KiloArray, ShortArray, carry, one_more
-from controller.compiled import choose
-from controller.metering import enforce_kernel, measure_kernel
+from controller.metering import enforcement_native, measurement_native
 from controller.metering.measurement import IDLE_INTERVALS, Measurement
-from controller.metering.receiver_accounts import RESERVE_S, Rooms
+from controller.metering.receive_budgets import RESERVE_S, Rooms
+from controller.native_loader import choose
 
 RESPONSIVE_BURST_S = 0.300  # the minimum retransmission time-out of TCP, 200 ms, and the recovery after it
 UNRESPONSIVE_BURST_S = 0.030
@@ -63,7 +63,7 @@ _SETTINGS = np.array(
         *(UNRESPONSIVE_INTERVALS, RESPONSIVE_DROP, RESPONSIVE_INTERVALS, BUDGET_S, REPAY_S, MOST_REPAID, MOST_OWED),
         *(MOST_UNREAD_S, RATE_STEP_BPS, MOST_KILO),
     ]
-)  # as Settings of _enforce.c
+)  # as Settings of _enforcement.c
 
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
@@ -254,7 +254,7 @@ def _compiled_taken_by(
 ) -> FloatArray:
     times = (before.rate_kbps, before.modified_s, before.updated_s)
     columns = (*times, measured.passed_bps, measured.dropped_bps, seen_s)
-    return enforce_kernel.taken(now_s, RATE_STEP_BPS, columns, receiver, vns)
+    return enforcement_native.taken(now_s, RATE_STEP_BPS, columns, receiver, vns)
 
 
 def _plain_taken_by(
@@ -349,7 +349,7 @@ def _compiled_enforce(
     bounds = None
     if rooms is not None and receiver is not None:
         bounds = tuple(rooms)
-    floats, kilos, judged, rows = enforce_kernel.enforce(
+    floats, kilos, judged, rows = enforcement_native.enforce(
         _SETTINGS,
         now_s,
         (RESERVE_S, IDLE_INTERVALS),
@@ -385,5 +385,5 @@ def _put(column: NDArray[_Scalar], rows: IntArray, values: NDArray[_Scalar] | fl
     return changed
 
 
-taken_by = choose(measure_kernel, _compiled_taken_by, _plain_taken_by)
-enforce = choose(measure_kernel, _compiled_enforce, _plain_enforce)
+taken_by = choose(measurement_native, _compiled_taken_by, _plain_taken_by)
+enforce = choose(measurement_native, _compiled_enforce, _plain_enforce)

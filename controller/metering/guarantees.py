@@ -7,14 +7,14 @@ from typing import NamedTuple
 import numpy as np
 
 from controller.columns import BoolArray, FloatArray, IntArray, carry
-from controller.metering import enforce_kernel, measure_kernel
+from controller.metering import enforcement_native, measurement_native
 
 # Over an interval TCP gets more or less than its rate by chance, and a raised limit is followed by an interval or two.
 MEAN_S = 3.0
 MISSED_BELOW = 0.95  # of what was promised and wanted
 MET_ABOVE = 0.97
 LEAST_OWED_BPS = 1000.0  # a mean that fades away is no traffic
-_PROMISE = np.array([MISSED_BELOW, MET_ABOVE, LEAST_OWED_BPS])  # as Promise of _accounts.c
+_PROMISE = np.array([MISSED_BELOW, MET_ABOVE, LEAST_OWED_BPS])  # as Promise of _budgets.c
 
 
 class Guarantees(NamedTuple):
@@ -50,10 +50,10 @@ class Guarantees(NamedTuple):
     ) -> Guarantees:
         """Return the state after one more interval, in which each VN was offered and received so much."""
         share = min(interval_s / MEAN_S, 1.0)
-        if measure_kernel.library is not None:
+        if measurement_native.library is not None:
             before = (self.owed_bps, self.received_bps, self.missing, self.missed_intervals)
             columns = (_PROMISE, offered_bps, received_bps, limit_bps, *before)
-            (owed, received, missing, missed), changed = enforce_kernel.fare(share, columns)
+            (owed, received, missing, missed), changed = enforcement_native.fare(share, columns)
             # Where nobody's state has changed it is the same column, so that callers need not compare.
             return Guarantees(owed, received, missing if changed else self.missing, missed)
         owed = self.owed_bps + share * (np.minimum(offered_bps, limit_bps) - self.owed_bps)

@@ -10,8 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from controller.columns import BoolArray, FloatArray, IntArray, ShortArray, carry, one_more
-from controller.compiled import choose
-from controller.metering import measure_kernel
+from controller.metering import measurement_native
 from controller.metering.counters import (
     MIN_ELAPSED_S,
     PLAUSIBLE_LOAD,
@@ -22,6 +21,7 @@ from controller.metering.counters import (
     columns_of,
     meter_rates,
 )
+from controller.native_loader import choose
 from controller.units import BITS_PER_BYTE
 
 # A TCP sender that lost its last segment is silent for its minimum retransmission time-out of 200 ms, four intervals,
@@ -108,7 +108,7 @@ def measure(before: Measurement, rates: MeterRates) -> Measurement:
 
 
 def _compiled_sums_by(row: IntArray, columns: tuple[FloatArray, ...], rows: int) -> tuple[FloatArray, ...]:
-    return tuple(measure_kernel.sums(row, columns, rows))
+    return tuple(measurement_native.sums(row, columns, rows))
 
 
 def _plain_sums_by(row: IntArray, columns: tuple[FloatArray, ...], rows: int) -> tuple[FloatArray, ...]:
@@ -176,7 +176,7 @@ def _compiled_look(
 ) -> Seen:
     listed = isinstance(readings, ListedReadings) and readings.modified_s is not None
     rates_bps = (measured.offered_bps, measured.dropped_bps, measured.passed_bps, measured.smoothed_bps)
-    found = measure_kernel.look(
+    found = measurement_native.look(
         (MIN_ELAPSED_S, PLAUSIBLE_LOAD, float(BITS_PER_BYTE), MEMORY_INTERVALS),
         (*ends, capacity_bps),
         (*counters.columns, *rates_bps, measured.silent_intervals, unread_intervals),
@@ -195,5 +195,5 @@ def _compiled_look(
     )
 
 
-sums_by = choose(measure_kernel, _compiled_sums_by, _plain_sums_by)
-look = choose(measure_kernel, _compiled_look, _plain_look)
+sums_by = choose(measurement_native, _compiled_sums_by, _plain_sums_by)
+look = choose(measurement_native, _compiled_look, _plain_look)

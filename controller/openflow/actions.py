@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from controller.errors import InvalidValueError
 from controller.openflow import constants as ofp
-from controller.openflow.buffers import check_range, malformed, read, take
+from controller.openflow.bounded_reader import check_range, malformed, read, take
 from controller.openflow.match import walk_oxms
 
 ETH_TYPE_VLAN = 0x8100

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from controller.errors import InvalidValueError
 from controller.openflow import constants as ofp
 from controller.openflow.actions import Action, UnknownActionError, decode_actions, encode_actions
-from controller.openflow.buffers import (
+from controller.openflow.bounded_reader import (
     HEADER,
     Buffer,
     check_range,

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from struct import Struct
 
 from controller.errors import ProtocolError
-from controller.openflow.buffers import check_range
-from controller.openflow.frames import ETH_TYPE_LLDP, FrameHeader, build_frame, parse_frame
+from controller.openflow.bounded_reader import check_range
+from controller.openflow.ethernet import ETH_TYPE_LLDP, FrameHeader, build_frame, parse_frame
 
 DESTINATION = 0x0180C200000E  # nearest bridge (IEEE 802.1AB, table 7-1)
 NONCE_BYTES = 16

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Self
 
 from controller.errors import InvalidValueError
 from controller.openflow import constants as ofp
-from controller.openflow.buffers import check_range, malformed, read, take
+from controller.openflow.bounded_reader import check_range, malformed, read, take
 
 _HEADER = Struct("!HH")
 _OXM = Struct("!HBB")

@@ -7,10 +7,10 @@ from struct import Struct
 
 from controller.openflow import constants as ofp
 from controller.openflow.actions import Action, encode_actions
-from controller.openflow.buffers import HEADER, Buffer, check_range, malformed, open_message, read, take
+from controller.openflow.bounded_reader import HEADER, Buffer, check_range, malformed, open_message, read, take
 from controller.openflow.constants import ControllerRole, ErrorType, MessageType
 from controller.openflow.match import Match, UnknownMatchError, match_from_oxms, read_oxms
-from controller.openflow.stats import PortDesc, decode_port_desc
+from controller.openflow.multipart import PortDesc, decode_port_desc
 
 _PACKET_OUT = Struct("!IIH6x")
 _PACKET_IN = Struct("!IHBBQ")

@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from controller.errors import ColumnError, InvalidValueError
 from controller.openflow import constants as ofp
-from controller.openflow import wire_kernel
-from controller.openflow.buffers import MAX_XID, Buffer, duration_s, equal_runs, malformed, read, strided, xids
+from controller.openflow import meter_codec_native
+from controller.openflow.bounded_reader import MAX_XID, Buffer, duration_s, equal_runs, malformed, read, strided, xids
 from controller.openflow.constants import MeterFlags, MeterModCommand
 
 IntColumn: TypeAlias = npt.NDArray[np.integer] | Sequence[int]
@@ -131,11 +131,11 @@ def encode_meter_mods(
     for name, column in (("rate_kbps", rates), ("burst_kbits", bursts), ("command", commands)):
         if len(column) != len(ids):
             raise InvalidValueError(name, len(column), f"rows do not match the {len(ids)} rows of meter_id")
-    if wire_kernel.library is not None and 0 <= xid_first <= _U32_MAX:
+    if meter_codec_native.library is not None and 0 <= xid_first <= _U32_MAX:
         columns = (commands, ids, rates, bursts)
         if all(not len(column) or (column.min() >= 0 and column.max() <= _U32_MAX) for column in columns):
             mods = np.stack([column.astype(np.uint32, copy=False) for column in columns], axis=1)
-            octets = wire_kernel.encode(_TEMPLATE, b"", _LAST, [mods.T], np.array([xid_first]))
+            octets = meter_codec_native.encode(_TEMPLATE, b"", _LAST, [mods.T], np.array([xid_first]))
             if octets is not None:
                 return bytes(octets[0])
     deletes = commands == MeterModCommand.DELETE
@@ -152,8 +152,8 @@ def encode_meter_mods_of_all(mods: Sequence[MeterMods], xid_first: Sequence[int]
     ``mods`` are those of each switch, best with the values of a meter next to each other; ``request`` is a message
     without a body. Errors as ``encode_meter_mods``.
     """
-    if wire_kernel.library is not None and mods:
-        octets = wire_kernel.encode(_TEMPLATE, request, _LAST, mods, np.array(xid_first, np.int64))
+    if meter_codec_native.library is not None and mods:
+        octets = meter_codec_native.encode(_TEMPLATE, request, _LAST, mods, np.array(xid_first, np.int64))
         if octets is not None:
             return octets
     made: list[Buffer] = []
@@ -187,7 +187,7 @@ def decode_meter_stats(body: Buffer) -> npt.NDArray[np.void]:
     them, COUNTER_UNAVAILABLE included. Raises ProtocolError when malformed.
     """
     view = memoryview(body)
-    if wire_kernel.library is not None and (found := wire_kernel.decode(view, METER_STATS)) is not None:
+    if meter_codec_native.library is not None and (found := meter_codec_native.decode(view, METER_STATS)) is not None:
         return found
     runs = list(equal_runs(view, 4, _STATS_HEAD.itemsize, _STATS_NAME))
     out = np.empty(sum(count for _offset, _length, count in runs), METER_STATS)

@@ -15,17 +15,17 @@ from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from controller.allocation.explain import Explanation
+from controller.allocation.explanation import Explanation
 from controller.columns import BoolArray, FloatArray, IntArray, ShortArray
-from controller.fabric.entries import EntryTable
-from controller.fabric.links import FabricLinks
-from controller.fabric.vns import VnTable
+from controller.fabric.link_table import FabricLinks
+from controller.fabric.pair_table import EntryTable
+from controller.fabric.vn_table import VnTable
+from controller.metering.fabric_readings import Reading
 from controller.metering.mark_readings import MarkReadings
-from controller.metering.observed import Reading
 from controller.metering.port_readings import PortReadings
 from controller.metering.queue_readings import QueueReadings
 from controller.policy.feedback import CongestionFeedback
-from controller.policy.memory import Memory
+from controller.policy.policy_state import Memory
 
 
 class Silence(Enum):

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from controller.allocation.explain import DEMAND, Explanation, constraint_name, explain_network
+from controller.allocation.explanation import DEMAND, Explanation, constraint_name, explain_network
 from controller.allocation.max_min import BY_DEMAND, FlowPaths
 from controller.allocation.network_max_min import (
     LEAST_DEMAND_BPS,
@@ -24,11 +24,11 @@ from controller.allocation.network_max_min import (
 )
 from controller.columns import FloatArray, IntArray
 from controller.errors import InvalidValueError
-from controller.fabric.links import FabricLinks
-from controller.metering.observed import Reading
+from controller.fabric.link_table import FabricLinks
+from controller.metering.fabric_readings import Reading
+from controller.policy.explanation_text import lower_ceiling, starting
 from controller.policy.interface import Decision, Place, Policy, PolicyView
-from controller.policy.memory import Memory
-from controller.policy.words import lower_ceiling, starting
+from controller.policy.policy_state import Memory
 from controller.units import MIN_RATE_BPS
 
 

@@ -8,16 +8,16 @@ from typing import ClassVar
 
 import numpy as np
 
-from controller.allocation import kernel
-from controller.allocation.explain import SEND_LIMIT, Explanation, explain_receiver
+from controller.allocation import native
+from controller.allocation.explanation import SEND_LIMIT, Explanation, explain_receiver
 from controller.allocation.interface import Requests, State
 from controller.columns import FloatArray, IntArray
-from controller.fabric.vns import VnTable
+from controller.fabric.vn_table import VnTable
 from controller.metering.enforcement import RATE_STEP_BPS
 from controller.metering.measurement import sums_by
+from controller.policy.explanation_text import lower_of, rate_in_words, starting
 from controller.policy.interface import Decision, Place, Policy, PolicyView
-from controller.policy.memory import Memory
-from controller.policy.words import lower_of, rate_in_words, starting
+from controller.policy.policy_state import Memory
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class PerReceiver(Policy):
         )
         state = {name: memory.of_vn(name)[receivers] for name in self.remembers}
         granted_bps, after = self.allocate(requests, state)
-        grants_bps = kernel.with_standing(requests, granted_bps)
+        grants_bps = native.with_standing(requests, granted_bps)
         if grants_bps is None:
             silent = not requests.active.all()
             grants_bps = np.where(requests.active, granted_bps, _standing_rate(requests)) if silent else granted_bps

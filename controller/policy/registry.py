@@ -23,7 +23,7 @@ CLASSES = {
     "seawall-cubic": "controller.seawall.policy:SeawallCubic",
     "seawall-dctcp": "controller.seawall.policy:SeawallDctcp",
     "seawall-strawman": "controller.seawall.strawman:SeawallStrawman",
-    "seawall-exact": "controller.seawall.exact:SeawallExact",
+    "seawall-exact": "controller.seawall.exact_max_min:SeawallExact",
     "gatekeeper": "controller.gatekeeper.policy:Gatekeeper",
     "hygenicc": "controller.hygenicc.policy:HyGenICC",
 }

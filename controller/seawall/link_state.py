@@ -9,9 +9,9 @@ import numpy as np
 from controller.allocation.interface import FULL_USE
 from controller.columns import BoolArray, FloatArray, IntArray
 from controller.errors import InvalidValueError
-from controller.fabric.links import FabricLinks
+from controller.fabric.link_table import FabricLinks
 from controller.policy.interface import PolicyView
-from controller.policy.memory import Memory
+from controller.policy.policy_state import Memory
 from controller.seawall.link_feedback import LinkLedger, link_loads
 from controller.seawall.loops import Loops
 from controller.units import MIN_RATE_BPS

@@ -13,16 +13,16 @@ from typing import ClassVar
 
 import numpy as np
 
-from controller.allocation.explain import Explanation
-from controller.allocation.groups import Groups, fill_level
+from controller.allocation.explanation import Explanation
 from controller.allocation.interface import FULL_USE
 from controller.allocation.network_max_min import ByDemands
 from controller.allocation.parameters import parameter, switch
+from controller.allocation.segments import Groups, fill_level
 from controller.columns import FloatArray, IntArray
-from controller.metering.observed import Reading
+from controller.metering.fabric_readings import Reading
+from controller.policy.explanation_text import lower_ceiling, rate_in_words
 from controller.policy.interface import Decision, Newcomers, Place, Policy, PolicyView, Silence
-from controller.policy.memory import Memory
-from controller.policy.words import lower_ceiling, rate_in_words
+from controller.policy.policy_state import Memory
 from controller.seawall import laws
 from controller.seawall.entity_allocator import Allocation, Constants, Law, LoopState, Traffic, allocate
 from controller.seawall.link_feedback import along_paths, marked_shares

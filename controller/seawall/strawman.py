@@ -7,13 +7,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from controller.allocation.explain import Explanation
+from controller.allocation.explanation import Explanation
 from controller.allocation.parameters import parameter
 from controller.columns import FloatArray, IntArray
-from controller.metering.observed import Reading
+from controller.metering.fabric_readings import Reading
+from controller.policy.explanation_text import lower_ceiling
 from controller.policy.interface import Decision, Place, Policy, PolicyView, Silence
-from controller.policy.memory import Memory
-from controller.policy.words import lower_ceiling
+from controller.policy.policy_state import Memory
 from controller.seawall import laws
 from controller.seawall.link_feedback import along_paths
 from controller.seawall.link_state import LinkState, Ways

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from controller.columns import IntArray
 from controller.dets.messages import Loads
-from controller.frames.kinds import Frame, Left, Report
-from controller.frames.layout import Octets
-from controller.frames.message import Message
-from controller.frames.writing import encode
+from controller.node_protocol.bundle import Message
+from controller.node_protocol.encoder import encode
+from controller.node_protocol.header import Octets
+from controller.node_protocol.message_types import Frame, Left, Report
 from controller.shards.peer import Peer
 
 

@@ -20,10 +20,21 @@ from collections import Counter, OrderedDict
 from typing import NamedTuple
 
 from controller.columns import BoolArray, FloatArray, IntArray
-from controller.frames.kinds import Frame, Given, Grants, Left, LinkUse, MarksRead, PortsRead, QueuesRead, Read, Report
-from controller.frames.layout import Head, Octets
-from controller.frames.reading import Known, decode
-from controller.frames.refusal import Cause, FrameError
+from controller.node_protocol.decoder import Known, decode
+from controller.node_protocol.header import Head, Octets
+from controller.node_protocol.message_types import (
+    Frame,
+    Given,
+    Grants,
+    Left,
+    LinkUse,
+    MarksRead,
+    PortsRead,
+    QueuesRead,
+    Read,
+    Report,
+)
+from controller.node_protocol.rejection import Cause, FrameError
 
 _WITH_PAIRS = (Report, Grants)
 LATE_INTERVALS = 4

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.columns import NEW_ROW, BoolArray, FloatArray, IntArray
-from controller.fabric.entries import NO_METER, EntryTable, HasPairs, rows_of_pairs
-from controller.shards import crossing_kernel
+from controller.fabric.pair_table import NO_METER, EntryTable, HasPairs, rows_of_pairs
+from controller.shards import shard_native
 
 Pairs = tuple[IntArray, IntArray]
 """senders and receivers, rows of the VN table, sorted by receiver, then sender"""
@@ -105,8 +105,8 @@ class ReceiverTable:
         Columns of eight octets come before those of one, in each. A report's may be as long as the table, with its rows
         where they are there.
         """
-        if crossing_kernel.library is not None:
-            return crossing_kernel.merge(self.places, own, here, said)
+        if shard_native.library is not None:
+            return shard_native.merge(self.places, own, here, said)
         made = []
         for number, column in enumerate(here):
             whole = np.empty(len(self.entries), dtype=column.dtype)

@@ -38,32 +38,32 @@ from controller.dets.messages import InitializeTrafficControl, KeepAlive, Loads,
 from controller.dets.rate_allocator import Surroundings
 from controller.dets.send_rate_controller import SendRateControllers, traffic_reports
 from controller.errors import InvalidValueError
-from controller.fabric.entries import EntryTable
-from controller.fabric.links import FabricLinks
-from controller.fabric.vns import VnTable
-from controller.frames.kinds import Left, LinkUse, Report
-from controller.frames.layout import Octets, fabric_digest
-from controller.frames.message import Message
-from controller.frames.refusal import FrameError
-from controller.loop import step
-from controller.loop.elsewhere import Answered, Elsewhere, View
+from controller.fabric.link_table import FabricLinks
+from controller.fabric.pair_table import EntryTable
+from controller.fabric.vn_table import VnTable
+from controller.loop import control_step
+from controller.loop.control_step import ControlState
 from controller.loop.receiver_side import ReceiverSide
+from controller.loop.remote_side import Answered, Elsewhere, View
 from controller.loop.sender_side import SenderSide
-from controller.loop.step import ControlState
 from controller.metering.counters import Readings
-from controller.metering.observed import Observed, Reading
-from controller.policy.cuts import check_cut
-from controller.policy.groups import PolicyGroup, need_headroom
-from controller.shards.answers import About, Answers, Granted, to_the_silent
-from controller.shards.crossing import Crossing
-from controller.shards.gathering import Gathered, add_loads
-from controller.shards.network_wide import added_up, network_wide, use_of_links
+from controller.metering.fabric_readings import Observed, Reading
+from controller.node_protocol.bundle import Message
+from controller.node_protocol.header import Octets, fabric_digest
+from controller.node_protocol.message_types import Left, LinkUse, Report
+from controller.node_protocol.rejection import FrameError
+from controller.policy.policy_groups import PolicyGroup, need_headroom
+from controller.policy.shardability import check_cut
+from controller.shards.grant_replies import About, Answers, Granted, to_the_silent
+from controller.shards.merged_reports import Gathered, add_loads
+from controller.shards.network_allocation import added_up, network_wide, use_of_links
 from controller.shards.outbox import Outbox
+from controller.shards.pair_partition import Crossing
 from controller.shards.peer import Part, Peer
-from controller.shards.readings import read_by_all, read_here, with_read
+from controller.shards.peer_timeout import HOLD_S, left_by_silent
+from controller.shards.readings_exchange import read_by_all, read_here, with_read
+from controller.shards.received_grants import Told
 from controller.shards.receiver_table import Pairs, ReceiverTable
-from controller.shards.silence import HOLD_S, left_by_silent
-from controller.shards.told import Told
 
 NOBODY = -1
 """the owner of VNs that none has taken yet"""
@@ -104,8 +104,8 @@ class Shard(Elsewhere):
         self._table = ReceiverTable.of([])
         self._crossing: Crossing | None = None
         self._granted: dict[int, Granted] = {}
-        self._began: step.Began | None = None
-        self._decided: step.Decided | None = None
+        self._began: control_step.Began | None = None
+        self._decided: control_step.Decided | None = None
         self._said: tuple[TrafficReport, int] | None = None  # what own senders report, and what need not be said of it
         self._counted = np.zeros(len(vns), dtype=np.int64)  # (vns,) how many senders each receiver shares among
         self._answers: Answers | None = None
@@ -173,14 +173,14 @@ class Shard(Elsewhere):
         self._began_s = min(self._began_s, now_s)
         self.state = self.state._replace(machines=self._obey(self.state.machines, now_s))
         vns, crossing, entries = self.vns, self._crossing_now(), self.state.entries
-        senders, loads = step.read(self.state, vns, self.groups, readings, now_s, self)
+        senders, loads = control_step.read(self.state, vns, self.groups, readings, now_s, self)
         if self.is_network_wide:
             always = crossing.crosses & vns.always_controlled[entries.receiver] & ~senders.machines.controlled
             machines = senders.machines.on_initialize(InitializeTrafficControl(np.flatnonzero(always)))
             senders = senders._replace(machines=machines)
         reports = traffic_reports(senders.machines, crossing.all_rows, entries, vns, senders.seen.measured)
         left = self._left(senders, reports)
-        self._began, self._said = step.Began(senders, loads), (reports, left)
+        self._began, self._said = control_step.Began(senders, loads), (reports, left)
         silent_intervals, told = senders.seen.measured.silent_intervals, crossing.to  # who has traffic is told of
         if not left & Left.ACTIVE:
             told = crossing.told(senders.machines.control, silent_intervals)
@@ -230,7 +230,9 @@ class Shard(Elsewhere):
         switches; None: no policy reads it.
         """
         assert self._began is not None
-        self._decided = step.decide(self._began, self.state, self.vns, self.groups, now_s, links, observed, self)
+        self._decided = control_step.decide(
+            self._began, self.state, self.vns, self.groups, now_s, links, observed, self
+        )
         return self._tell(self._decided.receivers.allocators.congested, now_s)
 
     def _tell(self, congested: BoolArray, now_s: float) -> dict[int, Octets]:
@@ -327,14 +329,14 @@ class Shard(Elsewhere):
         """Return all frames of the interval, one message for each peer: the bytes that other phases have returned."""
         return self._outbox.take()
 
-    def enforce(self, now_s: float) -> step.StepResult:
+    def enforce(self, now_s: float) -> control_step.StepResult:
         """End an interval: put in force what own receivers and peers have granted. ``decide`` comes before it."""
         decided = self._decided
         assert decided is not None
         senders = decided.senders._replace(machines=self._obey(decided.senders.machines, now_s))
         forfeits = np.concatenate([decided.answered.forfeits, *self._told.take_forfeits()])
         decided = decided._replace(senders=senders, answered=decided.answered._replace(forfeits=forfeits))
-        self.state, result = step.enforce(decided, self.state, self.vns, now_s)
+        self.state, result = control_step.enforce(decided, self.state, self.vns, now_s)
         self._began = self._decided = None
         return result
 

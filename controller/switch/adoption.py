@@ -10,15 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.columns import BoolArray, IntArray
-from controller.forwarding.address_entries import KNOWN_SOURCE, PAIR, AddressRows, like
 from controller.forwarding.flow_table import KEY, FlowTable
-from controller.forwarding.hosts_and_paths import Network
+from controller.forwarding.forwarding_state import Network
+from controller.forwarding.host_flow_columns import KNOWN_SOURCE, PAIR, AddressRows, like
 from controller.forwarding.pairs import Host
 from controller.forwarding.pipeline import Table
 from controller.openflow.flows import Flow, UnknownFlow
 from controller.openflow.meters import METER_CONFIG
-from controller.switch.flow_listing import is_own
-from controller.switch.meters.settings import MeterColumns
+from controller.switch.flow_stats_reader import is_own
+from controller.switch.meters.meter_settings import MeterColumns
 
 NOWHERE = -1
 _TELLING = (Table.CLASSIFY, Table.RATE_CONTROL, Table.COUNT, Table.REPORT)

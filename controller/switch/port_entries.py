@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-from controller.fabric.description import EdgePort
+from controller.fabric.config_model import EdgePort
 from controller.forwarding.flow_table import FlowTable
 from controller.forwarding.pipeline import Table
 from controller.openflow.actions import Output, SetVlanVid

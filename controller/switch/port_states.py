@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from controller.fabric.description import ANY_NAME, Switch
-from controller.openflow.stats import PortDesc
+from controller.fabric.config_model import ANY_NAME, Switch
+from controller.openflow.multipart import PortDesc
 
 KBPS = 1000
 MOST_NAME_BYTES = 15

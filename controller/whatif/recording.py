@@ -23,22 +23,22 @@ from controller.columns import BoolArray, FloatArray, IntArray, KiloArray
 from controller.dets.rate_allocator import RateAllocators
 from controller.dets.send_rate_controller import SendRateControllers
 from controller.errors import ProtocolError
-from controller.fabric.entries import EntryTable
-from controller.fabric.links import FabricLinks
+from controller.fabric.link_table import FabricLinks
 from controller.fabric.meter_bounds import MeterBounds
-from controller.fabric.vns import VnTable
-from controller.loop import step
+from controller.fabric.pair_table import EntryTable
+from controller.fabric.vn_table import VnTable
+from controller.loop import control_step
 from controller.metering.counters import MeterCounters, MeterReadings
 from controller.metering.enforcement import Enforcement, MeterChanges, kilo
+from controller.metering.fabric_readings import Observed
 from controller.metering.mark_readings import MarkReadings
 from controller.metering.measurement import Measurement
-from controller.metering.observed import Observed
 from controller.metering.port_readings import PortReadings
 from controller.metering.queue_readings import QueueReadings
-from controller.metering.receiver_accounts import ReceiverAccounts
-from controller.policy.groups import Choices, PolicyChoice
+from controller.metering.receive_budgets import ReceiverAccounts
+from controller.policy.policy_groups import Choices, PolicyChoice
 from controller.units import MAX_RATE_BPS
-from controller.whatif.memories import get_memories, put_memories
+from controller.whatif.state_codec import get_memories, put_memories
 
 FORMAT = {"format": "dets-recording", "version": 3}
 # A reader that does not come for its records must not fill the controller's memory.
@@ -69,7 +69,7 @@ _DTYPES = frozenset({"<f8", "<i8", "<u8", "|b1"})
 class Start:
     """All that the control steps that follow start from."""
 
-    state: step.ControlState
+    state: control_step.ControlState
     vns: VnTable
     policies: Choices
     links: FabricLinks | None
@@ -124,8 +124,8 @@ class Recorder:
         now_s: float,
         readings: MeterReadings,
         observed: Observed | None,
-        after: step.ControlState,
-        result: step.StepResult,
+        after: control_step.ControlState,
+        result: control_step.StepResult,
         shaped: BoolArray | None = None,
     ) -> None:
         """Note one interval, which led from ``before`` to ``after``."""
@@ -268,7 +268,7 @@ def _start(values: dict[str, Any], columns: _Columns) -> Start:
     bounds = _get(columns, "meter_bounds", MeterBounds) if bounded else None
     vns = _get(columns, "vns", VnTable, meter_bounds=bounds)
     memories = get_memories(columns, values["memories"], rows)
-    state = step.ControlState(
+    state = control_step.ControlState(
         **{name: _get(columns, name, kind) for name, kind in _TABLES.items()},
         allocators=RateAllocators(columns["congested"], columns["calm_intervals"], memories),
         unread_intervals=columns["unread_intervals"].astype(np.int16),

@@ -9,9 +9,9 @@ import numpy as np
 
 from controller.columns import FloatArray, IntArray
 from controller.errors import ProtocolError
-from controller.loop import step
-from controller.policy.groups import PolicyChoice, groups_of
+from controller.loop import control_step
 from controller.policy.interface import Decision
+from controller.policy.policy_groups import PolicyChoice, groups_of
 from controller.policy.registry import make_policy
 from controller.whatif.recording import Interval, Start
 from controller.whatif.shadow import Shadow, shadow_step
@@ -59,7 +59,7 @@ def replay(records: Iterable[Start | Interval], other: PolicyChoice | None = Non
         if start is None or state is None or shadow is None:
             raise ProtocolError("recording: begins in the middle: an interval stands before the first start record")
         before = state
-        state, result = step.control_step(
+        state, result = control_step.control_step(
             before, start.vns, groups, record.readings, record.now_s, start.links, record.observed, record.shaped
         )
         if shadow.policies:

@@ -13,12 +13,12 @@ import numpy as np
 from controller.columns import NEW_ROW, BoolArray, FloatArray
 from controller.dets.rate_allocator import RateAllocators, Surroundings, answer, received_rates
 from controller.dets.send_rate_controller import traffic_reports
-from controller.fabric.entries import EntryTable, rows_of_pairs
-from controller.fabric.links import FabricLinks
-from controller.fabric.vns import VnTable
-from controller.loop import step
-from controller.metering.observed import Observed
-from controller.policy.groups import Choices, PolicyGroup, groups_of, under
+from controller.fabric.link_table import FabricLinks
+from controller.fabric.pair_table import EntryTable, rows_of_pairs
+from controller.fabric.vn_table import VnTable
+from controller.loop import control_step
+from controller.metering.fabric_readings import Observed
+from controller.policy.policy_groups import Choices, PolicyGroup, groups_of, under
 from controller.policy.registry import make_policy
 
 
@@ -70,8 +70,8 @@ class Shadow:
 def shadow_step(
     shadow: Shadow,
     vns: VnTable,
-    before: step.ControlState,
-    after: step.ControlState,
+    before: control_step.ControlState,
+    after: control_step.ControlState,
     links: FabricLinks | None,
     observed: Observed | None = None,
 ) -> Shadow:
@@ -94,7 +94,7 @@ def shadow_step(
         0.0 if np.isnan(before.decided_s) else after.decided_s - before.decided_s,
         links,
         after.measured.measured_bps,
-        step.limits_in_force_bps(before, vns),
+        control_step.limits_in_force_bps(before, vns),
         after.unread_intervals,
         received_rates(entries, after.measured.passed_bps, len(vns)),
         after.measured.passed_bps,
@@ -102,7 +102,7 @@ def shadow_step(
     )
     allocators = allocators._replace(congested=after.allocators.congested)
     allocators, set_rate, keep_alive = answer(allocators, shadow.groups, entries, theirs, reports, seen)
-    ceilings_bps = step.ceilings(entries, theirs)
+    ceilings_bps = control_step.ceilings(entries, theirs)
     rate_bps = np.where(of_shadow, ceilings_bps, np.nan)  # 3
     rate_bps[set_rate.entry] = np.minimum(set_rate.rate_bps, ceilings_bps[set_rate.entry])
     standing_bps = before.machines.limit_bps[keep_alive.entry]

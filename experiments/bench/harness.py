@@ -20,7 +20,7 @@ import numpy as np
 
 from controller.errors import InvalidValueError
 from experiments.machine.controller_process import STOP_TIMEOUT_S, ControllerError
-from experiments.machine.processors import machine
+from experiments.machine.cpu_usage import machine
 
 Row = Mapping[str, Any]
 COLOURS = ("tab:blue", "tab:orange", "tab:red", "tab:green", "tab:purple", "tab:brown")

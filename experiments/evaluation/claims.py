@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from experiments.evaluation.cells import SCALE
 from experiments.evaluation.measures import confidence
+from experiments.evaluation.run_matrix import SCALE
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from experiments.evaluation.oracle import BoolArray, Oracle, oracle_of, promised_by_time
-from experiments.measure.frames import TCP_HEADERS_BYTES, VLAN_TAG_BYTES
-from experiments.measure.series import ENOUGH, Rates, Window, goodput_limit_bps, isolation_figures, longest_run
-from experiments.runs.run import FloatArray, ScenarioRun, owner_changes
+from experiments.measure.frame_sizes import TCP_HEADERS_BYTES, VLAN_TAG_BYTES
+from experiments.measure.rate_series import ENOUGH, Rates, Window, goodput_limit_bps, isolation_figures, longest_run
+from experiments.runs.scenario_run import FloatArray, ScenarioRun, owner_changes
 from experiments.scenarios.traffic import Span
 
 JAIN_WINDOW = 18  # intervals, one second: rates of shorter time are those of TCP's sawtooth

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from controller.allocation.max_min import FlowPaths, max_min
 from controller.allocation.network_max_min import Constraints, share_network
 from experiments.evaluation.entity_oracle import entity_rates
-from experiments.measure.frames import TCP_PAYLOAD_BYTES, TCP_WIRE_BYTES
-from experiments.runs.run import FloatArray, ScenarioRun
+from experiments.measure.frame_sizes import TCP_PAYLOAD_BYTES, TCP_WIRE_BYTES
+from experiments.runs.scenario_run import FloatArray, ScenarioRun
 from experiments.scenarios.limits import RATES, LimitChange
 from experiments.scenarios.scenario import Scenario
 from experiments.scenarios.traffic import Session, Source, Span

@@ -134,7 +134,7 @@ class ControllerProcess:
     """``dets run`` with a configuration, inside a ``with``; its log and configuration stay in ``folder``.
 
     Another Ryu ``application`` can run in its place; ``environment`` is added to the process's own; ``profile`` is a
-    file for where its processor time goes (``experiments.machine.profiled``). It runs at ``place``.
+    file for where its processor time goes (``experiments.machine.profiler``). It runs at ``place``.
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class ControllerProcess:
                 str(self.config_path),
                 str(application or APPLICATION),
             ]
-            runner = [] if profile is None else ["experiments.machine.profiled", str(profile.resolve())]
+            runner = [] if profile is None else ["experiments.machine.profiler", str(profile.resolve())]
             self._command = [sys.executable, "-m", *runner, *launcher]
         self._command = [*self._place.command, *self._command]
         self._environment = {**os.environ, **(environment or {}), **self._place.environment}

@@ -10,7 +10,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from apps.cluster.etcd import Etcd, EtcdError, get
+from apps.cluster.etcd_client import Etcd, EtcdError, get
 from experiments.machine.controller_process import free_ports
 
 START_S, STOP_S = 60.0, 10.0

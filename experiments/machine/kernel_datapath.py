@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-from experiments.machine.processors import kept_awake
+from experiments.machine.cpu_usage import kept_awake
 
 ROOT = Path(__file__).resolve().parents[2]
 INIT, STATE = Path(__file__).with_suffix(".sh"), Path(__file__).with_suffix(".c")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from experiments.measure.frames import TCP_WIRE_BYTES
+from experiments.measure.frame_sizes import TCP_WIRE_BYTES
 from experiments.switch.datapath import Datapath
 from experiments.switch.meter_table import MeterAbilities, MeterTable
 from experiments.switch.multipart import Multipart

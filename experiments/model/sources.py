@@ -8,7 +8,7 @@ from random import Random
 from typing import Protocol
 
 from controller.errors import InvalidValueError
-from experiments.measure.frames import UDP_FRAME_BYTES
+from experiments.measure.frame_sizes import UDP_FRAME_BYTES
 from experiments.model.queues import Hop, OutPort
 
 

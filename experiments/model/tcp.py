@@ -12,9 +12,9 @@ from random import Random
 from typing import NamedTuple
 
 from controller.errors import InvalidValueError
-from experiments.measure.frames import TCP_PAYLOAD_BYTES, TCP_WIRE_BYTES
-from experiments.model.congestion import make_law
+from experiments.measure.frame_sizes import TCP_PAYLOAD_BYTES, TCP_WIRE_BYTES
 from experiments.model.sources import ModelSource
+from experiments.model.tcp_congestion import make_law
 
 INITIAL_WINDOW = 10  # RFC 6928
 MIN_RTO_S = 0.200  # Linux, TCP_RTO_MIN; RFC 6298 has 1 s

@@ -19,9 +19,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from apps.agent.agent import Agent, AgentOptions
-from apps.agent.frames import FrameSocket
+from apps.agent.frame_socket import FrameSocket
 from apps.agent.htb import HtbShaper
-from apps.agent.uplink import DIRECT_PRIORITY
+from apps.agent.root_qdisc import DIRECT_PRIORITY
 from experiments.machine.controller_process import ROOT
 from topologies.fabric import PhysicalNode
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.machine.processors import kept_awake
+from experiments.machine.cpu_usage import kept_awake
 from experiments.ovs.ovs_vsctl import OvsError, find_rows, ofctl, vsctl
 from experiments.ovs.queue_classifier import QueueClassifier, leaf_packets, uplink_lines
 from experiments.ovs.socket_buffers import complaints_about_vswitchd, large_receive_buffers
@@ -130,7 +130,7 @@ class OvsFabric:
         self._awake.close()
 
     def _build(self) -> None:
-        from topologies.mn import FabricTopo, quiet_mininet
+        from topologies.mininet_topo import FabricTopo, quiet_mininet
 
         quiet_mininet()
         from mininet.net import Mininet

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from experiments.machine.process_groups import end_groups
-from experiments.measure.frames import TCP_WIRE_BYTES, UDP_FRAME_BYTES
-from experiments.ovs import endpoint
+from experiments.measure.frame_sizes import TCP_WIRE_BYTES, UDP_FRAME_BYTES
+from experiments.ovs import traffic_endpoint
 from experiments.ovs.fabric import OvsFabric
 from topologies.fabric import VirtualNode
 
@@ -34,7 +34,7 @@ class EndProcess:
         job = {**job, "address": vn.ip, "interface": vn.host_interface}
         path.write_text(json.dumps(job))
         self._path = path
-        command = [sys.executable, endpoint.__file__, role, str(path)]
+        command = [sys.executable, traffic_endpoint.__file__, role, str(path)]
         with path.with_suffix(".log").open("wb") as log:
             self.process: subprocess.Popen[bytes] = ovs.host(vn.name).popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
@@ -43,7 +43,7 @@ class EndProcess:
     def wait_ready(self) -> None:
         """Wait until it can begin; RuntimeError with what it said if it cannot, for then it ends by itself."""
         assert self.process.stdout is not None
-        if self.process.stdout.readline() != endpoint.READY:
+        if self.process.stdout.readline() != traffic_endpoint.READY:
             raise RuntimeError(f"{self._path.stem}: did not get ready: {self.said()}")
 
     def begin(self, at_ns: int) -> None:
@@ -81,7 +81,7 @@ class Flow:
     def job(self, duration_s: float) -> dict[str, Any]:
         """Return what both ends do for so long, one interval of counting."""
         is_udp = self.wire_rate_bps is not None
-        rate_bps = self.wire_rate_bps * endpoint.PAYLOAD_BYTES / UDP_FRAME_BYTES if self.wire_rate_bps else None
+        rate_bps = self.wire_rate_bps * traffic_endpoint.PAYLOAD_BYTES / UDP_FRAME_BYTES if self.wire_rate_bps else None
         source = {
             "protocol": "udp" if is_udp else "tcp",
             "address": self.receiver.ip,

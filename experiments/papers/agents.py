@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from experiments.evaluation.claims import Claim, ClaimVerdict, Measured, Paper, ResultTable, show
-from experiments.measure.series import ENOUGH
+from experiments.measure.rate_series import ENOUGH
 from experiments.scenarios.agents import FIG5, PLACEMENTS, UPLINK
 
 CONTROL = "fp"

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from experiments.evaluation.claims import Measured, Paper, ResultTable, show
-from experiments.evaluation.pictures import title_of
-from experiments.papers.gatekeeper.tenants import cells_kept
+from experiments.evaluation.plots import title_of
+from experiments.papers.gatekeeper.tenant_claims import cells_kept
 from experiments.scenarios.comparison import SYSTEMS, dets, gatekeeper, seawall
 from experiments.scenarios.scenario import INTERVAL_S
 from experiments.scenarios.seawall import LINK_BPS

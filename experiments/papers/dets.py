@@ -8,7 +8,7 @@ from typing import Any
 
 from experiments.evaluation.claims import Claim, ClaimVerdict, Measured, Paper, all_of, show
 from experiments.evaluation.measures import confidence
-from experiments.measure.series import ENOUGH
+from experiments.measure.rate_series import ENOUGH
 
 BEST = "level"
 NEARLY_NOTHING = 0.05

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from experiments.evaluation.claims import Claim, ClaimVerdict, Measured, Paper, ResultTable, all_of, show
-from experiments.runs import plain_hygenicc
+from experiments.runs import reference_hygenicc
 from experiments.scenarios.hygenicc.fig2 import AFTER, ALONE, BOTH, CUTS, LINK_BPS, SECOND
 from experiments.scenarios.hygenicc.shares import OF_VNS, STEADY
 
@@ -259,19 +259,19 @@ def _law(measured: Measured, name: str, control: str, title: str) -> list[str]:
 
 def _reference(senders: int) -> list[str]:
     """The printed algorithm with its slips mended, frame by frame: greedy sources, the last comes after 1 s."""
-    constants = plain_hygenicc.Paper()
+    constants = reference_hygenicc.Paper()
     share_bps = constants.capacity_bps / senders
-    sources = [plain_hygenicc.Source(constants, constants.capacity_bps, share_bps) for _ in range(senders)]
-    link = plain_hygenicc.Bottleneck(constants)
+    sources = [reference_hygenicc.Source(constants, constants.capacity_bps, share_bps) for _ in range(senders)]
+    link = reference_hygenicc.Bottleneck(constants)
     sources[-1].active = False
-    plain_hygenicc.run(sources, link, REFERENCE_S)
+    reference_hygenicc.run(sources, link, REFERENCE_S)
     sources[-1].active = True
-    plain_hygenicc.run(sources, link, REFERENCE_S, REFERENCE_S)
-    lost, ticks = link.lost, plain_hygenicc.run(sources, link, REFERENCE_S, 2 * REFERENCE_S)
+    reference_hygenicc.run(sources, link, REFERENCE_S, REFERENCE_S)
+    lost, ticks = link.lost, reference_hygenicc.run(sources, link, REFERENCE_S, 2 * REFERENCE_S)
     frames = [sum(tick.frames[number] for tick in ticks) for number in range(senders)]
     jain = sum(frames) ** 2 / (senders * sum(one * one for one in frames))
     newcomer = senders * frames[-1] / sum(frames)
-    shown = [f"{100 * plain_hygenicc.used(ticks, constants):.1f} %", f"{jain:.3f}", f"{100 * newcomer:.1f} %"]
+    shown = [f"{100 * reference_hygenicc.used(ticks, constants):.1f} %", f"{jain:.3f}", f"{100 * newcomer:.1f} %"]
     return ["printed, 0.5 ms", str(senders), "greedy", *shown, "-", f"{100 * (link.lost - lost) / sum(frames):.1f} %"]
 
 

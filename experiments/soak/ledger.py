@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from controller.events import EventKind
-from experiments.measure.series import Rates
+from experiments.measure.rate_series import Rates
 from experiments.ovs.ovs_vsctl import find_rows, ofctl
 from experiments.soak.schedule import Action
 from topologies.fabric import Fabric, VirtualNode

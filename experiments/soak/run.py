@@ -11,10 +11,10 @@ from typing import Annotated, Any
 
 from experiments.bench.harness import check_bounds
 from experiments.machine.controller_process import ControllerProcess, configuration, free_ports
-from experiments.machine.processors import cpu_shares, read_cpu_ticks, vswitchd_pid
+from experiments.machine.cpu_usage import cpu_shares, read_cpu_ticks, vswitchd_pid
 from experiments.measure.manifest import manifest
+from experiments.measure.rate_series import rates_of, read_samples
 from experiments.measure.sampler import Sampler
-from experiments.measure.series import rates_of, read_samples
 from experiments.ovs.fabric import OvsFabric, OvsOptions
 from experiments.ovs.traffic import Traffic, tcp_flows
 from experiments.soak.churn import CONGESTION_CONTROL, Churn

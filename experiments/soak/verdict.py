@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.bench.harness import Target
-from experiments.machine.processors import BUSY_IDLE_SHARE
-from experiments.measure.series import Rates, goodput_limit_bps
+from experiments.machine.cpu_usage import BUSY_IDLE_SHARE
+from experiments.measure.rate_series import Rates, goodput_limit_bps
 from experiments.soak.ledger import Ledger, Look, Transient
 from experiments.soak.schedule import ActionKind
 

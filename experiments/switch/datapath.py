@@ -11,18 +11,18 @@ from struct import Struct
 from typing import ClassVar
 
 from controller.openflow import constants as ofp
-from controller.openflow.buffers import HEADER
+from controller.openflow.bounded_reader import HEADER
 from controller.openflow.constants import ControllerRole, ErrorType, FlowModFlags, MessageType, MeterModCommand
 from controller.openflow.match import Match
-from experiments.switch import answers, requests
-from experiments.switch.conversation import Conversation
+from experiments.switch import replies, requests
 from experiments.switch.flow_tables import FlowTableEntry, FlowTables
 from experiments.switch.meter_table import MeterAbilities, MeterTable
 from experiments.switch.multipart import Multipart
+from experiments.switch.openflow_channel import Conversation
+from experiments.switch.openflow_errors import RefusalError
 from experiments.switch.options import DatapathOptions
 from experiments.switch.pipeline import Pipeline
 from experiments.switch.ports import SwitchPort
-from experiments.switch.refusals import RefusalError
 
 _FEATURES = Struct("!QIBB2xII")
 _CONFIG = Struct("!HH")
@@ -209,7 +209,7 @@ class Datapath:
         miss = entry is not None and entry.flow.priority == 0 and entry.flow.match == _ANY
         reason = ofp.PacketInReason.NO_MATCH if miss else ofp.PacketInReason.ACTION
         table_id, cookie = (entry.flow.table_id, entry.flow.cookie) if entry else (0, 2**64 - 1)
-        self._tell_all(answers.packet_in(reason, table_id, cookie, in_port, frame, max_len, metadata))
+        self._tell_all(replies.packet_in(reason, table_id, cookie, in_port, frame, max_len, metadata))
 
     def emit(self, port_no: int, queue_id: int | None, frame: bytes) -> None:
         """Let a frame leave by a port, if there is one and it is up."""
@@ -316,7 +316,7 @@ class Datapath:
         if self.faults.lose_barriers:
             self.faults.lose_barriers -= self.faults.lose_barriers > 0
             return
-        reply = answers.message(MessageType.BARRIER_REPLY, xid)
+        reply = replies.message(MessageType.BARRIER_REPLY, xid)
         if self.faults.barrier_delay_s:
             self.current.late.append((now_s + self.faults.barrier_delay_s, reply))
         else:
@@ -345,7 +345,7 @@ class Datapath:
         """Echo replies, errors and asynchronous-message settings need no answer; all asynchronous messages are sent."""
 
     def _reply(self, message_type: MessageType, xid: int, body: bytes) -> None:
-        self.current.messages.append(answers.message(message_type, xid, body))
+        self.current.messages.append(replies.message(message_type, xid, body))
 
     def _note_writer(self) -> None:
         writer = self.conversations.index(self.current), self.current.role, self._generation
@@ -360,9 +360,9 @@ class Datapath:
 
     def _refuse(self, refusal: RefusalError, raw: bytes, now_s: float) -> None:
         self.refused.append((raw[1], refusal))
-        error = answers.error(refusal, raw)
+        error = replies.error(refusal, raw)
         if self.faults.blank_errors:
-            error = answers.message(MessageType.ERROR, 2**32 - len(self.refused), error[HEADER.size : HEADER.size + 4])
+            error = replies.message(MessageType.ERROR, 2**32 - len(self.refused), error[HEADER.size : HEADER.size + 4])
         if self.faults.error_delay_s:
             self.current.late.append((now_s + self.faults.error_delay_s, error))
         else:
@@ -372,7 +372,7 @@ class Datapath:
         if not entry.flags & FlowModFlags.SEND_FLOW_REM:
             return
         flow, counters = entry.flow, self.tables.counters[entry.row]
-        buf = answers.flow_removed(
+        buf = replies.flow_removed(
             flow.match,
             (flow.cookie, flow.table_id, flow.priority),
             reason,
@@ -385,7 +385,7 @@ class Datapath:
     def _port_status(self, port: SwitchPort, reason: ofp.PortReason) -> None:
         body = bytes([reason]) + bytes(7) + port.description()
         for one in self.conversations:
-            one.messages.append(answers.message(MessageType.PORT_STATUS, 0, body))
+            one.messages.append(replies.message(MessageType.PORT_STATUS, 0, body))
 
     _HANDLERS: ClassVar[dict[int, Callable[[Datapath, int, memoryview, float], None]]] = {
         MessageType.ERROR: _ignore,

@@ -15,11 +15,11 @@ import numpy.typing as npt
 from controller.openflow import constants as ofp
 from controller.openflow.actions import Output
 from controller.openflow.constants import ErrorType, FlowModCommand, FlowModFlags
+from controller.openflow.ethernet import FrameHeader
 from controller.openflow.flows import Flow, Instructions, encode_instructions
-from controller.openflow.frames import FrameHeader
 from controller.openflow.match import Match, encode_match
-from experiments.switch import answers
-from experiments.switch.refusals import RefusalError
+from experiments.switch import replies
+from experiments.switch.openflow_errors import RefusalError
 from experiments.switch.requests import FlowFilter, FlowMod
 
 _STATS = Struct("!HBxIIHHHH4xQQQ")
@@ -203,7 +203,7 @@ class FlowTables:
             flow = entry.flow
             length = _STATS.size + len(entry.tail)
             timeouts = (flow.idle_timeout_s, entry.hard_timeout_s)
-            fixed = (length, flow.table_id, *answers.split_duration(entry_s), flow.priority, *timeouts, entry.flags)
+            fixed = (length, flow.table_id, *replies.split_duration(entry_s), flow.priority, *timeouts, entry.flags)
             made.append(_STATS.pack(*fixed, flow.cookie, packets, octets) + entry.tail)
         return made
 

@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from controller.openflow import constants as ofp
 from controller.openflow.constants import ErrorType, MeterFlags, MeterModCommand
-from experiments.switch import answers
-from experiments.switch.refusals import RefusalError
+from experiments.switch import replies
+from experiments.switch.openflow_errors import RefusalError
 
 _COLUMNS: tuple[tuple[str, type], ...] = (
     ("exists", np.bool_),
@@ -181,7 +181,7 @@ class MeterTable:
         self, ids: npt.NDArray[np.int64], flow_counts: npt.NDArray[np.int64], now_s: float
     ) -> npt.NDArray[np.void]:
         """Return the records of a meter-stats reply; ``flow_counts`` are the entries that use each meter."""
-        rows = np.zeros(len(ids), answers.METER_STATS)
+        rows = np.zeros(len(ids), replies.METER_STATS)
         cols = self._rows[ids]
         rows["meter_id"] = ids
         rows["length"] = rows.dtype.itemsize
@@ -193,7 +193,7 @@ class MeterTable:
             ("band_byte_count", "band_bytes"),
         ):
             rows[name] = np.floor(cols[column]).astype(np.uint64)
-        answers.fill_duration(rows, now_s - cols["created_s"])
+        replies.fill_duration(rows, now_s - cols["created_s"])
         for number in np.flatnonzero(np.isin(ids, list(self.offsets))) if self.offsets else ():
             for name, offset in self.offsets[int(ids[number])].items():
                 rows[name][number] = (int(rows[name][number]) + offset) % 2**64
@@ -201,7 +201,7 @@ class MeterTable:
 
     def config(self, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.void]:
         """Return the records of a meter-config reply."""
-        rows = np.zeros(len(ids), answers.METER_CONFIG)
+        rows = np.zeros(len(ids), replies.METER_CONFIG)
         rows["length"] = rows.dtype.itemsize
         rows["flags"] = self._rows["flags"][ids]
         rows["meter_id"] = ids

@@ -10,12 +10,12 @@ import numpy as np
 
 from controller.openflow import constants as ofp
 from controller.openflow.constants import ErrorType, MultipartType
-from experiments.switch import answers, requests
+from experiments.switch import replies, requests
 from experiments.switch.flow_tables import FlowTables
 from experiments.switch.meter_table import MeterTable
+from experiments.switch.openflow_errors import RefusalError
 from experiments.switch.options import DatapathOptions
 from experiments.switch.ports import SwitchPort, port_stats, queue_stats
-from experiments.switch.refusals import RefusalError
 from experiments.switch.requests import FlowFilter
 
 _HEAD = Struct("!HH4x")
@@ -59,8 +59,8 @@ class Multipart:
         made = answer(self, body[_HEAD.size :], now_s)
         kind, size = MultipartType(part_type), self._options.part_bytes
         if isinstance(made, np.ndarray):
-            return list(answers.multipart_rows(kind, xid, made, size))
-        return list(answers.multipart(kind, xid, made, size))
+            return list(replies.multipart_rows(kind, xid, made, size))
+        return list(replies.multipart(kind, xid, made, size))
 
     def _desc(self, body: memoryview, now_s: float) -> Iterable[bytes]:
         return [_DESC.pack(b"DETS", b"software switch", b"wire fabric", b"0", b"")]

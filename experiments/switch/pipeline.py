@@ -20,7 +20,7 @@ from controller.openflow.actions import (
     SetQueue,
     SetVlanVid,
 )
-from controller.openflow.frames import ip_ecn_of, parse_frame, with_ip_ecn
+from controller.openflow.ethernet import ip_ecn_of, parse_frame, with_ip_ecn
 from experiments.switch.flow_tables import FlowTableEntry, FlowTables
 
 _ADDRESSES = 12

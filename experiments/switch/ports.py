@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from controller.openflow import constants as ofp
-from experiments.switch import answers
+from experiments.switch import replies
 
 _PORT_COUNTERS = ("rx_packets", "tx_packets", "rx_bytes", "tx_bytes", "rx_dropped", "tx_dropped")
 _QUEUE_COUNTERS = ("tx_bytes", "tx_packets", "tx_errors")
@@ -47,7 +47,7 @@ class SwitchPort:
     def description(self) -> bytes:
         """Return the ofp_port."""
         state = 0 if self.up else ofp.PORT_STATE_LINK_DOWN
-        return answers.port(self.port_no, self.name, self.hw_addr, 0, state, int(min(self.rate_bps / 1000, 2**32 - 1)))
+        return replies.port(self.port_no, self.name, self.hw_addr, 0, state, int(min(self.rate_bps / 1000, 2**32 - 1)))
 
     def set_queue(self, queue_id: int, min_rate_bps: float, max_rate_bps: float, now_s: float = 0.0) -> None:
         """Make or change a queue, as OVSDB would; the counters and the clock of one that exists go on."""
@@ -118,18 +118,18 @@ class SwitchPort:
 def port_stats(ports: Iterable[SwitchPort], now_s: float) -> npt.NDArray[np.void]:
     """Return the records of a port-stats reply."""
     chosen = list(ports)
-    rows = np.zeros(len(chosen), answers.PORT_STATS)
+    rows = np.zeros(len(chosen), replies.PORT_STATS)
     rows["port_no"] = [port.port_no for port in chosen]
     for name in _PORT_COUNTERS:
         rows[name] = [_reported(port.counters[name], port.offsets.get(name, 0)) for port in chosen]
-    answers.fill_duration(rows, np.array([now_s - port.added_s for port in chosen]))
+    replies.fill_duration(rows, np.array([now_s - port.added_s for port in chosen]))
     return rows
 
 
 def queue_stats(ports: Iterable[SwitchPort], queue_id: int, now_s: float) -> npt.NDArray[np.void]:
     """Return the records of a queue-stats reply for one queue of each port, or for all its queues."""
     chosen = [(port, number) for port in ports for number in port.queues if queue_id in (ofp.QUEUE_ALL, number)]
-    rows = np.zeros(len(chosen), answers.QUEUE_STATS)
+    rows = np.zeros(len(chosen), replies.QUEUE_STATS)
     rows["port_no"] = [port.port_no for port, _number in chosen]
     rows["queue_id"] = [number for _port, number in chosen]
     for name in _QUEUE_COUNTERS:
@@ -137,7 +137,7 @@ def queue_stats(ports: Iterable[SwitchPort], queue_id: int, now_s: float) -> npt
             _reported(port.queue_counters[number][name], port.queue_offsets.get((number, name), 0))
             for port, number in chosen
         ]
-    answers.fill_duration(rows, np.array([now_s - port.queues[number].added_s for port, number in chosen]))
+    replies.fill_duration(rows, np.array([now_s - port.queues[number].added_s for port, number in chosen]))
     return rows
 
 

@@ -23,11 +23,11 @@ from controller.openflow.actions import (
     UnknownActionError,
     decode_actions,
 )
-from controller.openflow.buffers import read, take
+from controller.openflow.bounded_reader import read, take
 from controller.openflow.constants import ErrorType, FlowModCommand
 from controller.openflow.flows import Flow, Instructions, UnknownInstructionError, decode_instructions
 from controller.openflow.match import Match, Oxm, UnknownMatchError, match_from_oxms, read_oxms
-from experiments.switch.refusals import RefusalError
+from experiments.switch.openflow_errors import RefusalError
 
 METER_MOD = np.dtype(
     [

@@ -20,8 +20,8 @@ from typing import Any, Self, TypeVar
 
 from experiments.switch.datapath import Datapath
 from experiments.switch.options import DatapathOptions
-from experiments.wire.connection import ControllerConnection
-from experiments.wire.rates import TrafficRates
+from experiments.wire.controller_connection import ControllerConnection
+from experiments.wire.fluid_traffic import TrafficRates
 
 _MOST_HOPS_AT_ONCE = 20_000
 _MOST_FRAMES_KEPT = 10_000

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from controller.errors import InvalidValueError
-from controller.fabric.description import Config, Vn
-from controller.openflow.frames import FrameHeader, build_frame
+from controller.fabric.config_model import Config, Vn
+from controller.openflow.ethernet import FrameHeader, build_frame
 from controller.units import parse_rate
 from experiments.wire.fabric import WireFabric
 

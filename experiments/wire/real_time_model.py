@@ -19,11 +19,11 @@ from collections.abc import Sequence
 
 from controller.fabric.topology import PortId
 from controller.forwarding.pipeline import Table
-from controller.openflow.frames import BROADCAST
+from controller.openflow.ethernet import BROADCAST
 from controller.openflow.match import Match
 from experiments.model.fabric import ModelFabric, mac_of
-from experiments.model.paths import frame_of
-from experiments.wire.connection import ControllerConnection
+from experiments.model.flow_tracing import frame_of
+from experiments.wire.controller_connection import ControllerConnection
 from experiments.wire.fabric import WireFabric
 
 REPORT_INTERVAL_S = 0.055

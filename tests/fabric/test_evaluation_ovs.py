@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from experiments.evaluation.measures import measures, phase_measures
-from experiments.runs.on_ovs import run_on_ovs
-from experiments.runs.run import RunSettings, ScenarioRun
+from experiments.runs.ovs_run import run_on_ovs
+from experiments.runs.scenario_run import RunSettings, ScenarioRun
 from experiments.scenarios.scenario import LimitChange, Limits, Requests, Scenario, Source
 
 pytestmark = pytest.mark.rates

@@ -20,11 +20,11 @@ from support.application import Application
 from support.ovs import wait_until
 from support.udp_blast import udp_blast
 
-from apps.agent.uplink import DIRECT_PRIORITY
+from apps.agent.root_qdisc import DIRECT_PRIORITY
 from controller.agents.control_frames import CONTROLLER_MAC, Opcode, Speaker, encode, records
-from controller.openflow.frames import is_control
+from controller.openflow.ethernet import is_control
 from experiments.machine.controller_process import configuration, free_ports
-from experiments.machine.processors import withheld_s
+from experiments.machine.cpu_usage import withheld_s
 from experiments.ovs.agents import fabric_agents
 from experiments.ovs.fabric import OvsFabric, OvsOptions
 from topologies.builders import fig1

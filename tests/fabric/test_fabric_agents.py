@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from experiments.evaluation.cells import SCALE
 from experiments.evaluation.measures import isolation_measures
-from experiments.runs.on_ovs import run_on_ovs
-from experiments.runs.run import RunSettings
+from experiments.evaluation.run_matrix import SCALE
+from experiments.runs.ovs_run import run_on_ovs
+from experiments.runs.scenario_run import RunSettings
 from experiments.scenarios import scenarios
 from experiments.scenarios.dets_uplink import STOP_S
 

@@ -9,8 +9,8 @@ import pytest
 from support.application import Application
 from support.ovs import controlled
 
-from controller.capability.probe import COOKIE
-from controller.config.load import parse_config
+from controller.capability.meter_probe import COOKIE
+from controller.config.loader import parse_config
 from experiments.ovs.fabric import OvsFabric
 from experiments.ovs.ovs_vsctl import ofctl, vsctl
 from topologies.builders import fig1

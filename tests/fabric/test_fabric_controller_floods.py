@@ -15,8 +15,8 @@ from support.ovs import controlled
 from support.udp_blast import udp_blast
 
 from controller.forwarding.pipeline import Table
+from experiments.measure.rate_series import rates_of, read_samples
 from experiments.measure.sampler import Sampler
-from experiments.measure.series import rates_of, read_samples
 from experiments.ovs.fabric import OvsFabric
 from experiments.ovs.ovs_vsctl import ofctl
 from topologies.builders import fig1

@@ -11,8 +11,8 @@ import pytest
 from support.application import Application
 from support.ovs import controlled, wait_until
 
+from experiments.measure.rate_series import rates_of, read_samples
 from experiments.measure.sampler import Sampler
-from experiments.measure.series import rates_of, read_samples
 from experiments.ovs.fabric import OvsFabric
 from experiments.ovs.traffic import FIRST_PORT, Flow, Traffic
 from topologies.builders import fig1

@@ -12,8 +12,7 @@ import pytest
 from support.application import Application
 from support.ovs import controlled, wait_until
 
-from experiments.measure.sampler import Sampler
-from experiments.measure.series import (
+from experiments.measure.rate_series import (
     Rates,
     Window,
     first_above,
@@ -22,6 +21,7 @@ from experiments.measure.series import (
     read_samples,
     recovery_intervals,
 )
+from experiments.measure.sampler import Sampler
 from experiments.ovs.fabric import OvsFabric
 from experiments.ovs.ovs_vsctl import find_rows, vsctl
 from experiments.ovs.traffic import FIRST_PORT, Flow, Traffic, tcp_flows

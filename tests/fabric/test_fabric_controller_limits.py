@@ -15,8 +15,8 @@ import pytest
 from support.application import Application
 from support.ovs import controlled, flow_durations, meter_durations, meter_rates, wait_until
 
+from experiments.measure.rate_series import Rates, rates_of, read_samples
 from experiments.measure.sampler import Sampler
-from experiments.measure.series import Rates, rates_of, read_samples
 from experiments.ovs.fabric import OvsFabric
 from experiments.ovs.ovs_vsctl import find_rows, ofctl, vsctl
 from experiments.ovs.traffic import FIRST_PORT, Flow, Traffic

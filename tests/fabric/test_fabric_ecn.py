@@ -15,8 +15,8 @@ from support.ip_frames import IPV4, IPV6, ip_frame, traffic_class
 from support.ovs import End, controlled, wait_until
 
 from controller.forwarding.pipeline import Table
+from experiments.measure.rate_series import rates_of, read_samples
 from experiments.measure.sampler import Sampler
-from experiments.measure.series import rates_of, read_samples
 from experiments.ovs.fabric import OvsFabric
 from experiments.ovs.ovs_vsctl import ofctl
 from experiments.ovs.traffic import FIRST_PORT, Flow, Traffic

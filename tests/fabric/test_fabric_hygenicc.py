@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.runs.on_ovs import run_on_ovs
+from experiments.runs.ovs_run import run_on_ovs
 from experiments.scenarios.scenario import Limits, Scenario, Source
 
 pytestmark = pytest.mark.rates

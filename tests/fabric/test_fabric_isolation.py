@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.options import ExperimentOptions
-from experiments.single import run
+from experiments.experiment_options import ExperimentOptions
+from experiments.experiment_runner import run
 
 pytestmark = pytest.mark.rates
 

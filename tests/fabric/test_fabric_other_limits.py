@@ -10,8 +10,8 @@ import pytest
 from support.application import Application
 
 from experiments.machine.controller_process import configuration, free_ports
+from experiments.measure.rate_series import rates_of, read_samples
 from experiments.measure.sampler import Sampler
-from experiments.measure.series import rates_of, read_samples
 from experiments.ovs.fabric import OvsFabric, OvsOptions
 from experiments.ovs.traffic import FIRST_PORT, Flow, Traffic
 from topologies.builders import fig1

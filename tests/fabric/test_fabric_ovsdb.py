@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from apps.ovsdb.queue_writer import QueueWriter
-from controller.switch.queues import PortQueues, plain_queue, port_queues
+from apps.ovsdb.ovsdb_client import QueueWriter
+from controller.switch.desired_queues import PortQueues, plain_queue, port_queues
 from experiments.ovs.ovs_vsctl import find_rows, ofctl, vsctl
 from experiments.ovs.queue_classifier import QueueClassifier
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from support.narrow_core import NEVER_CUTS, SENDERS, narrow_core, said_lost_bits
 
-from apps.cli.support.recordings import read
+from apps.cli.support.recording_files import read
 from controller.whatif.replay import replay
-from experiments.measure.frames import UDP_FRAME_BYTES
-from experiments.runs.on_ovs import run_on_ovs
+from experiments.measure.frame_sizes import UDP_FRAME_BYTES
+from experiments.runs.ovs_run import run_on_ovs
 
 pytestmark = pytest.mark.rates
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from topologies import vlan_switch
+from topologies import ebpf_vlan_switch
 
 VLANS = (1, 2, 7, 100, 4094)
 NAMES = ("trunk", *(f"acc{vid}" for vid in VLANS))
@@ -61,7 +61,7 @@ def ports() -> Iterator[dict[str, Port]]:
             raw.bind((f"{name}-far", 0))
             raw.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1)
             far[name] = Port(raw)
-        vlan_switch.attach("trunk", {f"acc{vid}": vid for vid in VLANS})
+        ebpf_vlan_switch.attach("trunk", {f"acc{vid}": vid for vid in VLANS})
         yield far
 
 
@@ -97,8 +97,8 @@ def test_a_vn_cannot_tag_its_frames_itself(ports: dict[str, Port], vid: int) -> 
 
 def test_a_second_program_at_an_interface_is_refused(ports: dict[str, Port]) -> None:
     with pytest.raises(OSError, match="rtnetlink: File exists"):
-        vlan_switch.attach("trunk", {"acc1": 1})
+        ebpf_vlan_switch.attach("trunk", {"acc1": 1})
     with pytest.raises(OSError, match="no interface"):
-        vlan_switch.attach("no-such", {})
+        ebpf_vlan_switch.attach("no-such", {})
     ports["acc1"].send()
     assert came_out(ports) == {"trunk": 1}

@@ -18,7 +18,7 @@ from support.ovs import End, controlled, wait_until
 from support.vlan_hosts import SEND, SINK, end
 
 from controller.forwarding.pipeline import CE
-from experiments.measure.frames import UDP_FRAME_BYTES, UDP_PAYLOAD_BYTES
+from experiments.measure.frame_sizes import UDP_FRAME_BYTES, UDP_PAYLOAD_BYTES
 from topologies.builders import dumbbell
 
 LINK_BPS, CORE_BPS = 10_000_000, 3_000_000

@@ -11,7 +11,7 @@ from support.switches import Switch
 
 from controller import events
 from controller.fabric.topology import PortId
-from controller.loop import step
+from controller.loop import control_step
 from controller.metering.enforcement import MIN_BURST_S, RESPONSIVE_BURST_S
 
 MBIT = 1e6
@@ -82,7 +82,7 @@ def test_equal_senders_come_to_equal_shares(algorithm):
     shares = np.mean(meters, axis=0)
     assert len(shares) == 5
     assert max(shares) <= 1.02 * min(shares)
-    granted = step.limits_in_force_bps(loop.fabric.central.state, loop.fabric.central.vns)
+    granted = control_step.limits_in_force_bps(loop.fabric.central.state, loop.fabric.central.vns)
     assert granted.sum() == pytest.approx(400 * MBIT, rel=0.03 if algorithm in SHARING else 0.15)
     assert loop.rate(HUB, 10, -40) == pytest.approx(400 * MBIT, rel=0.03)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from support.paths import ROOT
 
-from topologies import _mininet
+from topologies import _mininet_import
 
 Dets = Callable[..., str]
 
@@ -134,7 +134,7 @@ print(sorted(topology.switches()))
     done = subprocess.run([sys.executable, "-c", code], cwd=project, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     try:
-        _mininet.ensure_mininet()
+        _mininet_import.ensure_mininet()
     except ImportError:
         return
     assert "'s1', 's2', 's3'" in done.stdout

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from experiments import scenarios as package
-from experiments.evaluation import cells as cells_module
+from experiments.evaluation import run_matrix as cells_module
 from experiments.evaluation.measures import measures, phase_measures
 from experiments.evaluation.oracle import oracle_of
-from experiments.figures import make as figures
-from experiments.figures.make import FigureOptions, make_figures
-from experiments.runs.on_model import run_on_model
+from experiments.figures import figure_runner as figures
+from experiments.figures.figure_runner import FigureOptions, make_figures
+from experiments.runs.model_run import run_on_model
 from experiments.scenarios.dets_fig5 import joined_by_udp
 from experiments.scenarios.scenario import CONDITIONS, AlgorithmChange, LimitChange, Limits, Requests, Scenario, Source
 

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import yaml
 
-from apps.rest.resources.representation import explanation_views
+from apps.rest.resources.views import explanation_views
+from controller.agents.agent_port import LOST_INTERVALS, MISTRUST_S
 from controller.agents.control_frames import CONTROLLER_MAC, LAYOUTS, Opcode, Speaker, encode, records
-from controller.agents.ports import LOST_INTERVALS, MISTRUST_S
 from controller.central.controller import CentralController
 from controller.central.reconfiguration import reconfigure
-from controller.config.load import parse_config
+from controller.config.loader import parse_config
 from controller.dets.send_rate_controller import KEEP_ALIVE_INTERVALS
 from controller.events import EventKind
 from controller.fabric.agent_ports import AgentState, Shaping
@@ -22,13 +22,13 @@ from controller.fabric.topology import PortId
 from controller.whatif.recording import Recorder
 from controller.whatif.recording import decode as decode_recording
 from controller.whatif.replay import replay
+from experiments.experiment_options import ExperimentOptions
+from experiments.experiment_runner import run
 from experiments.machine.controller_process import configuration
 from experiments.model.agents import ModelAgents
-from experiments.model.control import ControlPlane
+from experiments.model.control_plane import ControlPlane
 from experiments.model.fabric import ModelFabric, ModelOptions
 from experiments.model.sources import UdpSource
-from experiments.options import ExperimentOptions
-from experiments.single import run
 from topologies.builders import fabrics
 
 INTERVAL_S = 0.055

@@ -8,8 +8,8 @@ import pytest
 from support.bursts import received_bits
 
 from controller.metering.enforcement import MIN_BURST_BITS
+from experiments.bench.enforcement.burst_bench import ALGORITHMS, PATTERNS
 from experiments.bench.enforcement.burst_patterns import BurstPattern, worst_gain
-from experiments.bench.enforcement.bursts import ALGORITHMS, PATTERNS
 
 GAIN_AT_MOST = 0.10
 

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from support.cut_fabric import CutFabric, Network, OneProcess
 from support.fluid_meters import INTERVAL_S, PORTS, World
 
-from controller.frames.refusal import Cause
-from controller.gatekeeper.ingress_watch import LEAST_DROPPED_BITS
+from controller.gatekeeper.ingress_monitor import LEAST_DROPPED_BITS
 from controller.gatekeeper.policy import BLIND_INTERVALS, Gatekeeper
 from controller.metering.enforcement import Enforcement
+from controller.node_protocol.rejection import Cause
 from controller.shards.peer import SILENT_INTERVALS
-from controller.shards.silence import HOLD_S
+from controller.shards.peer_timeout import HOLD_S
 
 GUARANTEE_BPS, CAPACITY_BPS = 4e6, 10e6
 CUTS = ([0, 0, 0, 1, 1, 1], [2, 1, 1, 0, 0, 2])

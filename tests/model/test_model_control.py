@@ -11,21 +11,21 @@ import pytest
 import yaml
 
 from controller.central.controller import CentralController
-from controller.config.load import parse_config
+from controller.config.loader import parse_config
 from controller.errors import InvalidValueError
 from controller.events import EventKind
 from controller.fabric.topology import PortId
 from controller.openflow.flows import decode_flow_stats
-from controller.openflow.stats import encode_flow_stats_request
+from controller.openflow.multipart import encode_flow_stats_request
+from experiments.experiment_options import ExperimentOptions
+from experiments.experiment_runner import run
 from experiments.machine.controller_process import configuration
-from experiments.model.control import ControlPlane, ControlTiming
+from experiments.model.control_plane import ControlPlane, ControlTiming
 from experiments.model.fabric import ModelFabric, ModelOptions
-from experiments.model.operator import Operator
+from experiments.model.settings_operator import Operator
 from experiments.model.sources import UdpSource
-from experiments.options import ExperimentOptions
-from experiments.runs.on_model import run_on_model
+from experiments.runs.model_run import run_on_model
 from experiments.scenarios.dets_fig5 import joined_by_udp
-from experiments.single import run
 from topologies.builders import fabrics
 
 SHORT = ExperimentOptions(

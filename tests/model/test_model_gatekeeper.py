@@ -10,16 +10,16 @@ from support.fabrics import ControlLoop, Fabric
 from support.talking import restarted
 
 from controller.central.controller import CentralController
-from controller.config.load import parse_config
+from controller.config.loader import parse_config
 from controller.events import EventKind
 from controller.gatekeeper.policy import BLIND_INTERVALS
-from controller.loop import step
-from controller.observed.explanation import explain_entry
-from controller.policy.groups import PolicyChoice
+from controller.loop import control_step
+from controller.monitoring.pair_explanation import explain_entry
+from controller.policy.policy_groups import PolicyChoice
 from controller.whatif.recording import Recorder, decode
 from controller.whatif.replay import replay
 from experiments.machine.controller_process import configuration
-from experiments.model.control import ControlPlane
+from experiments.model.control_plane import ControlPlane
 from experiments.model.fabric import ModelFabric, ModelOptions
 from experiments.model.queues import QueueOptions
 from experiments.model.sources import UdpSource
@@ -257,7 +257,7 @@ def test_when_the_controller_stops_meters_stand_at_the_guarantee():
     low = False
     for _ in range(60):
         tenants.run(1)
-        if step.limits_in_force_bps(tenants.central.state, tenants.central.vns)[tenants.pair(2)] < 0.9 * B_BPS:
+        if control_step.limits_in_force_bps(tenants.central.state, tenants.central.vns)[tenants.pair(2)] < 0.9 * B_BPS:
             low = True
             break
     assert low

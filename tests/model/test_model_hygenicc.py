@@ -9,14 +9,14 @@ import pytest
 import yaml
 
 from controller.central.controller import CentralController
-from controller.config.load import parse_config
-from controller.observed.explanation import explain_entry
-from controller.observed.policy_columns import policy_columns
-from controller.policy.groups import PolicyChoice
+from controller.config.loader import parse_config
+from controller.monitoring.pair_explanation import explain_entry
+from controller.monitoring.policy_metrics import policy_columns
+from controller.policy.policy_groups import PolicyChoice
 from controller.whatif.recording import Recorder, decode
 from controller.whatif.replay import replay
 from experiments.machine.controller_process import configuration
-from experiments.model.control import ControlPlane
+from experiments.model.control_plane import ControlPlane
 from experiments.model.fabric import ModelFabric, ModelOptions
 from experiments.model.sources import UdpSource
 from experiments.model.tcp import TcpSource

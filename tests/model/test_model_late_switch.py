@@ -7,9 +7,9 @@ from support.configs import fabric
 from support.fabrics import ControlLoop, Fabric
 from support.talking import LEFT, RIGHT, restarted
 
+from controller.central.fabric_state import AWAITED_S
 from controller.central.reconfiguration import reconfigure
-from controller.central.state import AWAITED_S
-from controller.loop import step
+from controller.loop import control_step
 from controller.switch.adoption import sort_installed
 from controller.whatif.recording import Recorder, decode
 from controller.whatif.replay import replay
@@ -98,7 +98,7 @@ def test_grants_are_held_from_the_first_piece_of_the_first_switch_on():
     for _ in central.reconciler.bring_up(1, *holds, switch.meter_config(), net.now_s):
         net.now_s += 0.055
         central.interval({}, {}, net.now_s)
-        granted_bps = step.limits_in_force_bps(central.state, central.vns)
+        granted_bps = control_step.limits_in_force_bps(central.state, central.vns)
         assert all(granted_bps <= max(standing_bps.values()))
     assert len(central.state.entries) == 2
 

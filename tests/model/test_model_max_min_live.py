@@ -9,11 +9,11 @@ import pytest
 from support.configs import star
 from support.fabrics import ControlLoop, Fabric
 
-from controller.config.load import parse_config
+from controller.config.loader import parse_config
 from controller.dets.send_rate_controller import Control
 from controller.fabric.topology import PortId
-from controller.loop import step
-from controller.observed.explanation import explain_entry
+from controller.loop import control_step
+from controller.monitoring.pair_explanation import explain_entry
 
 M = 1e6
 HUB = (1, 9)
@@ -80,7 +80,7 @@ def test_what_was_lent_is_back_within_one_interval(other):
     loop.run(2)
     assert loop.rate(HUB, 20, began, began + 1) >= 0.97 * 50 * M
     central = loop.fabric.central
-    limits_bps = step.limits_in_force_bps(central.state, central.vns)
+    limits_bps = control_step.limits_in_force_bps(central.state, central.vns)
     borrowers = central.vns.vlan_vid[central.state.entries.receiver] == 10
     assert limits_bps[borrowers].sum() <= 50.5 * M
     loop.run(30)

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from support.cut_fabric import CutFabric, Network, OneProcess
 from support.fluid_meters import INTERVAL_S, PORTS, World, ints
 
-from controller.frames.refusal import Cause
+from controller.node_protocol.rejection import Cause
 from controller.shards.peer import SILENT_INTERVALS
-from controller.shards.silence import HOLD_S
+from controller.shards.peer_timeout import HOLD_S
 
 CORE_BPS = 12e6
 CUTS = ([0, 0, 0, 1, 1, 1], [2, 1, 1, 0, 0, 2])

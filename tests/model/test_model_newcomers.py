@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from experiments.evaluation.measures import isolation_measures, rates_at
-from experiments.runs.on_model import run_on_model
-from experiments.runs.run import ScenarioRun
+from experiments.runs.model_run import run_on_model
+from experiments.runs.scenario_run import ScenarioRun
 from experiments.scenarios.dets_fig5 import joined_by_udp
 from experiments.scenarios.scenario import Scenario
 

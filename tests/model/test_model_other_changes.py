@@ -16,16 +16,16 @@ from hypothesis import strategies as st
 
 from controller.central.controller import CentralController
 from controller.central.reconfiguration import reconfigure
-from controller.config.load import parse_config
+from controller.config.loader import parse_config
 from controller.errors import InvalidValueError
-from controller.fabric.description import Config
+from controller.fabric.config_model import Config
 from controller.openflow.flows import decode_flow_stats
 from controller.openflow.meters import decode_meter_config
-from controller.openflow.stats import encode_flow_stats_request, encode_meter_config_request
+from controller.openflow.multipart import encode_flow_stats_request, encode_meter_config_request
 from experiments.machine.controller_process import configuration
-from experiments.model.control import ControlPlane
+from experiments.model.control_plane import ControlPlane
 from experiments.model.fabric import ModelFabric, ModelOptions
-from experiments.model.operator import Operator
+from experiments.model.settings_operator import Operator
 from experiments.model.sources import OnOff, UdpSource
 from topologies.builders import fig7
 

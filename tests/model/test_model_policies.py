@@ -11,11 +11,11 @@ from support.fabrics import ControlLoop, Fabric
 from support.paths import ROOT
 
 from controller.dets.send_rate_controller import KEEP_ALIVE_INTERVALS
-from controller.loop import step
-from controller.observed.explanation import explain_entry
+from controller.loop import control_step
+from controller.monitoring.pair_explanation import explain_entry
 from controller.policy import registry
-from controller.policy.groups import PolicyChoice
 from controller.policy.interface import Silence
+from controller.policy.policy_groups import PolicyChoice
 from controller.whatif.recording import Recorder, decode
 from controller.whatif.replay import replay
 
@@ -82,11 +82,11 @@ def test_while_no_meter_is_read_its_class_says_what_holds(steps, monkeypatch, si
     loop.run(3)
     central = loop.fabric.central
     loop.fabric.up.clear()  # no statistics any more
-    before_bps = step.limits_in_force_bps(central.state, central.vns)
+    before_bps = control_step.limits_in_force_bps(central.state, central.vns)
     loop.run(KEEP_ALIVE_INTERVALS - 1)
-    then_bps = step.limits_in_force_bps(central.state, central.vns)
+    then_bps = control_step.limits_in_force_bps(central.state, central.vns)
     loop.run(1)
-    at_last_bps = step.limits_in_force_bps(central.state, central.vns)
+    at_last_bps = control_step.limits_in_force_bps(central.state, central.vns)
     assert (before_bps < 40 * M).all()
     if silence == "HOLD":
         assert (at_last_bps == before_bps).all()

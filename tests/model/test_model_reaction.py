@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.bench.agent.reaction import END_S, FALL_S, reaction_ms
+from experiments.bench.agent.reaction_time import END_S, FALL_S, reaction_ms
 
 
 def test_an_agent_holds_its_senders_sooner_than_meters_do() -> None:

@@ -9,19 +9,19 @@ import pytest
 import yaml
 
 from controller.central.controller import CentralController
-from controller.central.observing import observe
-from controller.config.load import parse_config
+from controller.central.readings_collector import observe
+from controller.config.loader import parse_config
 from controller.events import EventKind
 from controller.fabric.topology import PortId
-from controller.metering.observed import Reading
+from controller.metering.fabric_readings import Reading
 from controller.policy.max_min import MaxMin
 from controller.whatif.recording import Interval, Recorder, decode, encode_interval, encode_start
 from controller.whatif.replay import replay
 from experiments.machine.controller_process import configuration
-from experiments.model.control import ControlPlane
+from experiments.model.control_plane import ControlPlane
 from experiments.model.fabric import ModelFabric, ModelOptions
-from experiments.model.plain import install_plain_forwarding
 from experiments.model.sources import UdpSource
+from experiments.model.uncontrolled import install_plain_forwarding
 from topologies.builders import fabrics
 
 NUMBER_OF_LAST_PN = 5
@@ -134,7 +134,7 @@ def test_links_are_read():
 def test_nothing_is_computed_that_nobody_asks_for(monkeypatch):
     model, _ = controlled()
     asked = []
-    monkeypatch.setattr("controller.switch.delivery.CounterChanges.between", lambda *given: asked.append(given))
+    monkeypatch.setattr("controller.switch.delivered_rates.CounterChanges.between", lambda *given: asked.append(given))
     model.run(1.0)
     assert asked == []
 

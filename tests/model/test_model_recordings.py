@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from support.recorded_runs import HALF, RUNS, path_of
 
-from apps.cli.support.recordings import read
+from apps.cli.support.recording_files import read
 from controller.policy.registry import policies
 from controller.whatif.recording import Interval, Start
 from controller.whatif.replay import replay

@@ -10,9 +10,9 @@ from support.configs import star
 from support.fabrics import ControlLoop, Fabric
 
 from controller.errors import InvalidValueError, ProtocolError
-from controller.fabric.description import MeterSettings
-from controller.loop import step
-from controller.policy.groups import PolicyChoice
+from controller.fabric.config_model import MeterSettings
+from controller.loop import control_step
+from controller.policy.policy_groups import PolicyChoice
 from controller.whatif.recording import Interval, Recorder, Start, decode, encode_interval, encode_start
 from controller.whatif.replay import differences, replay
 
@@ -64,7 +64,7 @@ def test_a_run_is_decided_again_bit_for_bit(algorithm):
     assert len(again) == 50
     assert all(one.same for one in again)
     central = loop.fabric.central
-    assert again[-1].limit_bps.tobytes() == step.limits_in_force_bps(central.state, central.vns).tobytes()
+    assert again[-1].limit_bps.tobytes() == control_step.limits_in_force_bps(central.state, central.vns).tobytes()
     assert np.isnan(again[-1].other_bps).all()
     starts = [record for record in decode(data) if isinstance(record, Start)]
     assert 4 <= len(starts) <= 8  # not one per interval

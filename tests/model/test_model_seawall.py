@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from support.configs import fabric, star
 from support.fabrics import ControlLoop, Fabric
 
-from controller.loop import step
-from controller.observed.explanation import explain_entry
-from controller.observed.policy_columns import policy_columns
-from controller.policy.groups import PolicyChoice
+from controller.loop import control_step
+from controller.monitoring.pair_explanation import explain_entry
+from controller.monitoring.policy_metrics import policy_columns
+from controller.policy.policy_groups import PolicyChoice
 from controller.whatif.recording import Recorder, decode
 from controller.whatif.replay import replay
 
@@ -134,10 +134,10 @@ def test_silence_fails_closed(name):
     loop.run(40)
     central = loop.fabric.central
     loop.fabric.up.clear()  # no statistics any more
-    before_bps, rates = step.limits_in_force_bps(central.state, central.vns), []
+    before_bps, rates = control_step.limits_in_force_bps(central.state, central.vns), []
     for _ in range(60):
         loop.run(1)
-        rates.append(step.limits_in_force_bps(central.state, central.vns))
+        rates.append(control_step.limits_in_force_bps(central.state, central.vns))
     assert (np.diff([before_bps, *rates], axis=0) <= 1e-6).all()
     assert (rates[-1] >= 0.3 * before_bps).all()
 

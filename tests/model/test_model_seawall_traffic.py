@@ -8,12 +8,12 @@ import yaml
 from support.narrow_core import NEVER_CUTS, narrow_core, said_lost_bits
 
 from controller.central.controller import CentralController
-from controller.config.load import parse_config
+from controller.config.loader import parse_config
 from experiments.evaluation.measures import pair_rates
-from experiments.model.control import ControlPlane
+from experiments.model.control_plane import ControlPlane
 from experiments.model.fabric import ModelFabric, ModelOptions
-from experiments.runs.configuration import controller_configuration
-from experiments.runs.on_model import SETTLE_S, ModelTraffic, run_on_model, standing_bps
+from experiments.runs.model_run import SETTLE_S, ModelTraffic, run_on_model, standing_bps
+from experiments.runs.run_configuration import controller_configuration
 from experiments.scenarios import scenarios
 from experiments.scenarios.scenario import INTERVAL_S
 from experiments.scenarios.seawall import LINK_BPS

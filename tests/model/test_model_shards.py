@@ -10,7 +10,7 @@ from support.cut_fabric import CutFabric, Network, OneProcess
 from support.fluid_meters import INTERVAL_S, PORTS, World
 
 from controller.errors import InvalidValueError
-from controller.frames.refusal import Cause
+from controller.node_protocol.rejection import Cause
 from controller.shards.shard import HOLD_S, Shard
 
 ALGORITHMS = ("fs", "sp", "fp", "level", "max-min")

@@ -9,17 +9,17 @@ from support.fabrics import ControlLoop, mac_of
 from support.shared_fabric import SharedFabric
 from support.talking import of_pair
 
-from controller.central import interval
-from controller.central.state import AWAITED_S
+from controller.central import control_interval
+from controller.central.fabric_state import AWAITED_S
 from controller.cluster.ownership import Owner
 from controller.errors import InvalidValueError
 from controller.fabric.topology import LINK_TIMEOUT_S, PortId
 from controller.forwarding.pairs import Host
 from controller.forwarding.pipeline import Table
-from controller.frames.refusal import Cause
-from controller.metering.observed import Observed
+from controller.metering.fabric_readings import Observed
 from controller.metering.queue_readings import QueueReadings
-from controller.nodes.sharing import SILENT_S
+from controller.node_protocol.rejection import Cause
+from controller.partition.node_partition import SILENT_S
 
 MBIT, INTERVAL_S = 1e6, 0.055
 LIMIT_BPS = 400 * MBIT
@@ -227,7 +227,7 @@ def test_what_a_receivers_node_reads_of_its_queue_reaches_who_decides_and_throug
         columns = [np.where(known, one, np.nan) for one in (served, served, dropped, dropped, served)]
         return Observed(QueueReadings(*columns, known, ~known))
 
-    monkeypatch.setattr(interval, "observe", observe)
+    monkeypatch.setattr(control_interval, "observe", observe)
     loop = blasting("gatekeeper")  # a decides, b has the receiver's switch
     assert min(limits(loop).values()) > 200 * MBIT
     dropped_bps = 200 * MBIT

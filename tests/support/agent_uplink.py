@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from support.paths import ROOT
 
-from apps.agent.frames import FrameSocket
+from apps.agent.frame_socket import FrameSocket
 from controller.agents.control_frames import CONTROLLER_MAC, ControlFrame, Opcode, Speaker, encode, records
 
 NAMESPACE, UPLINK, SWITCH = "dets-agent-t", "agt0", "agt1"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import yaml
 
-from controller.config.load import parse_config
-from controller.fabric.description import Config
+from controller.config.loader import parse_config
+from controller.fabric.config_model import Config
 
 
 def star(

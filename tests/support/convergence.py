@@ -17,12 +17,12 @@ from controller.allocation import Requests
 from controller.allocation.interface import FloatArray
 from controller.allocation.max_min import FlowPaths, max_min
 from controller.dets.forward_explicit import ForwardExplicit
-from controller.fabric.entries import EntryTable
-from controller.fabric.links import FabricLinks
-from controller.fabric.vns import VnTable
-from controller.policy.groups import PolicyChoice, groups_of, under
+from controller.fabric.link_table import FabricLinks
+from controller.fabric.pair_table import EntryTable
+from controller.fabric.vn_table import VnTable
 from controller.policy.interface import PolicyView
-from controller.policy.memory import Memory
+from controller.policy.policy_groups import PolicyChoice, groups_of, under
+from controller.policy.policy_state import Memory
 
 INTERVAL_S = 0.055
 M = 1e6

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from support.fluid_meters import INTERVAL_S, World, ints
 
-from controller.loop import step
+from controller.loop import control_step
 from controller.shards.shard import Shard
 
 
@@ -126,7 +126,7 @@ class OneProcess:
 
     def forget(self) -> None:
         """Let policies begin again, as ``Shard.forget`` does."""
-        nothing = step.ControlState.start(self.world.vns, self.world.groups).allocators.memories
+        nothing = control_step.ControlState.start(self.world.vns, self.world.groups).allocators.memories
         self.state = self.state._replace(allocators=self.state.allocators._replace(memories=nothing))
 
     def run(self, offered_kbits: list[int], intervals: int = 1) -> np.ndarray:
@@ -134,7 +134,7 @@ class OneProcess:
         for _ in range(intervals):
             world.pass_interval(offered_kbits, self.limit_bps)
             readings, observed = world.readings(self.everything), world.observed(np.full(len(world.vns), True))
-            self.state, result = step.control_step(
+            self.state, result = control_step.control_step(
                 self.state, world.vns, world.groups, readings, world.now_s, world.links, observed
             )
             self.limit_bps = result.limit_bps

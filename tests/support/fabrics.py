@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from support.switches import BROADCAST, Frame, Switch, Trace
 
 from controller.central.controller import CentralController
-from controller.fabric.description import Config
+from controller.fabric.config_model import Config
 from controller.fabric.topology import HELLO_INTERVAL_S, PortId
 from controller.switch.adoption import sort_installed
-from experiments.model.operator import Operator
+from experiments.model.settings_operator import Operator
 
 MANY_HOPS = 16
 

@@ -9,16 +9,16 @@ from __future__ import annotations
 import numpy as np
 from support.configs import star
 
-from controller.fabric.entries import EntryTable
-from controller.fabric.links import FabricLinks
-from controller.fabric.vns import VnTable
-from controller.loop import entry_changes, step
+from controller.fabric.link_table import FabricLinks
+from controller.fabric.pair_table import EntryTable
+from controller.fabric.vn_table import VnTable
+from controller.loop import control_step, pair_changes
 from controller.metering.counters import MeterReadings
+from controller.metering.fabric_readings import Observed
 from controller.metering.mark_readings import PHANTOM_PART, MarkReadings
-from controller.metering.observed import Observed
 from controller.metering.port_readings import PortReadings
 from controller.metering.queue_readings import QueueReadings
-from controller.policy.groups import choices_of, groups_of, under
+from controller.policy.policy_groups import choices_of, groups_of, under
 
 PORTS = 6
 INTERVAL_S = 1 / 16  # so that rates, and sums of rates, are exact
@@ -53,10 +53,10 @@ class World:
 
     def state(self, rows):
         """Return the state in which the entries of these rows of the fabric's table have just been added."""
-        entries, nothing = self.entries, step.ControlState.start(self.vns, self.groups)
+        entries, nothing = self.entries, control_step.ControlState.start(self.vns, self.groups)
         added = entries.sender[rows], entries.receiver[rows], entries.meter_id[rows]
         rates = np.full(len(rows), 8e6)
-        return entry_changes.add_entries(nothing, self.vns, *added, rates, rates / 8, self.now_s, added_now=True)
+        return pair_changes.add_entries(nothing, self.vns, *added, rates, rates / 8, self.now_s, added_now=True)
 
     def pass_interval(self, offered_kbits, limit_bps):
         """Let every entry send, and its meter drop what is above the limit."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from controller.openflow.frames import FrameHeader, build_frame
+from controller.openflow.ethernet import FrameHeader, build_frame
 
 IPV4, IPV6 = 0x0800, 0x86DD
 

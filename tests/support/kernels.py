@@ -9,17 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from controller.metering import measure_kernel
+from controller.metering import measurement_native
 
 
 @contextmanager
 def numpy_alone() -> Iterator[None]:
     """Do without the compiled form."""
-    library, measure_kernel.library = measure_kernel.library, None
+    library, measurement_native.library = measurement_native.library, None
     try:
         yield
     finally:
-        measure_kernel.library = library
+        measurement_native.library = library
 
 
 def names(table: Any) -> list[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import socket
 
-from apps.agent import bpf
+from apps.agent import ebpf
 
 _NAME = b"dets_marker"
 _KEY_AT = -4  # on the program's stack
@@ -21,10 +21,10 @@ def mark_at(interface: str, rate_bps: int, threshold_s: float, depth_s: float) -
 
     No more than ``depth_s`` ever waits. OSError says what the kernel refused.
     """
-    number = bpf.make_number()
+    number = ebpf.make_number()
     try:
         code = program(number, rate_bps, threshold_s, depth_s)
-        bpf.run_at(bpf.EGRESS, socket.if_nametoindex(interface), code, _NAME)
+        ebpf.run_at(ebpf.EGRESS, socket.if_nametoindex(interface), code, _NAME)
     finally:
         os.close(number)
 
@@ -34,31 +34,31 @@ def program(empty_at: int, rate_bps: int, threshold_s: float, depth_s: float) ->
     byte_ns, threshold_ns, depth_ns = round(8e9 / rate_bps), round(threshold_s * 1e9), round(depth_s * 1e9)
     return b"".join(
         (
-            bpf.move(bpf.R6, bpf.R1),
-            bpf.call(bpf.KTIME_GET_NS),
-            bpf.move(bpf.R7, bpf.R0),
-            bpf.set_to(bpf.R1, 0),
-            bpf.store_word(bpf.R10, _KEY_AT, bpf.R1),
-            *bpf.load_map(bpf.R1, empty_at),
-            bpf.move(bpf.R2, bpf.R10),
-            bpf.add_to(bpf.R2, _KEY_AT),
-            bpf.call(bpf.MAP_LOOKUP),
-            bpf.jump_unless_equal(bpf.R0, 0, 2),
-            *bpf.leave(bpf.TC_ACT_OK),
-            bpf.move(bpf.R8, bpf.R0),
-            bpf.line(0x79, bpf.R1, bpf.R8),  # R1 = when it is empty
-            bpf.line(0x3D, bpf.R1, bpf.R7, offset=1),  # R1 >= now, or else
-            bpf.move(bpf.R1, bpf.R7),
-            bpf.move(bpf.R9, bpf.R1),
-            bpf.line(0x1F, bpf.R9, bpf.R7),  # R9 = what waits
-            bpf.line(0x25, bpf.R9, offset=4, constant=depth_ns),  # full: it takes no more
-            bpf.load_word(bpf.R2, bpf.R6, bpf.SKB_LEN),
-            bpf.line(0x27, bpf.R2, constant=byte_ns),
-            bpf.line(0x0F, bpf.R1, bpf.R2),
-            bpf.line(0x7B, bpf.R8, bpf.R1),
-            bpf.line(0xB5, bpf.R9, offset=2, constant=threshold_ns),  # R9 <= threshold: no mark
-            bpf.move(bpf.R1, bpf.R6),
-            bpf.call(bpf.ECN_SET_CE),
-            *bpf.leave(bpf.TC_ACT_OK),
+            ebpf.move(ebpf.R6, ebpf.R1),
+            ebpf.call(ebpf.KTIME_GET_NS),
+            ebpf.move(ebpf.R7, ebpf.R0),
+            ebpf.set_to(ebpf.R1, 0),
+            ebpf.store_word(ebpf.R10, _KEY_AT, ebpf.R1),
+            *ebpf.load_map(ebpf.R1, empty_at),
+            ebpf.move(ebpf.R2, ebpf.R10),
+            ebpf.add_to(ebpf.R2, _KEY_AT),
+            ebpf.call(ebpf.MAP_LOOKUP),
+            ebpf.jump_unless_equal(ebpf.R0, 0, 2),
+            *ebpf.leave(ebpf.TC_ACT_OK),
+            ebpf.move(ebpf.R8, ebpf.R0),
+            ebpf.line(0x79, ebpf.R1, ebpf.R8),  # R1 = when it is empty
+            ebpf.line(0x3D, ebpf.R1, ebpf.R7, offset=1),  # R1 >= now, or else
+            ebpf.move(ebpf.R1, ebpf.R7),
+            ebpf.move(ebpf.R9, ebpf.R1),
+            ebpf.line(0x1F, ebpf.R9, ebpf.R7),  # R9 = what waits
+            ebpf.line(0x25, ebpf.R9, offset=4, constant=depth_ns),  # full: it takes no more
+            ebpf.load_word(ebpf.R2, ebpf.R6, ebpf.SKB_LEN),
+            ebpf.line(0x27, ebpf.R2, constant=byte_ns),
+            ebpf.line(0x0F, ebpf.R1, ebpf.R2),
+            ebpf.line(0x7B, ebpf.R8, ebpf.R1),
+            ebpf.line(0xB5, ebpf.R9, offset=2, constant=threshold_ns),  # R9 <= threshold: no mark
+            ebpf.move(ebpf.R1, ebpf.R6),
+            ebpf.call(ebpf.ECN_SET_CE),
+            *ebpf.leave(ebpf.TC_ACT_OK),
         )
     )

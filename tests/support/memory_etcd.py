@@ -6,7 +6,7 @@ import base64
 from itertools import count
 from typing import Any
 
-from apps.cluster.etcd import EtcdError, KeyValue
+from apps.cluster.etcd_client import EtcdError, KeyValue
 
 
 class MemoryEtcd:

@@ -14,7 +14,7 @@ from typing import Any
 
 from support.application import Application
 
-from controller.openflow.frames import FrameHeader, build_frame
+from controller.openflow.ethernet import FrameHeader, build_frame
 from experiments.machine.controller_process import configuration, free_ports
 from experiments.ovs.fabric import OvsFabric, OvsOptions
 from experiments.ovs.ovs_vsctl import ofctl

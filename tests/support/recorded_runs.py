@@ -23,13 +23,13 @@ from support.configs import fabric
 from support.fabrics import ControlLoop, Fabric
 from support.talking import LEFT, RIGHT, restarted
 
-from apps.cli.support.recordings import write
+from apps.cli.support.recording_files import write
 from controller.central.controller import CentralController
-from controller.config.load import parse_config
+from controller.config.loader import parse_config
 from controller.whatif.recording import Recorder
 from experiments.machine.controller_process import configuration
 from experiments.model.agents import ModelAgents
-from experiments.model.control import ControlPlane
+from experiments.model.control_plane import ControlPlane
 from experiments.model.fabric import ModelFabric, ModelOptions
 from experiments.model.sources import UdpSource
 from experiments.model.tcp import TcpSource

@@ -12,9 +12,9 @@ from werkzeug.test import TestResponse
 
 from apps.rest import Service, create_app
 from controller.central.controller import CentralController
-from controller.config.load import parse_config
+from controller.config.loader import parse_config
 from controller.forwarding.pipeline import Mark
-from controller.openflow.frames import FrameHeader, build_frame
+from controller.openflow.ethernet import FrameHeader, build_frame
 from controller.openflow.meters import METER_CONFIG, METER_STATS
 
 CONFIG = """\

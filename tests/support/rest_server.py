@@ -28,14 +28,14 @@ eventlet.monkey_patch()
 import json, sys, time
 from eventlet import tpool
 from apps.rest import Pace, Service, create_app, paced, serve
-from apps.rest.http.exchange import Patience
+from apps.rest.http.wsgi_exchange import Patience
 from apps.settings.settings import Settings
 from apps.settings.store import Store
 from apps.runtime.tls import server_context
 from apps.settings.tokens import Tokens
 from controller.central.controller import CentralController
-from controller.config.load import parse_config
-from controller.fabric.description import Tls
+from controller.config.loader import parse_config
+from controller.fabric.config_model import Tls
 told = json.loads(sys.argv[1])
 central = CentralController(parse_config(told["config"]))
 store = Store(told["store"])
@@ -49,7 +49,7 @@ tls = server_context("rest", Tls(**told["tls"])) if told["tls"] else None
 server = serve(gate, "127.0.0.1", 0, tls, told["max_connections"], Patience(**told["patience"]))
 print(server.port, flush=True)
 if told["freeze"]:
-    from apps.runtime.garbage import keep_all
+    from apps.runtime.memory_tuning import keep_all
     eventlet.spawn(lambda: [(eventlet.sleep(0.01), keep_all()) for _ in range(10_000)])
 tpool.execute(sys.stdin.readline)
 """

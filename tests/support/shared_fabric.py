@@ -9,10 +9,10 @@ from support.fabrics import Fabric
 
 from controller.central.controller import CentralController
 from controller.cluster.ownership import Owner
-from controller.fabric.description import Config
+from controller.fabric.config_model import Config
 from controller.fabric.topology import PortId
-from controller.nodes.sharing import Sharing
-from controller.switch.record import SwitchRecord, SwitchUpdate
+from controller.partition.node_partition import Sharing
+from controller.switch.switch_record import SwitchRecord, SwitchUpdate
 
 
 class Nodes:

@@ -16,11 +16,11 @@ from controller.forwarding.flow_table import FlowKey, flow_key
 from controller.forwarding.pipeline import Mark, Table
 from controller.openflow.actions import Output, PopVlan, PushVlan, SetIpEcn, SetQueue, SetVlanVid
 from controller.openflow.constants import ETH_TYPES_IP, PORT_CONTROLLER, VLAN_NONE, MeterModCommand
+from controller.openflow.ethernet import FrameHeader, build_frame
 from controller.openflow.flows import Flow
-from controller.openflow.frames import FrameHeader, build_frame
 from controller.openflow.messages import FlowRemoved, PacketIn
 from controller.openflow.meters import METER_CONFIG, METER_STATS, OUR_FLAGS
-from controller.switch.record import MeterSetting, SwitchUpdate
+from controller.switch.switch_record import MeterSetting, SwitchUpdate
 
 BROADCAST = 2**48 - 1
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from experiments.measure.frames import UDP_FRAME_BYTES, UDP_PAYLOAD_BYTES
+from experiments.measure.frame_sizes import UDP_FRAME_BYTES, UDP_PAYLOAD_BYTES
 from experiments.ovs.fabric import OvsFabric
 
 SENDER = """

@@ -8,9 +8,9 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from apps.ovsdb.queue_writer import QueueWriter
+from apps.ovsdb.ovsdb_client import QueueWriter
 from experiments.machine.controller_process import OVSDB
-from experiments.measure.frames import UDP_FRAME_BYTES, UDP_PAYLOAD_BYTES
+from experiments.measure.frame_sizes import UDP_FRAME_BYTES, UDP_PAYLOAD_BYTES
 from experiments.ovs.ovs_vsctl import vsctl
 
 BRIDGE = "s1"

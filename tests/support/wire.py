@@ -12,8 +12,8 @@ from support.application import Application
 
 from controller.forwarding.pipeline import Table
 from controller.openflow.actions import Output
+from controller.openflow.ethernet import FrameHeader, build_frame
 from controller.openflow.flows import Flow
-from controller.openflow.frames import FrameHeader, build_frame
 from controller.openflow.match import Match
 from experiments.machine.controller_process import free_ports
 from experiments.switch.datapath import Datapath

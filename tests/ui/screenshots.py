@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from controller.config.load import load_config
+from controller.config.loader import load_config
 from experiments.machine.controller_process import ControllerProcess, free_ports
 from experiments.wire.lab import Lab, parse_offer
 

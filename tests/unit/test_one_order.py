@@ -57,4 +57,4 @@ def test_a_step_is_found_however_it_is_imported(source):
 
 
 def test_other_things_of_that_name_are_none():
-    assert not list(steps_of("from controller.central.put_in_force import put_in_force\nself.put_in_force()"))
+    assert not list(steps_of("from controller.central.settings_update import put_in_force\nself.put_in_force()"))

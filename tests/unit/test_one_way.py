@@ -67,8 +67,12 @@ WAYS = {
         (*PRODUCT, "tests/support"),
         {
             *("apps/cli/support/answers.py", "apps/cli/support/rest_client.py"),
-            *("apps/cluster/etcd.py", "apps/rest/http/one_hop.py", "apps/cluster/rest/one_hop.py"),  # other servers
-            *("experiments/machine/controller_process.py", "experiments/runs/decisions.py"),
+            *(
+                "apps/cluster/etcd_client.py",
+                "apps/rest/http/one_hop.py",
+                "apps/cluster/rest/node_client.py",
+            ),  # other servers
+            *("experiments/machine/controller_process.py", "experiments/runs/recorded_decisions.py"),
             *("experiments/bench/config/bench.py", "experiments/bench/rest/clients.py"),
             *("tests/support/application.py", "tests/support/rest_server.py"),
         },
@@ -83,12 +87,19 @@ WAYS = {
         asks_for_a_library,
         PRODUCT,
         {
-            "controller/compiled.py",
-            *(f"{METERING}/{name}.py" for name in ("guarantees", "receiver_accounts", "counters", "send_limits")),
-            *("controller/openflow/meters.py", "controller/switch/flow_listing.py"),
-            *("controller/capability/meter_watch.py", "apps/runtime/connection/ryu_datapath.py"),
-            *("apps/runtime/sockets/arrivals.py", "controller/frames/writing.py", "controller/frames/reading.py"),
-            *(f"controller/shards/{name}.py" for name in ("crossing", "told", "gathering", "answers")),
+            "controller/native_loader.py",
+            *(f"{METERING}/{name}.py" for name in ("guarantees", "receive_budgets", "counters", "send_limit_meters")),
+            *("controller/openflow/meters.py", "controller/switch/flow_stats_reader.py"),
+            *("controller/capability/meter_monitor.py", "apps/runtime/connection/ryu_datapath.py"),
+            *(
+                "apps/runtime/sockets/socket_reader.py",
+                "controller/node_protocol/encoder.py",
+                "controller/node_protocol/decoder.py",
+            ),
+            *(
+                f"controller/shards/{name}.py"
+                for name in ("pair_partition", "received_grants", "merged_reports", "grant_replies")
+            ),
             *("controller/shards/receiver_table.py", "experiments/bench/allocate/bench.py"),
         },
     ),

@@ -15,7 +15,7 @@ from controller.rooms import ROOMS
 
 BY_STRING = {
     "controller/rooms.py",
-    "controller/compiled.py",
+    "controller/native_loader.py",
 }
 STARTED = """
 import json, sys
@@ -26,8 +26,8 @@ from apps.runtime import launcher
 launcher._prepare()
 import apps.cli, apps.dets
 print(json.dumps(sorted(sys.modules)))
-from controller.config.document import ConfigError
-from controller.config.load import load_config
+from controller.config.yaml_document import ConfigError
+from controller.config.loader import load_config
 for path in sys.argv[1:]:
     try:
         load_config(path)

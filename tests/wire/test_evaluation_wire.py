@@ -9,8 +9,8 @@ import pytest
 from support.cluster import needs_etcd
 
 from experiments.evaluation.measures import measures
-from experiments.runs.on_wire import run_on_wire
-from experiments.runs.run import RunSettings, owner_changes
+from experiments.runs.scenario_run import RunSettings, owner_changes
+from experiments.runs.wire_run import run_on_wire
 from experiments.scenarios.scenario import AlgorithmChange, Limits, Scenario, Source
 
 M = 1_000_000

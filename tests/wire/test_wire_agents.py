@@ -22,7 +22,7 @@ from controller.agents.control_frames import (
     records,
 )
 from controller.forwarding.pipeline import Table
-from controller.openflow.frames import is_control
+from controller.openflow.ethernet import is_control
 
 MACS = {1: 0x02_0000_0001, 2: 0x02_0000_0002}
 AGENT = 0x02_0000_00A1

@@ -9,7 +9,7 @@ import pytest
 from support.wire import WireRun
 
 from apps import cli
-from apps.cli.support.recordings import replayed
+from apps.cli.support.recording_files import replayed
 
 MBIT = 1e6
 HUB = 4

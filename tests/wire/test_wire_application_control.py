@@ -12,7 +12,7 @@ from support.application import Application
 from support.talking import of_pair
 from support.wire import EVERYBODY, WireRun, frame
 
-from controller.capability import probe
+from controller.capability import meter_probe
 from controller.forwarding.pipeline import OWN_COOKIE, Table
 from controller.metering.enforcement import RESPONSIVE_BURST_S
 from controller.openflow.actions import Output
@@ -180,7 +180,7 @@ def test_a_stop_keeps_everything_and_the_next_start_takes_it_over_untouched(tmp_
         assert calm.delivered_bps() == pytest.approx(300e6, rel=0.02)
         before = changes(run)
         # A new run tests what the switch can do, on a meter and entries of the test's own that come and go.
-        tested = {"flow-mods": 1 + len(probe.ProbeKind) + 1}
+        tested = {"flow-mods": 1 + len(meter_probe.ProbeKind) + 1}
         run.app.start()
         run.app.wait_ready()
         run.app.wait_for(lambda: len(run.app.get("/v1/entries?vlan=10")["entries"]) == 3, "three pairs again")

@@ -10,7 +10,7 @@ from support.cluster import needs_etcd
 
 from experiments.bench.cluster import takeover
 from experiments.bench.cluster.bench import run
-from experiments.bench.cluster.faults import run_faults
+from experiments.bench.cluster.fault_runner import run_faults
 
 pytestmark = [needs_etcd]
 FAULTS = ("disks of the nodes full", "clocks step")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from controller.dets.send_rate_controller import Control
-from experiments.bench.cluster import nodes as bench
+from experiments.bench.cluster import node_scaling as bench
 
 ENTRIES = 130
 

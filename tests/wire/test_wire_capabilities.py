@@ -10,7 +10,7 @@ import pytest
 from support.ovsdb import Server, needs_ovsdb
 from support.wire import WireRun, frame
 
-from controller.capability import probe
+from controller.capability import meter_probe
 from controller.forwarding.pipeline import Table
 from controller.openflow.actions import SetQueue
 from controller.openflow.constants import MessageType, MultipartType
@@ -54,10 +54,10 @@ def test_a_test_leaves_nothing_behind_and_meets_nobody(tmp_path: Path) -> None:
     run = wire_run(tmp_path)
     with run:
         assert told(run) == [f"port 1-3: enforceable: partly ({NO_QUEUES})"]
-        assert not any(flow.cookie & probe.COOKIE_MASK == probe.COOKIE for flow in run.flows(1))
+        assert not any(flow.cookie & meter_probe.COOKIE_MASK == meter_probe.COOKIE for flow in run.flows(1))
         assert set(run.meters(1)) == set(range(1, 5 * 2 * len(PORTS) + 1))
         assert all(run.fabric.received(1, port) == [] for port in PORTS)
-        assert run.handled(1, MessageType.PACKET_OUT) == probe.MARKED_FRAMES + 2 * probe.FRAMES
+        assert run.handled(1, MessageType.PACKET_OUT) == meter_probe.MARKED_FRAMES + 2 * meter_probe.FRAMES
         assert run.health() | {"loops": 0} == {
             "status": "ready",
             "switches": {"s1": "ready"},
@@ -276,7 +276,7 @@ def test_whether_queues_take_effect_is_found_out(tmp_path: Path, ignores: bool) 
                 assert run.health()["enforceable"] == {"yes": 2, "partly": 1, "no": 0}
             # Few, short, and to an address that no bridge forwards and no host takes.
             got = run.fabric.received(1, 1)
-            assert 0 < len(got) <= 4 * probe.QUEUE_FRAMES
+            assert 0 < len(got) <= 4 * meter_probe.QUEUE_FRAMES
             assert all(len(one) == 60 and one[:6].hex() == "0180c200000e" for one in got)
     finally:
         server.stop()

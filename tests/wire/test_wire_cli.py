@@ -151,7 +151,7 @@ def test_a_lab_without_a_controller_says_so_once(monkeypatch: pytest.MonkeyPatch
     ],
 )
 def test_the_labs_offers_are_checked(run: WireRun, text: str, reason: str) -> None:
-    from controller.config.load import load_config
+    from controller.config.loader import load_config
 
     with pytest.raises(InvalidValueError, match=reason):
         parse_offer(text, load_config(run.app.config_path))

@@ -18,7 +18,7 @@ from support.paths import ROOT
 from support.wire import configuration
 
 from experiments.bench.cluster.testbed.switch_logs import MeterLog
-from experiments.machine.cluster import kill_machine_of
+from experiments.machine.cluster_process import kill_machine_of
 
 pytestmark = [needs_etcd]
 EDGES = {1: [1, 2], 2: [1, 2]}

@@ -17,7 +17,7 @@ from support.cluster import ClusterRun, check_one_writer, needs_etcd
 from support.wire import configuration
 
 from apps.cli.support.certificates import create_authority, issue
-from apps.cluster.etcd import Etcd, EtcdError, delete, get, put
+from apps.cluster.etcd_client import Etcd, EtcdError, delete, get, put
 from experiments.machine.etcd_process import EtcdProcesses, EtcdTls
 
 pytestmark = [needs_etcd]

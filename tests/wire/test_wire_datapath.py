@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from support.ip_frames import IPV4, IPV6, ip_frame, traffic_class
 
-from controller.openflow.frames import FrameHeader, build_frame, parse_frame
+from controller.openflow.ethernet import FrameHeader, build_frame, parse_frame
 from experiments.switch.datapath import Datapath
 from experiments.switch.options import DatapathOptions
 

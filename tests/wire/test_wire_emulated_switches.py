@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.runs.on_wire import run_on_wire
-from experiments.runs.run import RunSettings
+from experiments.runs.scenario_run import RunSettings
+from experiments.runs.wire_run import run_on_wire
 from experiments.scenarios.dets_fig5 import joined_by_udp
 from experiments.switch.emulated import EMULATED, EmulatedSwitch
 

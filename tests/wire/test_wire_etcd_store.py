@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.cluster import Relay, needs_etcd
 
-from apps.cluster.etcd import Etcd, EtcdError, created_at, delete, get, put
+from apps.cluster.etcd_client import Etcd, EtcdError, created_at, delete, get, put
 from apps.cluster.etcd_store import EtcdStore
 from apps.cluster.etcd_tokens import EtcdTokens
 from apps.settings.errors import StoreError

@@ -12,11 +12,11 @@ import pytest
 from support import faults
 
 from controller.openflow import constants as ofp
-from controller.openflow import flows, lldp, messages, stats
+from controller.openflow import flows, lldp, messages, multipart
 from controller.openflow.actions import Output
 from controller.openflow.constants import MessageType
+from controller.openflow.ethernet import FrameHeader, build_frame
 from controller.openflow.flows import Flow
-from controller.openflow.frames import FrameHeader, build_frame
 from controller.openflow.match import Match
 from experiments.wire.fabric import ManualClock, WireFabric
 
@@ -145,10 +145,10 @@ def test_flow_stats_of_many_entries_come_in_parts(controller: Controller, fabric
     peer = controller.accept()
     wanted = [Flow(0, 5, Match(in_port=1, eth_dst=number), number, goto_table=1) for number in range(2000)]
     peer.send(flows.encode_flow_mods([(ofp.FlowModCommand.ADD, flow) for flow in wanted], 1))
-    peer.send(stats.encode_flow_stats_request(9))
+    peer.send(multipart.encode_flow_stats_request(9))
     body, more, parts = b"", True, 0
     while more:
-        part = stats.multipart_header(peer.raw())
+        part = multipart.multipart_header(peer.raw())
         body, more, parts = body + bytes(part.body), part.more, parts + 1
     assert parts > 2
     assert flows.decode_flow_stats(body).flows == wanted
@@ -227,7 +227,7 @@ def test_mangled_messages_arrive_mangled(controller: Controller, fabric: WireFab
     peer.barrier(3)
     with fabric.locked():
         datapath.faults.mangle = faults.once(MessageType.MULTIPART_REPLY, fault)
-    peer.send(stats.encode_port_stats_request(5), stats.encode_port_stats_request(6))
+    peer.send(multipart.encode_port_stats_request(5), multipart.encode_port_stats_request(6))
     whole = 16 + 2 * 112
     got = peer.socket.recv(16, socket.MSG_WAITALL)
     claimed = int.from_bytes(got[2:4])

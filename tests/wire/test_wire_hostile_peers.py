@@ -19,7 +19,7 @@ from apps.cli.support.certificates import create_authority, issue
 from controller.openflow.constants import MessageType, MultipartType
 from experiments.bench.attack import attacks
 from experiments.bench.attack.hostile_peer import HostilePeer, crowd, message, multipart_reply
-from experiments.machine.processors import withheld_s
+from experiments.machine.cpu_usage import withheld_s
 
 HOSTILE = attacks.HOSTILE_DPID
 LINK = [((1, 10), (2, 10))]

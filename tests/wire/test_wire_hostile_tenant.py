@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from support.wire import EVERYBODY, WireRun, frame
 
-from controller.forwarding.host_search import MAX_SEARCHES_PER_VN
+from controller.forwarding.host_probing import MAX_SEARCHES_PER_VN
 from controller.forwarding.pipeline import Table
 from controller.openflow.constants import MessageType
-from controller.openflow.frames import FrameHeader, build_frame, parse_frame
+from controller.openflow.ethernet import FrameHeader, build_frame, parse_frame
 
 NOBODY = 0x0200_0000_DEAD
 RECEIVE_BPS = 50e6

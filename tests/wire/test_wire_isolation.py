@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from experiments.measure.series import goodput_limit_bps
+from experiments.experiment_options import ExperimentOptions
+from experiments.experiment_runner import run
+from experiments.measure.rate_series import goodput_limit_bps
 from experiments.model.fabric import ModelFabric, ModelOptions
-from experiments.options import ExperimentOptions
-from experiments.runs.on_wire import _warnings
-from experiments.single import run
+from experiments.runs.wire_run import _warnings
 from experiments.wire.real_time_model import WireModel
 from topologies.builders import fig1
 

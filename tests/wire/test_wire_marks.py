@@ -9,7 +9,7 @@ from support.ip_frames import IPV4, IPV6, ip_frame, traffic_class
 from support.wire import WireRun
 
 from controller.forwarding.pipeline import Table
-from controller.openflow.frames import ip_ecn_of, parse_frame, with_ip_ecn
+from controller.openflow.ethernet import ip_ecn_of, parse_frame, with_ip_ecn
 
 EDGES = {1: [1, 2], 2: [1, 2]}
 LINK = ((1, 11), (2, 11))

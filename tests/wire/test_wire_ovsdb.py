@@ -17,10 +17,10 @@ import pytest
 from support.ovsdb import Server, needs_ovsdb
 from support.paths import ROOT
 
-from apps.ovsdb import queue_writer
-from apps.ovsdb.queue_writer import OvsdbError, QueueWriter
+from apps.ovsdb import ovsdb_client
+from apps.ovsdb.ovsdb_client import OvsdbError, QueueWriter
 from controller.errors import InvalidValueError
-from controller.switch.queues import PortQueues, port_queues
+from controller.switch.desired_queues import PortQueues, port_queues
 
 DPID = 0xA1
 PORTS = ("p1", "p2")
@@ -206,10 +206,10 @@ def test_whoever_sends_without_an_end_lets_others_run(monkeypatch: pytest.Monkey
         connection.recv(1 << 16)
         connection.sendall(b'{"id":1,"error":null,"result":["' + b"x" * 2_000_000)
 
-    monkeypatch.setattr(queue_writer, "_let_others_run", lambda: turns.append(0))
+    monkeypatch.setattr(ovsdb_client, "_let_others_run", lambda: turns.append(0))
     with fake_server(serve) as address, pytest.raises(OvsdbError, match="closed"):
         QueueWriter(address).apply(DPID, {})
-    assert len(turns) >= 2_000_000 // queue_writer._CHUNK_BYTES
+    assert len(turns) >= 2_000_000 // ovsdb_client._CHUNK_BYTES
 
 
 def test_an_answer_that_never_ends_is_given_up_and_never_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,7 +260,7 @@ warnings.simplefilter("ignore")
 import eventlet
 eventlet.monkey_patch()
 import socket
-from apps.ovsdb.queue_writer import OvsdbError, QueueWriter
+from apps.ovsdb.ovsdb_client import OvsdbError, QueueWriter
 
 silent = socket.create_server(("127.0.0.1", 0))
 ticks = 0

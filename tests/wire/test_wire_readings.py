@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 from support.wire import WireRun
 
-from controller.config.load import parse_config
-from controller.fabric.vns import VnTable
+from controller.config.loader import parse_config
+from controller.fabric.vn_table import VnTable
 from controller.whatif.recording import Interval, Start, decode
 from controller.whatif.replay import replay
 

@@ -10,7 +10,7 @@ from support.wire import WireRun
 
 from apps.settings.tokens import Tokens
 from experiments.bench.attack.clients import hold_bodies
-from experiments.bench.rest.attack import Attack
+from experiments.bench.rest.hostile_clients import Attack
 
 SENDERS, RECEIVER = (1, 2, 3), 4
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from experiments.runs.on_wire import run_on_wire
+from experiments.runs.wire_run import run_on_wire
 from experiments.scenarios import scenarios
 
 pytestmark = pytest.mark.rates

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from apps.cli.support.connection import asking
+from apps.cli.support.command_options import asking
 from apps.cli.support.output import AnyForm, Column, Form, Row, number, rate, show
 from apps.cli.support.rest_client import Client
 from controller.units import format_rate

@@ -7,8 +7,8 @@ from urllib.parse import quote
 
 import typer
 
-from apps.cli.support.connection import asking
-from apps.cli.support.names import PORT_HELP, Names, OnlyVlan
+from apps.cli.support.command_options import asking
+from apps.cli.support.name_resolver import PORT_HELP, Names, OnlyVlan
 from apps.cli.support.output import AnyForm, Column, Form, Row, number, show
 from apps.cli.support.rest_client import Client
 from controller.errors import InvalidValueError

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
+from apps.cli.support.command_options import CHANGED_MANY, Change, asking, changing
 from apps.cli.support.common import LIMITS, Parameters, UsageError, counted, parse_parameters, refusing_bad_files, say
-from apps.cli.support.connection import CHANGED_MANY, Change, asking, changing
-from apps.cli.support.names import PORT_HELP, Names, OfVlan, OnlyVlan, VlanName
+from apps.cli.support.name_resolver import PORT_HELP, Names, OfVlan, OnlyVlan, VlanName
 from apps.cli.support.output import AnyForm, Column, Form, number, rate, share, show
 from apps.cli.support.rest_client import Client
 from controller.units import format_rate, parse_rate

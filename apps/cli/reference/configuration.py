@@ -12,7 +12,7 @@ from pydantic.fields import FieldInfo
 from controller.config import cluster as config_cluster
 from controller.config import sections as config_sections
 from controller.config.sections import RootSection, Section
-from controller.config.values import Written
+from controller.config.value_types import Written
 
 
 def reference() -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from apps.rest import Service, create_app
 from controller.central.controller import CentralController
-from controller.config.load import parse_config
+from controller.config.loader import parse_config
 
 Json = Mapping[str, Any]
 

@@ -61,7 +61,7 @@ def _parse_parameter(text: str) -> tuple[str, object]:
 @contextlib.contextmanager
 def refusing_bad_files() -> Iterator[None]:
     """Print all problems of a file, a line each, and end the command, when ConfigError is raised within."""
-    from controller.config.document import ConfigError
+    from controller.config.yaml_document import ConfigError
 
     try:
         yield

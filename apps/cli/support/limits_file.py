@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from apps.cli.support.common import LIMITS
-from controller.config.document import ConfigError, ConfigProblem, Problem, read_document, show_value
+from controller.config.yaml_document import ConfigError, ConfigProblem, Problem, read_document, show_value
 from controller.errors import InvalidValueError
-from controller.fabric.values import check_weight
+from controller.fabric.value_checks import check_weight
 from controller.units import parse_rate
 
 _VALUES = (*LIMITS, "weight")

@@ -13,7 +13,7 @@ from flask import Request
 from flask.json.provider import DefaultJSONProvider
 from werkzeug.exceptions import RequestEntityTooLarge
 
-from apps.rest.http.long_json import LongJson
+from apps.rest.http.incremental_json import LongJson
 from apps.rest.http.problems import HttpRefusedError, invalid
 from controller.errors import InvalidValueError
 

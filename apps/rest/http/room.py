@@ -11,7 +11,7 @@ import eventlet
 from apps.rest.http.access import Places
 from apps.rest.http.body import MAX_BODY_BYTES, MAX_LONG_BODY_BYTES
 from apps.rest.http.problems import HttpRefusedError
-from apps.runtime.garbage import give_back
+from apps.runtime.memory_tuning import give_back
 from controller.errors import InvalidValueError
 
 FREE_BYTES = MAX_BODY_BYTES
@@ -25,7 +25,8 @@ TIDY_S = 5.0
 class Room:
     """``most_bytes`` of what is called ``name``, and half of them for one address (IPv6: one /64).
 
-    The heap keeps what is freed (``apps.runtime.garbage``): it goes back to the kernel once nothing is held any more.
+    The heap keeps what is freed (``apps.runtime.memory_tuning``): it goes back to the kernel once
+    nothing is held any more.
     """
 
     def __init__(

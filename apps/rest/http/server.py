@@ -17,13 +17,13 @@ from typing import Any
 import eventlet
 
 from apps.rest.http.access import Places, WsgiApp
-from apps.rest.http.connection import Connection, Rooms
-from apps.rest.http.exchange import Patience
+from apps.rest.http.http_connection import Connection, Rooms
 from apps.rest.http.problems import raw_answer
 from apps.rest.http.room import MOST_ANSWERS_BYTES, MOST_BODIES_BYTES, Room
-from apps.runtime.connection.peer_limits import Sparing
-from apps.runtime.handshake import shake_hands
-from apps.runtime.lasting_listener import LastingListener
+from apps.rest.http.wsgi_exchange import Patience
+from apps.runtime.connection.connection_limits import Sparing
+from apps.runtime.retrying_listener import LastingListener
+from apps.runtime.tls_handshake import shake_hands
 
 MAX_CONNECTIONS = 256
 # So many connections above the limit are answered at a time; further ones are closed at once.

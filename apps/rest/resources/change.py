@@ -11,22 +11,25 @@ from flask import Response
 
 from apps.rest.http import problems
 from apps.rest.http.problems import HttpRefusedError, refusing_bad_values
-from apps.rest.resources import lookup, representation
-from apps.rest.resources.conditions import expecting, tagged
+from apps.rest.resources import lookup, views
+from apps.rest.resources.preconditions import expecting, tagged
 from apps.rest.resources.service import BAD_BODY, CHANGE, NOT_FOUND, Json, Service, api, caller, service
-from apps.rest.schema import answers, bodies, changed, many, requests, values
+from apps.rest.schema import bulk_values, change_responses, request_bodies, request_parameters, responses, value_types
 from apps.settings.settings import Outcome
-from controller.config.document import ConfigError
+from controller.config.yaml_document import ConfigError
 from controller.errors import InvalidValueError
-from controller.fabric.description import Vlan
-from controller.limits.changes import check_used, check_vn, complete_vlan
+from controller.fabric.config_model import Vlan
+from controller.limits.change_validation import check_used, check_vn, complete_vlan
+from controller.limits.effective_settings import UnfitError
 from controller.limits.overrides import VnName
-from controller.limits.precedence import UnfitError
 
 
-@api.patch("/vlans/<vlan_vid>", responses={200: answers.VlanView, **NOT_FOUND, **BAD_BODY, **CHANGE})
+@api.patch("/vlans/<vlan_vid>", responses={200: responses.VlanView, **NOT_FOUND, **BAD_BODY, **CHANGE})
 def change_vlan(
-    path: requests.VlanPath, query: requests.ChangeQuery, header: requests.IfMatch, body: bodies.VlanPatch
+    path: request_parameters.VlanPath,
+    query: request_parameters.ChangeQuery,
+    header: request_parameters.IfMatch,
+    body: request_bodies.VlanPatch,
 ) -> Response:
     """Change values of a VLAN, from the next control interval on: all that are given, or none."""
     here = service()
@@ -34,18 +37,21 @@ def change_vlan(
     expect = expecting(lambda: here.settings.vlan_revision(vid))
     with problems.refusing_bad_values():
         standing = here.central.config.vlans[vid]
-        values = complete_vlan(standing, body.given(), here.central.config.interval_ms)
-        if "weight" in values:
-            after = replace(standing, **values)
+        value_types = complete_vlan(standing, body.given(), here.central.config.interval_ms)
+        if "weight" in value_types:
+            after = replace(standing, **value_types)
             check_used("weights", "weight", after.weight, after.algorithm, after.shadow)
-        outcome = here.settings.change_vlan(vid, values, caller(), expect=expect, dry_run=query.dry_run)
-    view = representation.vlan_views(here, [vid], outcome)[0]
+        outcome = here.settings.change_vlan(vid, value_types, caller(), expect=expect, dry_run=query.dry_run)
+    view = views.vlan_views(here, [vid], outcome)[0]
     return _answer(here, outcome, query.dry_run, tagged(view, here.settings.vlan_revision(vid)))
 
 
-@api.patch("/vns/<vlan_vid>/<switch>/<port_no>", responses={200: answers.VnView, **NOT_FOUND, **BAD_BODY, **CHANGE})
+@api.patch("/vns/<vlan_vid>/<switch>/<port_no>", responses={200: responses.VnView, **NOT_FOUND, **BAD_BODY, **CHANGE})
 def change_vn(
-    path: requests.VnPath, query: requests.ChangeQuery, header: requests.IfMatch, body: bodies.VnPatch
+    path: request_parameters.VnPath,
+    query: request_parameters.ChangeQuery,
+    header: request_parameters.IfMatch,
+    body: request_bodies.VnPatch,
 ) -> Response:
     """Change a VN's limits, ceilings and weight, from the next control interval on: all that are given, or none."""
     here = service()
@@ -57,25 +63,27 @@ def change_vn(
         check_vn(here.central.vns, here.central.config.vlans[name.vlan_vid], row, given)
         outcome = here.settings.change_vns({name: given}, caller(), expect=expect, dry_run=query.dry_run)
     rows = np.array([here.settings.file.row_of[name]], dtype=np.int64)
-    view = representation.vn_views(here, rows, outcome)[0]
+    view = views.vn_views(here, rows, outcome)[0]
     return _answer(here, outcome, query.dry_run, tagged(view, here.settings.revision_of(name)))
 
 
-@api.post("/limits", responses={200: changed.Done, **BAD_BODY, **CHANGE})
-def change_limits(query: requests.ChangeQuery, header: requests.IfMatch, body: bodies.ManyLimits) -> Response:
+@api.post("/limits", responses={200: change_responses.Done, **BAD_BODY, **CHANGE})
+def change_limits(
+    query: request_parameters.ChangeQuery, header: request_parameters.IfMatch, body: request_bodies.ManyLimits
+) -> Response:
     """Change limits, ceilings and weights of many VNs in one transaction: all, or none."""
     here = service()
     settings = here.settings
     if body.limits == []:
         raise problems.invalid(InvalidValueError("limits", [], "changes nothing: give at least one"))
 
-    def check(key: str, name: VnName, given: many.Values) -> None:
+    def check(key: str, name: VnName, given: bulk_values.Values) -> None:
         row = settings.file.row_of.get(name)
         if row is None:
             raise InvalidValueError(key, str(name), "is not a VN of the configuration: /v1/vns lists those")
         check_vn(here.central.vns, here.central.config.vlans[name.vlan_vid], row, given, f"{key}.")
 
-    changes = many.read_vns("limits", body.limits, lookup.Ids(here.central), check, lambda: here.sleep(0.0))
+    changes = bulk_values.read_vns("limits", body.limits, lookup.Ids(here.central), check, lambda: here.sleep(0.0))
     expect = expecting(lambda: settings.revision)
     with problems.refusing_bad_values():
         try:
@@ -86,8 +94,10 @@ def change_limits(query: requests.ChangeQuery, header: requests.IfMatch, body: b
     return _done(here, outcome, query.dry_run)
 
 
-@api.delete("/vlans/<vlan_vid>/overrides", responses={200: changed.Done, **NOT_FOUND, **CHANGE})
-def reset_vlan(path: requests.VlanPath, query: requests.ChangeQuery, header: requests.IfMatch) -> Response:
+@api.delete("/vlans/<vlan_vid>/overrides", responses={200: change_responses.Done, **NOT_FOUND, **CHANGE})
+def reset_vlan(
+    path: request_parameters.VlanPath, query: request_parameters.ChangeQuery, header: request_parameters.IfMatch
+) -> Response:
     """Remove what was set of a VLAN at run time: the file's values are in force again."""
     here = service()
     vid = lookup.override_vlan(here.settings, path.vlan_vid)
@@ -97,8 +107,12 @@ def reset_vlan(path: requests.VlanPath, query: requests.ChangeQuery, header: req
     return _done(here, outcome, query.dry_run)
 
 
-@api.delete("/vns/<vlan_vid>/<switch>/<port_no>/overrides", responses={200: changed.Done, **NOT_FOUND, **CHANGE})
-def reset_vn(path: requests.VnPath, query: requests.ChangeQuery, header: requests.IfMatch) -> Response:
+@api.delete(
+    "/vns/<vlan_vid>/<switch>/<port_no>/overrides", responses={200: change_responses.Done, **NOT_FOUND, **CHANGE}
+)
+def reset_vn(
+    path: request_parameters.VnPath, query: request_parameters.ChangeQuery, header: request_parameters.IfMatch
+) -> Response:
     """Remove what was set of a VN at run time: the values of the file or of its VLAN are in force again."""
     here = service()
     name = lookup.override_vn(here.settings, here.central, path)
@@ -108,8 +122,8 @@ def reset_vn(path: requests.VnPath, query: requests.ChangeQuery, header: request
     return _done(here, outcome, query.dry_run)
 
 
-@api.delete("/overrides", responses={200: changed.Done, **CHANGE})
-def reset_all(query: requests.ChangeQuery, header: requests.IfMatch) -> Response:
+@api.delete("/overrides", responses={200: change_responses.Done, **CHANGE})
+def reset_all(query: request_parameters.ChangeQuery, header: request_parameters.IfMatch) -> Response:
     """Remove all that was set at run time: the file alone is in force again. Needs If-Match."""
     here = service()
     expect = expecting(lambda: here.settings.revision, always=True)
@@ -117,17 +131,19 @@ def reset_all(query: requests.ChangeQuery, header: requests.IfMatch) -> Response
     return _done(here, outcome, query.dry_run)
 
 
-@api.post("/import", responses={200: changed.Replaced, **BAD_BODY, **CHANGE})
-def import_overrides(query: requests.ChangeQuery, header: requests.IfMatch, body: bodies.Import) -> Response:
+@api.post("/import", responses={200: change_responses.Replaced, **BAD_BODY, **CHANGE})
+def import_overrides(
+    query: request_parameters.ChangeQuery, header: request_parameters.IfMatch, body: request_bodies.Import
+) -> Response:
     """Let what ``/v1/export`` has answered be all the overrides there are. Needs If-Match.
 
     What does not fit the configuration is kept and not in force.
     """
     here = service()
     config, ids = here.central.config, lookup.Ids(here.central)
-    vns = many.read_vns("vns", body.vns, ids, lambda key, name, given: None, lambda: here.sleep(0.0))
+    vns = bulk_values.read_vns("vns", body.vns, ids, lambda key, name, given: None, lambda: here.sleep(0.0))
     unnamed = Vlan(0, "", "fp", {}, 1.0, None, None)
-    vlans = many.read_vlans(
+    vlans = bulk_values.read_vlans(
         "vlans",
         body.vlans,
         ids,
@@ -136,8 +152,8 @@ def import_overrides(query: requests.ChangeQuery, header: requests.IfMatch, body
     expect = expecting(lambda: here.settings.revision, always=True)
     outcome = here.settings.replace_all("import", vlans, vns, caller(), expect=expect, dry_run=query.dry_run)
     named: list[int | VnName] = list(outcome.values.inactive_vlans)
-    inactive = [*named, *outcome.values.inactive_vns][: values.MAX_PAGE]
-    more = {"inactive": representation.override_views(here.settings, inactive, outcome)}
+    inactive = [*named, *outcome.values.inactive_vns][: value_types.MAX_PAGE]
+    more = {"inactive": views.override_views(here.settings, inactive, outcome)}
     return _done(here, outcome, query.dry_run, more)
 
 
@@ -158,8 +174,8 @@ def _answer(here: Service, outcome: Outcome, dry_run: bool, response: Response) 
     return response
 
 
-@api.post("/reload", responses={200: changed.Reloaded, **CHANGE})
-def reload_configuration(query: requests.ChangeQuery, header: requests.IfMatch) -> Response:
+@api.post("/reload", responses={200: change_responses.Reloaded, **CHANGE})
+def reload_configuration(query: request_parameters.ChangeQuery, header: request_parameters.IfMatch) -> Response:
     """Read the configuration file again and put it in force; return the differences. On any error nothing changes.
 
     Unchanged parts are not touched. Values set at run time take precedence over the new file.

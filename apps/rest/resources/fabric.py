@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from apps.rest.resources import representation
-from apps.rest.resources.pages import make_cursor, read_cursor
+from apps.rest.resources import views
+from apps.rest.resources.pagination import make_cursor, read_cursor
 from apps.rest.resources.service import Json, Service, api, service
-from apps.rest.schema import observed, requests
+from apps.rest.schema import fabric_responses, request_parameters
 from controller.fabric.topology import PortId
-from controller.observed.links import FabricLink
+from controller.monitoring.link_status import FabricLink
 
 # What limits promise of a link takes a moment to work out: so many, and others get their turn.
 _LINKS_AT_ONCE = 8
 
 
-@api.get("/switches", responses={200: observed.Switches})
-def list_switches(query: requests.PageQuery) -> Json:
+@api.get("/switches", responses={200: fabric_responses.Switches})
+def list_switches(query: request_parameters.PageQuery) -> Json:
     """List the switches of the configuration, with their state."""
     here = service()
     health = here.health()
@@ -41,8 +41,8 @@ def list_switches(query: requests.PageQuery) -> Json:
     return {"next": make_cursor(first + query.limit) if more else None, "switches": views}
 
 
-@api.get("/links", responses={200: observed.Links})
-def list_links(query: requests.PageQuery) -> Json:
+@api.get("/links", responses={200: fabric_responses.Links})
+def list_links(query: request_parameters.PageQuery) -> Json:
     """List the links between switches: whether they are up, what is promised of them and what they carry."""
     here = service()
     links = here.observer.links.of(here.central.config)
@@ -67,7 +67,7 @@ def _link_view(here: Service, one: FabricLink) -> Json:
         "b": ends[1],
         "capacity_bps": one.capacity_bps,
         "up": one.up,
-        "up_since": representation.utc(here, one.up_since_s),
+        "up_since": views.utc(here, one.up_since_s),
         "a_to_b": _direction(here, one, a, b),
         "b_to_a": _direction(here, one, b, a),
     }
@@ -86,5 +86,5 @@ def link_load(here: Service, start: PortId, end: PortId) -> int | None:
     sent_bps = ports.sent_bps(start.dpid, np.array([start.port_no], dtype=np.int64))
     if np.isnan(sent_bps[0]):
         sent_bps = ports.received_bps(end.dpid, np.array([end.port_no], dtype=np.int64))
-    (load_bps,) = representation.json_rates(sent_bps)
+    (load_bps,) = views.json_rates(sent_bps)
     return load_bps

@@ -6,11 +6,11 @@ from dataclasses import asdict
 from typing import Any
 
 from apps.rest.http import problems
-from apps.rest.resources import lookup, representation
-from apps.rest.resources.conditions import tagged
-from apps.rest.resources.pages import make_cursor, read_cursor
+from apps.rest.resources import lookup, views
+from apps.rest.resources.pagination import make_cursor, read_cursor
+from apps.rest.resources.preconditions import tagged
 from apps.rest.resources.service import NOT_FOUND, Json, api, service
-from apps.rest.schema import changed, requests
+from apps.rest.schema import change_responses, request_parameters
 from controller.errors import InvalidValueError
 from controller.limits.overrides import VnName
 
@@ -19,8 +19,8 @@ _END = 2**62
 _AT_ONCE = 500
 
 
-@api.get("/overrides", responses={200: changed.OverrideList})
-def list_overrides(query: requests.OverrideQuery) -> Json:
+@api.get("/overrides", responses={200: change_responses.OverrideList})
+def list_overrides(query: request_parameters.OverrideQuery) -> Json:
     """List what was set at run time, whether it is in force, and what the file says."""
     settings = service().settings
     key = read_cursor(query.cursor, int)
@@ -34,13 +34,13 @@ def list_overrides(query: requests.OverrideQuery) -> Json:
     more = len(names) > first + query.limit
     return {
         "next": make_cursor(first + query.limit) if more else None,
-        "overrides": representation.override_views(settings, shown),
+        "overrides": views.override_views(settings, shown),
         "revision": settings.revision,
     }
 
 
-@api.get("/history", responses={200: changed.History, **NOT_FOUND})
-def list_history(query: requests.HistoryQuery) -> Json:
+@api.get("/history", responses={200: change_responses.History, **NOT_FOUND})
+def list_history(query: request_parameters.HistoryQuery) -> Json:
     """List who changed what and when, newest first; with a filter a page may be shorter than ``limit``, or empty."""
     settings, central = service().settings, service().central
     switch = query.given("switch")
@@ -58,8 +58,8 @@ def list_history(query: requests.HistoryQuery) -> Json:
     return {"next": cursor, "changes": [_without_items(asdict(change)) for change in shown]}
 
 
-@api.get("/history/<revision>", responses={200: changed.ChangeDetail, **NOT_FOUND})
-def get_change(path: requests.ChangePath, query: requests.NoQuery) -> Json:
+@api.get("/history/<revision>", responses={200: change_responses.ChangeDetail, **NOT_FOUND})
+def get_change(path: request_parameters.ChangePath, query: request_parameters.NoQuery) -> Json:
     """Show a change with every value as it was before and after."""
     revision = int(path.revision) if path.revision.isascii() and path.revision.isdecimal() else 0
     change = service().settings.change_of(min(revision, _END)) if len(path.revision) < 20 else None
@@ -70,8 +70,8 @@ def get_change(path: requests.ChangePath, query: requests.NoQuery) -> Json:
     return asdict(change)
 
 
-@api.get("/export", responses={200: changed.Export})
-def export_overrides(query: requests.NoQuery) -> Any:
+@api.get("/export", responses={200: change_responses.Export})
+def export_overrides(query: request_parameters.NoQuery) -> Any:
     """Return all that was set at run time as one document, which ``/v1/import`` takes."""
     here = service()
     overrides, revision = here.settings.overrides, here.settings.revision

@@ -5,19 +5,19 @@ from __future__ import annotations
 import numpy as np
 
 from apps.rest.http.problems import invalid, not_found
-from apps.rest.resources import lookup, representation
-from apps.rest.resources.pages import make_cursor, read_cursor, stale
+from apps.rest.resources import lookup, views
+from apps.rest.resources.pagination import make_cursor, read_cursor, stale
 from apps.rest.resources.service import NOT_FOUND, Json, api, service
-from apps.rest.schema import answers, requests
+from apps.rest.schema import request_parameters, responses
 from controller.columns import BoolArray
-from controller.config.values import MAX_VLAN_VID
+from controller.config.value_types import MAX_VLAN_VID
 from controller.errors import InvalidValueError
 from controller.forwarding.pairs import Host
-from controller.openflow.frames import format_mac, parse_mac
+from controller.openflow.ethernet import format_mac, parse_mac
 
 
-@api.get("/hosts", responses={200: answers.Hosts, **NOT_FOUND})
-def list_hosts(query: requests.HostQuery) -> Json:
+@api.get("/hosts", responses={200: responses.Hosts, **NOT_FOUND})
+def list_hosts(query: request_parameters.HostQuery) -> Json:
     """List the known hosts, by VLAN and address: where each is, since when, and where it was before."""
     here = service()
     mac = None if query.given("mac") is None else parse_mac("mac", query.mac)
@@ -26,21 +26,21 @@ def list_hosts(query: requests.HostQuery) -> Json:
     shown = type(found)._make(column[: query.limit] for column in found)
     more = len(found.mac) > query.limit
     cursor = make_cursor(int(shown.vlan_vid[-1]), format_mac(int(shown.mac[-1]))) if more else None
-    return {"next": cursor, "hosts": representation.host_views(here, shown)}
+    return {"next": cursor, "hosts": views.host_views(here, shown)}
 
 
-@api.get("/hosts/<mac>", responses={200: answers.HostPlaces, **NOT_FOUND})
-def get_host(path: requests.HostPath, query: requests.NoQuery) -> Json:
+@api.get("/hosts/<mac>", responses={200: responses.HostPlaces, **NOT_FOUND})
+def get_host(path: request_parameters.HostPath, query: request_parameters.NoQuery) -> Json:
     """Show where an address is: in each VLAN in which it is known, since when, and where it was before."""
     here = service()
     everywhere = np.ones(len(here.central.vns), dtype=np.bool_)
     found = here.central.network.known.some(everywhere, parse_mac("mac", path.mac), None, MAX_VLAN_VID)
     if not len(found.mac):
         raise not_found("mac", path.mac, "is the address of no host that is known; /v1/hosts lists those")
-    return {"hosts": representation.host_views(here, found)}
+    return {"hosts": views.host_views(here, found)}
 
 
-def _vns(query: requests.HostQuery) -> BoolArray:
+def _vns(query: request_parameters.HostQuery) -> BoolArray:
     """Return which VNs a query is about, (vns,). Raises HttpRefusedError."""
     central = service().central
     rows = lookup.vn_rows(central, query.given("vlan"), query.given("switch"))

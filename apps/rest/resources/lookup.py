@@ -12,13 +12,13 @@ from contextlib import contextmanager
 import numpy as np
 
 from apps.rest.http.problems import HttpRefusedError, listed, not_found
-from apps.rest.schema.requests import EntryPath, VnPath
+from apps.rest.schema.request_parameters import EntryPath, VnPath
 from apps.settings.settings import Settings
 from controller.central.controller import CentralController
 from controller.columns import IntArray
-from controller.config.values import MAX_VLAN_VID, MIN_VLAN_VID
+from controller.config.value_types import MAX_VLAN_VID, MIN_VLAN_VID
 from controller.errors import InvalidValueError
-from controller.fabric.description import EdgePort, Switch
+from controller.fabric.config_model import EdgePort, Switch
 from controller.limits.overrides import VnName
 
 _NUMBER = re.compile(r"[1-9][0-9]{0,9}")

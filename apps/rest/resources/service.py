@@ -17,8 +17,8 @@ from apps.settings.settings import Caller, Settings
 from apps.settings.store import Store
 from apps.settings.store_file import MEMORY
 from controller.central.controller import CentralController
-from controller.config.changes import ConfigChange
-from controller.observed.observer import Observer
+from controller.config.config_diff import ConfigChange
+from controller.monitoring.observer import Observer
 
 Json = dict[str, Any]
 Responses = dict[str | int, type[BaseModel] | Json | None]

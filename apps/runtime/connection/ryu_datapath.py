@@ -22,8 +22,8 @@ from ryu.controller.handler import DEAD_DISPATCHER, HANDSHAKE_DISPATCHER, MAIN_D
 from ryu.lib import hub
 from ryu.ofproto import ofproto_v1_3_parser
 
-from apps.runtime.connection.peer_io import SendQueue, SharedReader
-from apps.runtime.connection.peer_limits import (
+from apps.runtime.connection.connection_io import SendQueue, SharedReader
+from apps.runtime.connection.connection_limits import (
     MOST_PORTS,
     STRANGER,
     SWITCH,
@@ -33,10 +33,10 @@ from apps.runtime.connection.peer_limits import (
     Sparing,
 )
 from apps.runtime.connection.switch_connection import Gate, SwitchConnection
-from apps.runtime.sockets import kernel as socket_kernel
-from apps.runtime.sockets.arrivals import MESSAGES_AT_ONCE, REPLIES, Arrival, replies_in
+from apps.runtime.sockets import native as native_sockets
+from apps.runtime.sockets.socket_reader import MESSAGES_AT_ONCE, REPLIES, Arrival, replies_in
 from controller.openflow import constants as ofp
-from controller.openflow.buffers import HEADER, Buffer
+from controller.openflow.bounded_reader import HEADER, Buffer
 from controller.openflow.constants import MessageType
 from controller.openflow.messages import speaks
 
@@ -197,7 +197,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
 
     def lane(self) -> int | None:
         """Return the socket at which a roll call may be answered (roll_call.py); None where it is not read so now."""
-        return self.fileno if self._shared and not self._buffer and socket_kernel.library is not None else None
+        return self.fileno if self._shared and not self._buffer and native_sockets.library is not None else None
 
     def open_lane(self) -> int | None:
         """Return the same where what is written to that socket is what ``enqueue`` would send there."""

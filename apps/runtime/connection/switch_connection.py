@@ -15,14 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 from ryu.lib import hub
 
-from apps.runtime.connection.peer_limits import CutOff, MessageCounts
-from apps.runtime.sockets import kernel as socket_kernel
-from apps.runtime.sockets.roll_call import RollCall
+from apps.runtime.connection.connection_limits import CutOff, MessageCounts
+from apps.runtime.sockets import native as native_sockets
+from apps.runtime.sockets.bulk_request import RollCall
 from controller.errors import ProtocolError
-from controller.openflow.buffers import HEADER, MAX_XID, Buffer
+from controller.openflow.bounded_reader import HEADER, MAX_XID, Buffer
 from controller.openflow.constants import MessageType
 from controller.openflow.messages import encode_barrier_request
-from controller.openflow.stats import multipart_header
+from controller.openflow.multipart import multipart_header
 
 MOST_REPLY_BYTES = 16 << 20  # of all unfinished replies of one switch; 100,000 flow entries
 _PART_BYTES = 100  # what a part costs in addition to its body
@@ -338,7 +338,7 @@ def call_all(
     """
     lanes: list[tuple[int, int] | None] = [connection.called_at(roll) for connection in connections]
     message = encode(0)
-    taken, octets = iter(socket_kernel.ask([lane for lane in lanes if lane is not None], message)), len(message)
+    taken, octets = iter(native_sockets.ask([lane for lane in lanes if lane is not None], message)), len(message)
     for number, (connection, lane) in enumerate(zip(connections, lanes, strict=True)):
         if lane is None:
             xid = connection.reserve(1)

@@ -3,7 +3,7 @@
 import { get, list } from "/ui/api.js";
 import { button, h, plainTable, vnLink } from "/ui/dom.js";
 import { exactRate, localTime, place, rate } from "/ui/format.js";
-import { live } from "/ui/live.js";
+import { live } from "/ui/live_state.js";
 
 const SHOWN = 50, AROUND_S = 30, RECENT_S = 300, MOST_ITEMS = 200;
 

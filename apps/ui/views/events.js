@@ -3,7 +3,7 @@
 import { get } from "/ui/api.js";
 import { h, vnLink } from "/ui/dom.js";
 import { localTime } from "/ui/format.js";
-import { live } from "/ui/live.js";
+import { live } from "/ui/live_state.js";
 
 const MOST = 500;
 

@@ -3,7 +3,7 @@
 import { list } from "/ui/api.js";
 import { h, plainTable } from "/ui/dom.js";
 import { percent, place, rate } from "/ui/format.js";
-import { live, rateOf } from "/ui/live.js";
+import { live, rateOf } from "/ui/live_state.js";
 import { FabricMap, MOST_SWITCHES } from "/ui/map.js";
 import { Table } from "/ui/table.js";
 

@@ -3,7 +3,7 @@
 import { get, list } from "/ui/api.js";
 import { h, vnHash } from "/ui/dom.js";
 import { localTime, place, rate, rateInWords, seconds } from "/ui/format.js";
-import { live, rateOf } from "/ui/live.js";
+import { live, rateOf } from "/ui/live_state.js";
 import { Table, fillBars } from "/ui/table.js";
 
 const AGAIN_MS = 10000;

@@ -5,7 +5,7 @@ import { Chart } from "/ui/chart.js";
 import { h, plainTable, vnLink } from "/ui/dom.js";
 import { percent, place, rate, rateInWords, seconds } from "/ui/format.js";
 import { LimitsForm } from "/ui/limits.js";
-import { live, rateOf, rowOfVn } from "/ui/live.js";
+import { live, rateOf, rowOfVn } from "/ui/live_state.js";
 
 const WHY_EVERY_MS = 2000, AGAIN_MS = 10000, MARK_WORDS = { "congestion-began": "congested", "congestion-ended": "calm", "guarantee-missed": "missed", "guarantee-met": "met", "limit-changed": "limit", "flood-began": "flood", "flood-ended": "flood ended" };
 const SERIES = [

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.columns import FloatArray, IntArray
-from controller.fabric.vns import VnTable
+from controller.fabric.vn_table import VnTable
 from controller.metering.counters import MeterCounters, MeterReadings, meter_rates
 from controller.metering.enforcement import FRAME_BITS, RATE_STEP_BPS, whole_rates
 from controller.metering.mark_readings import PHANTOM_BURST_S, PHANTOM_PART, MarkReadings
-from controller.switch.meters.reading import NO_METER, ReadMeters
+from controller.switch.meters.counter_meters import NO_METER, ReadMeters
 
 
 @dataclass(frozen=True)

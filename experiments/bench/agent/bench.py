@@ -32,8 +32,8 @@ from controller.agents.control_frames import (
     encode,
     records,
 )
-from experiments.bench.agent.crowd import run_crowd
-from experiments.bench.agent.reaction import AGENTS, reaction_ms
+from experiments.bench.agent.many_agents import run_crowd
+from experiments.bench.agent.reaction_time import AGENTS, reaction_ms
 from experiments.bench.harness import Target, check_bounds, finished
 from experiments.machine.namespaces import Namespaces
 

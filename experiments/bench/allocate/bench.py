@@ -17,11 +17,11 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from controller.allocation import Requests, kernel
+from controller.allocation import Requests, native
 from controller.allocation.max_min import FlowPaths, max_min
 from controller.policy.per_receiver import PerReceiver
 from controller.policy.registry import policies
-from experiments.bench.allocate import flow_instances, plain_allocation
+from experiments.bench.allocate import problem_instances, reference_allocation
 from experiments.bench.harness import Target, finished
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
@@ -126,11 +126,11 @@ def bench_forms(entries: int, budget_s: float) -> dict[str, dict[str, float]]:
     rows = {}
     for name in algorithms:
         used = timed(allocation_call(algorithms[name], table), budget_s)[0]
-        library, kernel.library = kernel.library, None
+        library, native.library = native.library, None
         try:
             by_numpy = timed(allocation_call(algorithms[name], table), budget_s)[0]
         finally:
-            kernel.library = library
+            native.library = library
         plainly = timed(_plain_call(name, table), 0.0)[0]
         rows[name] = {
             "ns_per_entry": used / table.entries * 1e9,
@@ -144,7 +144,7 @@ def bench_forms(entries: int, budget_s: float) -> dict[str, dict[str, float]]:
 def _plain_call(name: str, table: Requests) -> Callable[[], object]:
     columns = (table.measured_bps, table.granted_bps, table.available_bps, table.drops, table.weight)
     nodes = [
-        plain_allocation.Node(measured, granted, available, drops, weight, active)
+        reference_allocation.Node(measured, granted, available, drops, weight, active)
         for measured, granted, available, drops, weight, active in zip(
             *(column.tolist() for column in columns), table.active.tolist(), strict=True
         )
@@ -163,15 +163,15 @@ def _plain_call(name: str, table: Requests) -> Callable[[], object]:
     def call() -> None:
         for limit, received, its in receivers:
             if name == "fs":
-                plain_allocation.fair_share(limit, its)
+                reference_allocation.fair_share(limit, its)
             elif name == "sp":
-                plain_allocation.slow_probe(limit, its, 0.1, 0.01)
+                reference_allocation.slow_probe(limit, its, 0.1, 0.01)
             elif name == "fp":
-                plain_allocation.fast_probe(limit, its, 2.0, 0.1, 0.01)
+                reference_allocation.fast_probe(limit, its, 2.0, 0.1, 0.01)
             elif name == "level":
-                plain_allocation.fair_level(limit, received, its, 1.0, 0.05)
+                reference_allocation.fair_level(limit, received, its, 1.0, 0.05)
             else:
-                plain_allocation.forward_explicit(limit, received, its, limit / len(its), 0.5, 0.01)
+                reference_allocation.forward_explicit(limit, received, its, limit / len(its), 0.5, 0.01)
 
     return call
 
@@ -199,10 +199,10 @@ def bench_max_min(budget_s: float, quick: bool) -> list[dict[str, Any]]:
     """Return a row per fabric."""
     rng = np.random.default_rng(1)
     made: list[tuple[str, Callable[[], tuple[FlowPaths, Any]]]] = [
-        (f"star of {hosts} hosts", partial(flow_instances.star, hosts, 100_000, rng)) for hosts in TARGET_STAR_MS
+        (f"star of {hosts} hosts", partial(problem_instances.star, hosts, 100_000, rng)) for hosts in TARGET_STAR_MS
     ]
     for k, flows in FAT_TREES[: 1 if quick else None]:
-        made.append((f"fat tree, k = {k}", partial(flow_instances.fat_tree, k, flows, rng)))
+        made.append((f"fat tree, k = {k}", partial(problem_instances.fat_tree, k, flows, rng)))
     rows = []
     for name, make in made:
         rows.append(_bench_fabric(name, *make(), budget_s))
@@ -268,6 +268,6 @@ def run(quick: Annotated[bool, "Fewer and smaller cases."] = False) -> dict[str,
         "bytes_per_entry": memory,
         "max_min": fabrics,
     }
-    form = "compiled" if kernel.library is not None else "numpy"
+    form = "compiled" if native.library is not None else "numpy"
     settings = {"kernel": form, "python": platform.python_version(), "numpy": np.__version__, "quick": quick}
     return finished("allocate", figures, targets(receivers, calls, fabrics, memory), settings)

@@ -17,9 +17,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from controller.forwarding.pipeline import Mark, Table
-from controller.openflow.buffers import HEADER
+from controller.openflow.bounded_reader import HEADER
 from controller.openflow.constants import PORT_STATE_LINK_DOWN, MessageType, MultipartType, PortReason
-from experiments.bench.attack import clients, tenants
+from experiments.bench.attack import clients, hostile_hosts
 from experiments.bench.attack.hostile_peer import (
     HOSTILE_DPID,
     Address,
@@ -30,7 +30,7 @@ from experiments.bench.attack.hostile_peer import (
     message,
     multipart_reply,
 )
-from experiments.switch import answers
+from experiments.switch import replies
 
 GOOD_DPIDS = (1, 2, 3)
 STRANGER_DPID = 0xDEAD
@@ -88,7 +88,7 @@ def many_ports(address: Address, until_s: float) -> None:
 
 def port(number: int, *, up: bool = True) -> bytes:
     """Return the ofp_port of a port."""
-    return answers.port(number, f"p{number}", number, 0, 0 if up else PORT_STATE_LINK_DOWN, 1_000_000)
+    return replies.port(number, f"p{number}", number, 0, 0 if up else PORT_STATE_LINK_DOWN, 1_000_000)
 
 
 def hostile_names(address: Address, until_s: float) -> None:
@@ -223,7 +223,7 @@ def relay_hellos(address: Address, until_s: float) -> None:
             said = draw.choices(list(heard.values()), k=_PARTS_AT_ONCE)
             ports = draw.choices(range(3, _MANY_PORTS), k=_PARTS_AT_ONCE)
             hellos = (
-                answers.packet_in(1, Table.CLASSIFY, 0, one, frame, 0xFFFF)
+                replies.packet_in(1, Table.CLASSIFY, 0, one, frame, 0xFFFF)
                 for one, frame in zip(ports, said, strict=True)
             )
             flaps = (
@@ -330,8 +330,8 @@ def _packet_in() -> bytes:
         draw.randbytes(6) + (0x02_00_00_00_00_00 + number).to_bytes(6) + b"\x81\0\0\x0a\x08\0" + bytes(46)
         for number in range(_PARTS_AT_ONCE)
     )
-    mark = int(Mark.UNKNOWN_SOURCE) | tenants.VLAN
-    return b"".join(answers.packet_in(1, Table.REPORT, 0, 1, frame, 0xFFFF, mark) for frame in frames)
+    mark = int(Mark.UNKNOWN_SOURCE) | hostile_hosts.VLAN
+    return b"".join(replies.packet_in(1, Table.REPORT, 0, 1, frame, 0xFFFF, mark) for frame in frames)
 
 
 _NAME_AT, _NAME_BYTES = 16, 16  # of an ofp_port
@@ -367,13 +367,19 @@ ATTACKS: dict[str, Attack] = {
     "switch's errors": Attack("errors of a switch under control", _flood(_ERROR * _PARTS_AT_ONCE, ready=True)),
     "switch's replies": Attack("replies that nobody asked it for", _flood(_PORT_DESC, ready=True)),
     "switch's frames": Attack("packet-ins from 200 hosts", _flood(_packet_in(), ready=True)),
-    "unknown hosts": Attack("a tenant sends to addresses that nobody has", tenants.tenant(tenants.to_nobody)),
-    "group sources": Attack("the same, from addresses of groups", tenants.tenant(tenants.from_groups)),
-    "broadcast sources": Attack("the same, from everybody's address", tenants.tenant(tenants.from_everybody)),
-    "ARP storm": Attack("a tenant asks everybody, from 65,536 addresses", tenants.tenant(tenants.ask_all)),
-    "neighbour storm": Attack("the same by Neighbor Solicitations", tenants.tenant(tenants.solicit_all)),
-    "MAC flapping": Attack("eight addresses move between two ports", tenants.tenant(tenants.move)),
-    "claimed hosts": Attack("one port has ever new addresses, another one claims them", tenants.tenant(tenants.claim)),
+    "unknown hosts": Attack(
+        "a tenant sends to addresses that nobody has", hostile_hosts.tenant(hostile_hosts.to_nobody)
+    ),
+    "group sources": Attack("the same, from addresses of groups", hostile_hosts.tenant(hostile_hosts.from_groups)),
+    "broadcast sources": Attack(
+        "the same, from everybody's address", hostile_hosts.tenant(hostile_hosts.from_everybody)
+    ),
+    "ARP storm": Attack("a tenant asks everybody, from 65,536 addresses", hostile_hosts.tenant(hostile_hosts.ask_all)),
+    "neighbour storm": Attack("the same by Neighbor Solicitations", hostile_hosts.tenant(hostile_hosts.solicit_all)),
+    "MAC flapping": Attack("eight addresses move between two ports", hostile_hosts.tenant(hostile_hosts.move)),
+    "claimed hosts": Attack(
+        "one port has ever new addresses, another one claims them", hostile_hosts.tenant(hostile_hosts.claim)
+    ),
     "endless reply": Attack("a reply that never ends", endless_reply),
     "7 MB of meters": Attack("counters of 120,000 meters in each interval", _bloat(MultipartType.METER, _METER)),
     "7 MB of ports": Attack("counters of 60,000 ports in each interval", _bloat(MultipartType.PORT_STATS, bytes(112))),

@@ -23,7 +23,7 @@ from experiments.bench.attack.attacks import ATTACKS, GOOD_DPIDS
 from experiments.bench.attack.hostile_peer import HOSTILE_DPID
 from experiments.bench.harness import Target, check_bounds, check_known, finished, missed_intervals, resident_bytes
 from experiments.machine.controller_process import ROOT, ControllerProcess, free_ports
-from experiments.machine.processors import withheld_s
+from experiments.machine.cpu_usage import withheld_s
 from experiments.wire.fabric import WireFabric
 
 SECONDS = 5.0

@@ -13,7 +13,7 @@ from struct import Struct
 from typing import Self
 
 from controller.openflow import constants as ofp
-from controller.openflow.buffers import HEADER
+from controller.openflow.bounded_reader import HEADER
 from controller.openflow.constants import MessageType, MultipartType
 from experiments.switch.datapath import Datapath
 

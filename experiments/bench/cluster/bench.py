@@ -1,7 +1,7 @@
 """``dets bench cluster``: two controllers and an etcd of three members, all real, on software switches.
 
 The active node is killed, alone or as if its machine had died, paused and stopped, by turns. The take-over
-lasts until the other node sets the first meter by a decision; the switches say when (``bench.loop.loop_fabric``). A
+lasts until the other node sets the first meter by a decision; the switches say when (``bench.loop.switch_process``). A
 tenth of the receivers varies, so that there is something to decide in every interval; the others show whether somebody
 misses a guarantee. With ``crossing``, the cost of so many entries between two shards follows (crossing.py), with
 ``shared``, what a node of one, two and four takes with so many entries each (nodes.py), with ``kills``, so many random
@@ -19,15 +19,23 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
-from experiments.bench.cluster.crossing import measure_crossing
-from experiments.bench.cluster.faults import run_faults
-from experiments.bench.cluster.kills import run_kills
-from experiments.bench.cluster.nodes import LOOP, NODES, WHOLE, WITH_OPENFLOW, crossing_ns, efficiency, measure_nodes
-from experiments.bench.cluster.shared_nodes import run_shared
+from experiments.bench.cluster.cross_shard_cost import measure_crossing
+from experiments.bench.cluster.fault_runner import run_faults
+from experiments.bench.cluster.node_scaling import (
+    LOOP,
+    NODES,
+    WHOLE,
+    WITH_OPENFLOW,
+    crossing_ns,
+    efficiency,
+    measure_nodes,
+)
+from experiments.bench.cluster.ownership_changes import run_shared
+from experiments.bench.cluster.random_failures import run_kills
 from experiments.bench.cluster.takeover import INTERVAL_MS, measure
 from experiments.bench.cluster.testbed.loaded_cluster import Judgement
 from experiments.bench.harness import Panel, Target, check_bounds, finished
-from experiments.machine.cluster import ETCD_MEMBERS
+from experiments.machine.cluster_process import ETCD_MEMBERS
 
 SWITCHES, ENTRIES, REPEATS, SECONDS = 2, 10_000, 3, 20.0
 LEAST_ENTRIES = 100  # with fewer senders of a receiver there is nothing to decide

@@ -20,7 +20,7 @@ from typing import Annotated, Any
 
 from controller.errors import InvalidValueError
 from controller.units import check_interval_ms, parse_rate
-from experiments.bench.enforcement.bursts import run_bursts
+from experiments.bench.enforcement.burst_bench import run_bursts
 from experiments.bench.enforcement.cases import (
     INTERVAL_MS,
     MOST_PPS,
@@ -32,21 +32,15 @@ from experiments.bench.enforcement.cases import (
     full_cases,
     packed,
 )
-from experiments.bench.enforcement.figures import case_figures, ping_figures, read_grants, targets, tcp_figures
+from experiments.bench.enforcement.grant_injection import ENVIRONMENT, GrantPlan, Slot
 from experiments.bench.enforcement.grant_schedules import PATTERNS
-from experiments.bench.enforcement.granting import ENVIRONMENT, GrantPlan, Slot
 from experiments.bench.enforcement.report import panels, table
+from experiments.bench.enforcement.result_figures import case_figures, ping_figures, read_grants, targets, tcp_figures
 from experiments.bench.harness import check_bounds, check_known, check_left_out, finished
 from experiments.machine.controller_process import ControllerProcess, configuration, free_ports
-from experiments.machine.processors import (
-    BUSY_IDLE_SHARE,
-    cpu_shares,
-    process_cpu_s,
-    read_cpu_ticks,
-    vswitchd_pid,
-)
+from experiments.machine.cpu_usage import BUSY_IDLE_SHARE, cpu_shares, process_cpu_s, read_cpu_ticks, vswitchd_pid
+from experiments.measure.rate_series import Window, read_samples
 from experiments.measure.sampler import Sampler
-from experiments.measure.series import Window, read_samples
 from experiments.ovs.fabric import OvsFabric, OvsOptions
 from experiments.ovs.traffic import FIRST_PORT, Flow, Traffic
 from topologies.fabric import MAX_MININET_RATE_BPS, Fabric, PhysicalNode, TopoSwitch

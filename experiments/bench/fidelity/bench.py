@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from experiments.bench.harness import Target, finished
-from experiments.evaluation.cells import SCALE, Cell, run_scenario
 from experiments.evaluation.measures import isolation_measures
-from experiments.measure.frames import TCP_HEADERS_BYTES, VLAN_TAG_BYTES
+from experiments.evaluation.run_matrix import SCALE, Cell, run_scenario
+from experiments.measure.frame_sizes import TCP_HEADERS_BYTES, VLAN_TAG_BYTES
 from experiments.ovs.fabric import OvsFabric, OvsOptions
 from experiments.ovs.ovs_vsctl import ofctl
 from experiments.ovs.traffic import FIRST_PORT, Flow, Traffic
-from experiments.runs.run import DEFAULT_SETTINGS
+from experiments.runs.scenario_run import DEFAULT_SETTINGS
 from experiments.scenarios.dets_fig5 import joined_by_udp
 from topologies.builders import fig1
 from topologies.fabric import Fabric, VirtualNode
@@ -102,9 +102,9 @@ def measure_on_model(case: Metered) -> float:
     """Return the goodput of TCP, or the wire rate of UDP, on the model."""
     from controller.openflow.constants import MeterModCommand
     from experiments.model.fabric import ModelFabric, ModelOptions
-    from experiments.model.plain import install_metered_flow, set_meter
     from experiments.model.sources import UdpSource
     from experiments.model.tcp import TcpSource
+    from experiments.model.uncontrolled import install_metered_flow, set_meter
 
     model = ModelFabric(fig1(pns=2), ModelOptions(slot_s=FINE_SLOT_S))
     sender, receiver = (model.fabric.vn(1, number) for number in (1, 2))

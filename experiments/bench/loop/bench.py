@@ -1,7 +1,7 @@
 """``dets bench loop``: what one interval of the real controller costs, by the number of metered entries.
 
 For every size there are two processes: the controller (``dets run``, under Ryu) and the switches it controls
-(``loop_fabric``), connected by OpenFlow over loopback. The switches hold flows and meters when the
+(``switch_process``), connected by OpenFlow over loopback. The switches hold flows and meters when the
 controller connects, as after a restart, so that it adopts them. Then every entry is measured, allocated and set to
 another rate in every interval, and in a second run every tenth. The baseline (``baseline_ryu``) does the
 same job for the same switches: stock Ryu handlers and parsers, plain Python.
@@ -30,9 +30,8 @@ from controller.errors import InvalidValueError
 from controller.policy.registry import make_policy
 from controller.units import MAX_INTERVAL_MS, MIN_INTERVAL_MS
 from experiments.bench.harness import Target, check_bounds, end, finished, resident_bytes, spread, wait_until
-from experiments.bench.loop import blast
-from experiments.bench.loop.fit import fit
-from experiments.bench.loop.loop_fabric import OFFERED, LoopPlan
+from experiments.bench.loop import surge_reaction
+from experiments.bench.loop.cost_fit import fit
 from experiments.bench.loop.report import (
     SWITCHES,
     VARIED,
@@ -44,8 +43,9 @@ from experiments.bench.loop.report import (
     table,
     targets,
 )
+from experiments.bench.loop.switch_process import OFFERED, LoopPlan
 from experiments.machine.controller_process import ROOT, STOP_TIMEOUT_S, ControllerError, ControllerProcess, free_ports
-from experiments.machine.processors import process_cpu_s
+from experiments.machine.cpu_usage import process_cpu_s
 
 INTERVAL_MS = 55
 # Switches and entries of each, all set: enough of either to tell what one costs. Those of ten have a baseline.
@@ -135,7 +135,7 @@ def run(
     if algorithm is not None:
         judged = policy_targets(algorithm, rows)
         return finished(f"loop-{algorithm}", figures, judged, settings, output, table(rows))
-    figures["blast"] = blast.figures(interval_ms)
+    figures["blast"] = surge_reaction.figures(interval_ms)
     longest = figures["blast"]["most_ms"] / interval_ms
     judged = [*targets(rows), Target("a blast until meters meet it, at most", longest, "intervals", TARGET_BLAST)]
     if (cost := fit(all_set(rows))) is not None:
@@ -297,7 +297,7 @@ def _row(
 
 
 class FabricOrders:
-    """Tells a running ``experiments.bench.loop.loop_fabric`` what it reads; RuntimeError once that has ended."""
+    """Tells a running ``experiments.bench.loop.switch_process`` what it reads; RuntimeError once that has ended."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         assert process.stdin is not None
@@ -327,9 +327,9 @@ class FabricOrders:
 
 @contextmanager
 def fabric_process(plan: LoopPlan, folder: Path) -> Iterator[FabricOrders]:
-    """Run the switches of a plan; what is yielded tells them what ``experiments.bench.loop.loop_fabric`` reads."""
+    """Run the switches of a plan; what is yielded tells them what ``experiments.bench.loop.switch_process`` reads."""
     (folder / "plan.json").write_text(json.dumps(asdict(replace(plan))))
-    command = [sys.executable, "-m", "experiments.bench.loop.loop_fabric", str(folder / "plan.json")]
+    command = [sys.executable, "-m", "experiments.bench.loop.switch_process", str(folder / "plan.json")]
     process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin is not None
     assert process.stdout is not None

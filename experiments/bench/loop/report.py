@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from experiments.bench.harness import Panel, Row, Target, markdown
-from experiments.bench.loop.fit import fit, round_ms
+from experiments.bench.loop.cost_fit import fit, round_ms
 
 SWITCHES = 10  # of the sizes that have a baseline
 VARIED = (1.0, 0.1)  # shares of receivers whose load varies

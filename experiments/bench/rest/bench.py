@@ -1,9 +1,9 @@
 """``dets bench rest``: what REST costs the control loop of a controller with many VNs.
 
-The real application controls software switches that carry traffic (``bench.loop.loop_fabric``), in processes of their
-own. Then operators come: all VNs are listed by pages, half of them get other limits in one transaction, metrics are
-scraped, event streams are followed; first one after the other, then all at once. Then come clients that mean no good,
-and a switch that reconnects, full of entries.
+The real application controls software switches that carry traffic (``bench.loop.switch_process``), in processes of
+their own. Then operators come: all VNs are listed by pages, half of them get other limits in one transaction, metrics
+are scraped, event streams are followed; first one after the other, then all at once. Then come clients that mean no
+good, and a switch that reconnects, full of entries.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Annotated, Any
 
 from experiments.bench.harness import Target, check_bounds, finished, missed_intervals
 from experiments.bench.loop.bench import fabric_process
-from experiments.bench.loop.loop_fabric import LoopPlan
-from experiments.bench.rest.attack import Attack
+from experiments.bench.loop.switch_process import LoopPlan
 from experiments.bench.rest.clients import TIMEOUT_S, Operator, Streams, stand_aside
+from experiments.bench.rest.hostile_clients import Attack
 from experiments.bench.rest.pages import Pages
 from experiments.machine.controller_process import ControllerProcess, free_ports
 

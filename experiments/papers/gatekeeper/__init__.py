@@ -7,10 +7,10 @@ promised 645 and B 215; a fabric that carries less is compared with its part of 
 from __future__ import annotations
 
 from experiments.evaluation.claims import Claim, Paper
-from experiments.papers.gatekeeper.job import background, best_effort, falls, job_takes, no_need
-from experiments.papers.gatekeeper.reactions import meter_mods, prompt, queue, quiet, quiet_start, use_of_edge
-from experiments.papers.gatekeeper.tables import TABLES
-from experiments.papers.gatekeeper.tenants import (
+from experiments.papers.gatekeeper.job_claims import background, best_effort, falls, job_takes, no_need
+from experiments.papers.gatekeeper.reaction_claims import meter_mods, prompt, queue, quiet, quiet_start, use_of_edge
+from experiments.papers.gatekeeper.result_tables import TABLES
+from experiments.papers.gatekeeper.tenant_claims import (
     NAME,
     RX,
     TX,

@@ -9,7 +9,7 @@ the rest, both ways. One seed stands for the paper's five runs.
 
 from typing import Any
 
-from experiments.measure.frames import TCP_PAYLOAD_BYTES, TCP_WIRE_BYTES
+from experiments.measure.frame_sizes import TCP_PAYLOAD_BYTES, TCP_WIRE_BYTES
 from experiments.scenarios.gatekeeper.fig5 import LINK_BPS, SCHEDULED_BPS, SILENT
 from experiments.scenarios.limits import Limits
 from experiments.scenarios.scenario import Scenario

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from apps import config_reader
-from controller.config.document import ConfigError
-from controller.config.load import load_config
+from controller.config.loader import load_config
+from controller.config.yaml_document import ConfigError
 
 CONFIG = """\
 vlans:

@@ -10,12 +10,12 @@ from support.fabrics import ControlLoop, Fabric
 
 from apps.metrics import Metrics
 from apps.reload import Reloads
-from apps.runtime.connection.peer_limits import CutOff, MessageCounts, PeerCounts
-from apps.runtime.loop_times import LoopTimes
+from apps.runtime.connection.connection_limits import CutOff, MessageCounts, PeerCounts
+from apps.runtime.loop_stats import LoopTimes
 from apps.runtime.supervisor import LoopState, Supervisor
 from apps.vn_metrics import AT_ONCE, MetricColumn, samples, vlan_columns
 from controller.forwarding.pairs import Host
-from controller.observed.observer import Observer
+from controller.monitoring.observer import Observer
 
 LIMIT_BPS = 10_000_000
 JUDGED_S = 38 * 0.055  # of 40 intervals: 19 fill a second

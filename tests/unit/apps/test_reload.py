@@ -26,11 +26,11 @@ from apps.settings.settings import Caller, FilePlan, Settings
 from apps.settings.store import Store
 from controller.central.controller import CentralController
 from controller.central.reconfiguration import Reconfiguration
-from controller.config.document import ConfigError
-from controller.config.load import load_config
+from controller.config.loader import load_config
+from controller.config.yaml_document import ConfigError
 from controller.errors import InvalidValueError
 from controller.events import EventKind
-from controller.fabric.description import Config
+from controller.fabric.config_model import Config
 from controller.limits.overrides import VnName
 from controller.openflow.meters import METER_CONFIG
 

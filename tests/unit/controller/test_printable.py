@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.config.document import ConfigError
-from controller.config.load import parse_config
+from controller.config.loader import parse_config
+from controller.config.yaml_document import ConfigError
 from controller.printable import printable, printable_json
 
 ANY = st.text(st.characters(exclude_categories=()))  # halves of surrogate pairs too

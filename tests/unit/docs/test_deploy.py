@@ -19,11 +19,11 @@ from support.paths import ROOT
 from apps.cluster.metrics import ClusterMetrics, LinksMetrics, SharingMetrics
 from apps.metrics import Metrics
 from apps.reload import Reloads
-from apps.runtime.connection.peer_limits import CutOff, PeerCounts
-from apps.runtime.loop_times import LoopTimes
+from apps.runtime.connection.connection_limits import CutOff, PeerCounts
+from apps.runtime.loop_stats import LoopTimes
 from apps.runtime.supervisor import LoopState
-from controller.config.load import load_config
-from controller.observed.observer import Observer
+from controller.config.loader import load_config
+from controller.monitoring.observer import Observer
 from experiments.wire.lab import parse_offer
 
 DEPLOY = ROOT / "deploy"

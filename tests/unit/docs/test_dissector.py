@@ -12,7 +12,7 @@ import pytest
 from support.paths import ROOT
 
 from controller.agents.control_frames import CONTROLLER_MAC, Opcode, Speaker, encode, records
-from controller.openflow.frames import ETH_TYPE_LOCAL_EXPERIMENT
+from controller.openflow.ethernet import ETH_TYPE_LOCAL_EXPERIMENT
 
 A, B = 0x0016_3E00_0001, 0x0016_3E00_0002
 PAIR = {"sender": [A], "receiver": [B]}

@@ -11,7 +11,7 @@ from support.paths import ROOT
 
 from apps.cli import app
 from apps.cli.support.limits_file import read_limits
-from controller.config.load import parse_config
+from controller.config.loader import parse_config
 
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
 TREE = typer.main.get_command(app)

@@ -29,5 +29,5 @@ def test_every_path_and_link_of_a_page_exists() -> None:
 
 
 def test_what_does_not_exist_is_found() -> None:
-    text = "`controller/loop/step.py`, `python scripts/nothing`, `controller/NAME`, [a](operator-guide.md#x), [b](c.md)"
+    text = "`controller/errors.py`, `python scripts/nothing`, `controller/NAME`, [a](operator-guide.md#x), [b](c.md)"
     assert missing(text, ROOT / "docs") == {"scripts/nothing", "c.md"}

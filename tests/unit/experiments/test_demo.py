@@ -19,7 +19,7 @@ def test_it_runs_where_it_can_and_says_why(monkeypatch, capsys, uid, ovs_vsctl, 
     asked = []
     monkeypatch.setattr(demo.os, "geteuid", lambda: uid)
     monkeypatch.setattr(demo.shutil, "which", lambda _name: ovs_vsctl)
-    monkeypatch.setattr(demo.single, "run", lambda _name, options: asked.append(options) or {})
+    monkeypatch.setattr(demo.experiment_runner, "run", lambda _name, options: asked.append(options) or {})
     demo.run()
     demo.run(quiet=True)
     assert [(options.checked().fabric, options.quiet) for options in asked] == [(fabric, False), (fabric, True)]
@@ -43,7 +43,7 @@ def test_with_a_cluster_the_receivers_controller_is_killed_in_the_middle_of_the_
 
     monkeypatch.setattr(demo.os, "geteuid", lambda: uid)
     monkeypatch.setattr(demo.shutil, "which", lambda _name: "/usr/bin/ovs-vsctl")
-    monkeypatch.setattr(demo.single, "run", run)
+    monkeypatch.setattr(demo.experiment_runner, "run", run)
     demo.run_cluster()
     ((options, kill_at_s),) = asked
     assert (options.fabric, options.topology, options.algorithm) == (fabric, "dets-fig7", "level")

@@ -18,10 +18,10 @@ from itertools import pairwise
 from typing import Any
 
 from controller.forwarding.pipeline import Table
-from controller.openflow.frames import BROADCAST, FrameHeader, build_frame
+from controller.openflow.ethernet import BROADCAST, FrameHeader, build_frame
 from controller.openflow.match import Match
 from experiments.bench.cluster.testbed.switch_logs import MeterLog, second_writer
-from experiments.machine.cluster import Cluster
+from experiments.machine.cluster_process import Cluster
 from experiments.wire.fabric import WireFabric
 
 LINK_BPS, LIMIT_BPS, OFFERED_BPS = 1_000_000_000, 400_000_000, 300_000_000

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from apps.agent.main import parse_vlans
-from apps.agent.pairs import KEPT_INTERVALS, AgentPairs
+from apps.agent.pair_state import KEPT_INTERVALS, AgentPairs
 from apps.agent.shaper import OWN, PairCounters, ShapedPair
 from controller.agents.control_frames import CONTROLLER_MAC, NO_RATE, ControlFrame, Opcode, ReportFlag, Speaker, records
 from controller.dets.send_rate_controller import KEEP_ALIVE_INTERVALS

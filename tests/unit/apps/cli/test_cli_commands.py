@@ -14,12 +14,12 @@ from apps import cli
 from apps.cli.support.common import Parameters
 from apps.settings.store import Store, StoredChange
 from controller import __version__
-from controller.config.document import ConfigError, ConfigProblem
+from controller.config.yaml_document import ConfigError, ConfigProblem
 from controller.limits.overrides import Override, VnName
 from controller.units import format_rate
-from experiments import single
+from experiments import experiment_runner
 from experiments.benches import print_result
-from experiments.options import ExperimentOptions
+from experiments.experiment_options import ExperimentOptions
 from experiments.scenarios import scenarios
 
 CONFIG = """\
@@ -41,8 +41,10 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> types.ModuleTyp
     module.seen = []
     module.run = lambda *arguments: module.seen.append(arguments) or {}
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setattr(single, "run_cell", lambda *_arguments: {})
-    monkeypatch.setattr(single, "report", lambda name, options, folder, *_cells: module.run(name, options, folder))
+    monkeypatch.setattr(experiment_runner, "run_cell", lambda *_arguments: {})
+    monkeypatch.setattr(
+        experiment_runner, "report", lambda name, options, folder, *_cells: module.run(name, options, folder)
+    )
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, "experiments.bench.allocate.bench", module)
     monkeypatch.setitem(sys.modules, "experiments.bench.loop.bench", module)

@@ -14,8 +14,8 @@ from rich.console import Console
 from support.rest_desk import Answer, RestDesk
 
 from apps import cli
-from apps.cli.commands import watch
-from apps.cli.support import connection, output
+from apps.cli.commands import monitoring
+from apps.cli.support import command_options, output
 from apps.cli.support.rest_client import Client, RequestError
 
 VN: dict[str, Any] = {
@@ -481,7 +481,7 @@ def test_the_token_comes_from_option_environment_or_settings(
     for name in ("settings", "environment", "option"):
         (tmp_path / name).mkdir(exist_ok=True)
         (tmp_path / name / "token").write_text(f"of-{name}\n")
-    file = connection.settings_file()
+    file = command_options.settings_file()
     file.parent.mkdir(parents=True)
     file.write_text(f'token_file = "{tmp_path}/settings/token"\n')
     assert shown() == "Bearer of-settings"
@@ -502,7 +502,7 @@ def test_the_token_comes_from_option_environment_or_settings(
 
 def test_the_address_may_stand_in_the_settings(desk: RestDesk, dets: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DETS_URL")
-    file = connection.settings_file()
+    file = command_options.settings_file()
     file.parent.mkdir(parents=True)
     file.write_text(f'url = "{desk.url}"\n')
     desk.on("GET", "/v1/health", {"status": "ready", "switches": {}})
@@ -689,7 +689,7 @@ def test_top_leaves_a_state_out_that_is_of_other_keys(desk: RestDesk, dets: Any)
 def test_top_keeps_to_the_height_of_a_terminal(desk: RestDesk, dets: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     screen = io.StringIO()
     terminal = Console(file=screen, force_terminal=True, width=120, height=3, color_system=None)
-    monkeypatch.setattr(watch, "console", lambda: terminal)
+    monkeypatch.setattr(monitoring, "console", lambda: terminal)
     desk.on("GET", "/v1/stream", stream(*live_vlans({10: 0, 30: 0, 20: 0}, {"received": [10, 30, 20]})))
     desk.on("GET", "/v1/vlans", {"vlans": [], "next": None})
     assert dets("top", "--count", "1")[:2] == (0, "")
@@ -707,7 +707,7 @@ def test_events_are_told(desk: RestDesk, dets: Any) -> None:
 def test_events_are_followed_over_a_restart_of_the_controller(
     desk: RestDesk, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(watch, "LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr(monitoring, "LOOK_EVERY_S", 0.0)
     first, second, anew = ({**EVENT, "number": number} for number in (7, 8, 1))
     answers = iter(
         [

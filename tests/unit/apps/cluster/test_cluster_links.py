@@ -17,9 +17,9 @@ import zmq
 from prometheus_client import CollectorRegistry, generate_latest
 from support.paths import ROOT
 
-from apps.cluster import links
-from apps.cluster.links import CONNECT_AGAIN, QUEUED, UNCONFIRMED_MS, Links
+from apps.cluster import peer_transport
 from apps.cluster.metrics import LinksMetrics
+from apps.cluster.peer_transport import CONNECT_AGAIN, QUEUED, UNCONFIRMED_MS, Links
 from controller.errors import InvalidValueError
 
 TIMEOUT_S = 20.0
@@ -270,7 +270,7 @@ def test_floods_of_connections_are_bounded_counted_and_leave_peers_alone(
     node: Callable[..., Node], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     most = 20
-    monkeypatch.setattr(links, "MOST_STRANGERS", most)
+    monkeypatch.setattr(peer_transport, "MOST_STRANGERS", most)
     here, peer = node("n1"), node("n2")
     here.know(peer)
     peer.know(here)
@@ -378,7 +378,7 @@ def test_the_counters_are_metrics(node: Callable[..., Node]) -> None:
 
 PAUSED = """
 import sys, time
-from apps.cluster.links import Links
+from apps.cluster.peer_transport import Links
 links = Links(sys.argv[1])
 print(links.public_key, flush=True)
 links.set_peers({"n1": (sys.argv[2], sys.stdin.readline().strip())})

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from apps.cluster.etcd import EtcdError, KeyValue
-from apps.cluster.node import ASK_INTERVAL_S, ClusterNode
+from apps.cluster.cluster_node import ASK_INTERVAL_S, ClusterNode
+from apps.cluster.etcd_client import EtcdError, KeyValue
 from controller.cluster.leadership import MARGIN_S
-from controller.fabric.description import Cluster
+from controller.fabric.config_model import Cluster
 
 TTL_S = 3
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from apps.cluster.roles import Roles
-from apps.runtime.connection.peer_limits import CutOff
+from apps.cluster.role_manager import Roles
+from apps.runtime.connection.connection_limits import CutOff
 from controller.cluster.leadership import Answer, Leadership
 from controller.cluster.write_gate import WriteGate
 from controller.errors import SwitchRefusedError
-from controller.openflow.buffers import HEADER
+from controller.openflow.bounded_reader import HEADER
 from controller.openflow.constants import ControllerRole
 from controller.openflow.messages import encode_role_request
 

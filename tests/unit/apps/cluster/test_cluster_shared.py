@@ -9,15 +9,15 @@ import pytest
 from support.configs import fabric
 from support.memory_etcd import MemoryEtcd
 
-from apps.cluster.etcd import put
-from apps.cluster.exchange import Exchange
-from apps.cluster.node import URGENT_INTERVAL_S, ClusterNode
-from apps.cluster.shared import MOST_WATCHED, Node, Shared
+from apps.cluster.cluster_node import URGENT_INTERVAL_S, ClusterNode
+from apps.cluster.etcd_client import put
+from apps.cluster.etcd_membership import MOST_WATCHED, Node, Shared
+from apps.cluster.peer_exchange import Exchange
 from controller.central.controller import CentralController
 from controller.cluster.leadership import Answer, generation_id
 from controller.cluster.ownership import Owner
 from controller.cluster.placement import START_S, order
-from controller.fabric.description import Cluster, Endpoint
+from controller.fabric.config_model import Cluster, Endpoint
 
 LISTEN = Endpoint("127.0.0.1", 6654)
 DPIDS = {1, 2, 3}

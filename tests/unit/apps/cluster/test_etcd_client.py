@@ -11,8 +11,8 @@ from contextlib import closing, contextmanager, suppress
 
 import pytest
 
-from apps.cluster import etcd as etcd_client
-from apps.cluster.etcd import Etcd, EtcdError
+from apps.cluster import etcd_client as etcd_client
+from apps.cluster.etcd_client import Etcd, EtcdError
 
 BYTES, EVERY_S = 400, 0.01
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apps.ovsdb.queue_writer import _Frame
+from apps.ovsdb.ovsdb_client import _Frame
 from controller.errors import ProtocolError
 
 VALUES = st.recursive(

@@ -10,7 +10,7 @@ from support.rest_in_process import Desk, problem_of
 from controller.fabric.topology import PortId
 from controller.forwarding.known_hosts import KnownHosts
 from controller.forwarding.pairs import Host
-from controller.openflow.frames import format_mac, parse_mac
+from controller.openflow.ethernet import format_mac, parse_mac
 
 S1, S2 = 0xA1, 0xA2
 MOVED = 0x02_00_00_00_00_0A

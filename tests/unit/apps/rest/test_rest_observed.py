@@ -10,7 +10,7 @@ from support.rest_in_process import INTERVAL_S, VN, Desk, problem_of
 
 from controller.events import EventKind
 from controller.fabric.topology import PortId
-from controller.observed.series import KEPT
+from controller.monitoring.time_series import KEPT
 
 
 @pytest.fixture

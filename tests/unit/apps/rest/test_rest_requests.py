@@ -218,7 +218,7 @@ import socket, sys
 from eventlet import tpool
 from apps.rest import Service, create_app, serve
 from controller.central.controller import CentralController
-from controller.config.load import parse_config
+from controller.config.loader import parse_config
 central = CentralController(parse_config(sys.argv[1]))
 app = create_app(Service(central, lambda: 0.0))
 server = serve(app, sys.argv[2], 0)

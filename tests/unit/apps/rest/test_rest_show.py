@@ -13,10 +13,10 @@ from openapi_spec_validator import validate
 from support.rest_in_process import DPID, OTHER_DPID, VLAN, VN, Desk, problem_of
 from support.switches import reported
 
-from apps.rest.resources.representation import json_rates
+from apps.rest.resources.views import json_rates
 from controller.events import EventKind
 from controller.forwarding.pipeline import Mark
-from controller.openflow.frames import FrameHeader, build_frame
+from controller.openflow.ethernet import FrameHeader, build_frame
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from apps.runtime import first_config
-from controller.config.document import ConfigError
+from controller.config.yaml_document import ConfigError
 
 CONFIG = "vlans: {10: {send_limit: 40M, receive_limit: 40M}}\nswitches: {s1: {dpid: 1}}\n"
 

@@ -19,10 +19,10 @@ from apps.settings.settings import Caller, Settings
 from apps.settings.store import Store, read_standing
 from apps.settings.store_file import MEMORY
 from controller.central.controller import CentralController
-from controller.config.load import parse_config
+from controller.config.loader import parse_config
 from controller.events import EventKind
+from controller.limits.effective_settings import UnfitError, lay
 from controller.limits.overrides import FileValues, Override, Overrides, VnName
-from controller.limits.precedence import UnfitError, lay
 from controller.openflow.meters import METER_CONFIG
 
 CONFIG = """\

@@ -22,10 +22,10 @@ from support.talking import (
 
 from controller.central import pair_meters, reconciliation
 from controller.central.controller import CentralController
-from controller.central.state import AWAITED_S
+from controller.central.fabric_state import AWAITED_S
 from controller.events import EventKind
 from controller.fabric.topology import PortId
-from controller.forwarding import hosts_and_paths, pipeline
+from controller.forwarding import forwarding_state, pipeline
 from controller.forwarding.flow_table import flow_key
 from controller.forwarding.pipeline import OWN_COOKIE, Table, admit, meters_of_vn
 from controller.metering.enforcement import MIN_BURST_S
@@ -34,8 +34,8 @@ from controller.openflow.constants import PORT_CONTROLLER
 from controller.openflow.flows import Flow, UnknownFlow
 from controller.openflow.match import Match
 from controller.switch.adoption import StandingPairs, hosts_and_pairs, sort_installed
-from controller.switch.meters import ids as meter_ids
-from controller.switch.record import MeterSetting
+from controller.switch.meters import id_pool as meter_ids
+from controller.switch.switch_record import MeterSetting
 
 
 @pytest.fixture
@@ -258,7 +258,7 @@ def test_of_several_meters_of_a_pair_the_first_counts(talking):
 @pytest.fixture
 def one_by_one(monkeypatch):
     """Every piece is as small as can be."""
-    for module in (reconciliation, pair_meters, hosts_and_paths):
+    for module in (reconciliation, pair_meters, forwarding_state):
         for name in ("_AT_ONCE", "_LOOKED_AT_ONCE", "_WORKED_AT_ONCE", "_CLAIMED_AT_ONCE", "_HOSTS_AT_ONCE"):
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, 1)

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import eventlet.wsgi
 eventlet.wsgi.ALREADY_HANDLED = []  # as the launcher does
 from apps.southbound import audits
-from apps.southbound.peers import SwitchState
+from apps.southbound.connected_switches import SwitchState
 
 done, now_s, awaited = [], 0.0, True
 

@@ -17,7 +17,7 @@ from support.configs import star
 from controller.central.controller import CentralController
 from controller.openflow import constants as ofp
 from controller.openflow.constants import MessageType, MultipartType
-from controller.switch.meters.modifications import modifications
+from controller.switch.meters.meter_mods import modifications
 
 with warnings.catch_warnings():  # what Ryu imports is deprecated
     warnings.simplefilter("ignore")
@@ -26,11 +26,11 @@ with warnings.catch_warnings():  # what Ryu imports is deprecated
     eventlet.wsgi.ALREADY_HANDLED = []  # as the launcher does
     importlib.import_module("ryu.base.app_manager")  # before what it imports, which imports it
     from apps.runtime.connection.switch_connection import SwitchConnection
-    from apps.runtime.ryu_seam import BARRIER_CALL, METER_CALL
-    from apps.runtime.sockets.arrivals import Inbox
-    from apps.southbound.peers import POLL_PATIENCE_S, SwitchState
+    from apps.runtime.ryu_adapter import BARRIER_CALL, METER_CALL
+    from apps.runtime.sockets.socket_reader import Inbox
+    from apps.southbound.connected_switches import POLL_PATIENCE_S, SwitchState
     from apps.southbound.polling import LOOK_INTERVAL_S, TOGETHER, looked_before_s
-    from apps.southbound.shell import Shell
+    from apps.southbound.southbound_driver import Shell
 
 DPID = 1
 

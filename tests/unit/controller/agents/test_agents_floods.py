@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.agents.of_fabric import FRAMES_FACTOR
-from controller.agents.ports import FLOOD_FRAMES, AgentPort
-from controller.fabric.description import EdgePort
+from controller.agents.agent_manager import FRAMES_FACTOR
+from controller.agents.agent_port import FLOOD_FRAMES, AgentPort
+from controller.fabric.config_model import EdgePort
 
 ROUNDS = st.lists(st.integers(1, 200), min_size=1, max_size=60)
 

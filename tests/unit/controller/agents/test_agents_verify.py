@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from controller.agents.verify import WINDOW_INTERVALS, Verification
+from controller.agents.verification import WINDOW_INTERVALS, Verification
 
 INTERVAL_S = 0.05
 RATE_BPS = 20e6

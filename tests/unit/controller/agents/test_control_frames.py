@@ -24,7 +24,7 @@ from controller.agents.control_frames import (
     records,
 )
 from controller.errors import InvalidValueError
-from controller.openflow.frames import ETH_TYPE_LOCAL_EXPERIMENT, is_control
+from controller.openflow.ethernet import ETH_TYPE_LOCAL_EXPERIMENT, is_control
 
 A, B = 0x0016_3E00_0001, 0x0016_3E00_0002
 TO_AGENT = Speaker(A, CONTROLLER_MAC, 10, 0xCAFE_BABE)

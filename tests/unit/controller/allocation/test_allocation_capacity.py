@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.algorithms import ALGORITHMS
 
-from controller.allocation import Requests, kernel
+from controller.allocation import Requests, native
 from controller.policy.registry import make_policy
 
 OFTEN = settings(derandomize=True, deadline=None, max_examples=150)
@@ -25,11 +25,11 @@ seeds = st.integers(0, 2**32 - 1)
 
 def both_forms(algorithm, requests, state):
     """The grants and the next state; numpy and the compiled kernel give the same bits."""
-    library, kernel.library = kernel.library, None
+    library, native.library = native.library, None
     try:
         plain, after = algorithm.allocate(requests, state)
     finally:
-        kernel.library = library
+        native.library = library
     grants, _ = algorithm.allocate(requests, state)
     np.testing.assert_array_equal(grants, plain)
     return grants, after
@@ -97,10 +97,10 @@ def test_no_grant_is_above_what_a_sender_can_send_in_a_closed_loop(name, paramet
 @pytest.mark.parametrize("compiled", [False, True])
 def test_a_sender_at_its_capacity_does_not_count_as_one_above_the_mean(compiled, monkeypatch):
     """The second sender is granted all its capacity by step 1, one ulp more in a sum of two parts; step 3 leaves it."""
-    if compiled and kernel.library is None:
+    if compiled and native.library is None:
         pytest.skip("the compiled kernel was not built")
     if not compiled:
-        monkeypatch.setattr(kernel, "library", None)
+        monkeypatch.setattr(native, "library", None)
     granted = (
         "0x1.a11e8510f842bp+23",
         "0x1.9a2f2639aff1fp+19",

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.algorithms import ALGORITHMS
 
-from controller.allocation import Requests, kernel
+from controller.allocation import Requests, native
 from controller.dets.slow_probe import SETTLED
 from controller.policy.registry import make_policy, policies
-from experiments.bench.allocate import plain_allocation as plain
+from experiments.bench.allocate import reference_allocation as plain
 
 # What the paper's and the project's own algorithms share, and others need not.
 PAPER = ("fs", "sp", "fp", "fe", "level")
@@ -47,13 +47,13 @@ tables = st.lists(receivers, max_size=6)
 @pytest.fixture(params=["numpy", "compiled"], autouse=True, scope="module")
 def form(request):
     """Every test here runs on both forms of the algorithms."""
-    library = kernel.library
+    library = native.library
     if request.param == "numpy":
-        kernel.library = None
+        native.library = None
     elif library is None:
         pytest.skip("the compiled kernel was not built")
     yield request.param
-    kernel.library = library
+    native.library = library
 
 
 def requests_of(table):
@@ -326,13 +326,13 @@ def test_more_to_share_is_less_for_nobody(receiver, factor):
 
 
 def both_forms(name, requests, **parameters):
-    library = kernel.library
+    library = native.library
     try:
         compiled = allocate(name, requests, **parameters)
-        kernel.library = None
+        native.library = None
         return compiled, allocate(name, requests, **parameters)
     finally:
-        kernel.library = library
+        native.library = library
 
 
 @EXACT

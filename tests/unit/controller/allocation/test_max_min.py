@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.linear_oracle import linear_max_min
 
-from controller.allocation import kernel
+from controller.allocation import native
 from controller.allocation.max_min import BY_DEMAND, FlowPaths, max_min
 from controller.errors import ColumnError, InvalidValueError
 
@@ -19,8 +19,8 @@ EXACT = settings(derandomize=True, deadline=None, max_examples=100)
 def form(request, monkeypatch):
     """Every test here runs on both forms of the solver."""
     if request.param == "numpy":
-        monkeypatch.setattr(kernel, "library", None)
-    elif kernel.library is None:
+        monkeypatch.setattr(native, "library", None)
+    elif native.library is None:
         pytest.skip("the compiled kernel was not built")
     return request.param
 
@@ -181,7 +181,7 @@ def test_both_forms_agree_on_a_larger_one(form, monkeypatch):
     paths = paths_of(np.column_stack([sender, 100 + receiver]).tolist(), 200)
     arguments = paths, rng.uniform(1e8, 1e9, 200), rng.exponential(2e7, 5000), rng.uniform(0.5, 2.0, 5000)
     compiled = max_min(*arguments)
-    monkeypatch.setattr(kernel, "library", None)
+    monkeypatch.setattr(native, "library", None)
     plain = max_min(*arguments)
     np.testing.assert_allclose(compiled.rate_bps, plain.rate_bps, rtol=1e-12)
     np.testing.assert_array_equal(compiled.bound, plain.bound)

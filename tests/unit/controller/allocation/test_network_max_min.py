@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.allocation.explain import constraint_name, explain_network
+from controller.allocation.explanation import constraint_name, explain_network
 from controller.allocation.max_min import BY_DEMAND
 from controller.allocation.network_max_min import Constraints, FlowCounters, NetworkGrants, demands, share_network, used
 from controller.errors import ColumnError, InvalidValueError

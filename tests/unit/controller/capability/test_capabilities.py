@@ -18,8 +18,8 @@ from controller.capability.capabilities import (
     shown_ports,
     troubles,
 )
-from controller.capability.queue_watch import IGNORED
-from controller.central import enforceable
+from controller.capability.queue_monitor import IGNORED
+from controller.central import port_enforceability
 from controller.central.controller import CentralController
 from controller.openflow.constants import ControllerRole, MeterFlags
 from controller.openflow.meters import METER_CONFIG, MeterFeatures
@@ -144,19 +144,21 @@ def test_changes_are_told_once_they_stand() -> None:
     def told() -> list[str]:
         return [event.text for event in central.events.after(0) if event.kind == "enforceable"]
 
-    enforceable.note_changes(central.fabric, 1.0)
-    enforceable.note_changes(central.fabric, 1.5)
+    port_enforceability.note_changes(central.fabric, 1.0)
+    port_enforceability.note_changes(central.fabric, 1.5)
     assert told() == []
-    enforceable.note_changes(central.fabric, 3.0)
+    port_enforceability.note_changes(central.fabric, 3.0)
     first = "switch s1 (0000000000000001), port"
     assert told() == [
         f"{first} 1: enforceable: yes",
         f"{first} 2: enforceable: partly (receivers have no queue: has a QoS row of others)",
     ]
-    enforceable.note_changes(central.fabric, 6.0)
+    port_enforceability.note_changes(central.fabric, 6.0)
     assert len(told()) == 2
-    assert enforceable.counts(central.fabric) == {"yes": 1, "partly": 1, "no": 1}
-    assert enforceable.of_switch(central.fabric, 2)[1].why == ("the switch is not connected; its last settings stand",)
+    assert port_enforceability.counts(central.fabric) == {"yes": 1, "partly": 1, "no": 1}
+    assert port_enforceability.of_switch(central.fabric, 2)[1].why == (
+        "the switch is not connected; its last settings stand",
+    )
 
 
 def test_a_switch_without_meters_says_so_at_the_ports_of_others_that_share_its_vlans() -> None:
@@ -165,7 +167,7 @@ def test_a_switch_without_meters_says_so_at_the_ports_of_others_that_share_its_v
         central.switch_connected(dpid, [], np.empty(0, METER_CONFIG), 0.0)
     central.switches[1].can = able(queues_set={1: "none", 2: "none"})
     central.switches[2].can.lack_meters("refused")
-    found = enforceable.of_switch(central.fabric, 1)
+    found = port_enforceability.of_switch(central.fabric, 1)
     assert "senders at s2 are not limited" in str(found[1])
     assert "s2" not in str(found[2])
 

@@ -23,7 +23,7 @@ from controller.forwarding.pipeline import Table
 from controller.openflow.constants import COUNTER_UNAVAILABLE
 from controller.openflow.flows import Flow
 from controller.openflow.match import Match
-from controller.switch.record import MeterSetting
+from controller.switch.switch_record import MeterSetting
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_what_a_switch_makes_of_a_rate_is_accepted_once_it_reads_so_again(talkin
 
 
 def _update_with_meter(meter_id):
-    from controller.switch.record import SwitchUpdate
+    from controller.switch.switch_record import SwitchUpdate
 
     update = SwitchUpdate()
     update.put_meters({meter_id: MeterSetting(9, 9)}, [])

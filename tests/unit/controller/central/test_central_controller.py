@@ -16,16 +16,16 @@ from support.talking import (
     talk,
 )
 
-from controller.capability.meter_watch import NOT_KNOWN
+from controller.capability.meter_monitor import NOT_KNOWN
 from controller.central.controller import CentralController
-from controller.config.load import parse_config
+from controller.config.loader import parse_config
 from controller.errors import InvalidValueError
 from controller.events import EventKind
 from controller.fabric.topology import PortId
 from controller.forwarding.pairs import Host
 from controller.forwarding.pipeline import Mark, Table
 from controller.openflow.constants import MeterModCommand
-from controller.switch.record import MeterSetting
+from controller.switch.switch_record import MeterSetting
 
 # -- pairs and their meters
 

@@ -9,13 +9,13 @@ from support.talking import EDGES, LEFT, RIGHT, restarted, talk, two_switches
 
 from controller.capability.capabilities import Ability, Finding
 from controller.central.reconfiguration import reconfigure
-from controller.config.document import ConfigError
+from controller.config.yaml_document import ConfigError
 from controller.events import EventKind
 from controller.fabric.topology import PortId
 from controller.forwarding.pairs import Host
 from controller.forwarding.pipeline import CE, ECT_0, ECT_1, NOT_ECT, Table
 from controller.openflow.constants import ETH_TYPES_IP
-from controller.switch.meters.measuring import UNLIMITED
+from controller.switch.meters.counting import UNLIMITED
 
 MARKED = {10: {"algorithm": "hygenicc"}}
 HERE, THERE, NEXT = (1, 1), (2, 1), (1, 2)

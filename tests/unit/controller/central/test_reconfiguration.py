@@ -14,11 +14,11 @@ from support.fabrics import ControlLoop, Fabric, mac_of
 from support.switches import Frame
 
 from controller.central.reconfiguration import Beforehand, reconfigure
-from controller.config.changes import check_changeable, config_changes
+from controller.config.config_diff import check_changeable, config_changes
 from controller.errors import InvalidValueError
-from controller.fabric.description import Endpoint, Tls
+from controller.fabric.config_model import Endpoint, Tls
 from controller.fabric.topology import PortId
-from controller.forwarding.hosts_and_paths import Network
+from controller.forwarding.forwarding_state import Network
 from controller.switch.port_entries import of_ports
 from controller.units import MAX_WEIGHT, MIN_WEIGHT
 

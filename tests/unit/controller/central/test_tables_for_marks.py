@@ -14,7 +14,7 @@ from controller.forwarding.flow_table import FlowTable
 from controller.forwarding.pipeline import Table
 from controller.openflow.constants import MeterModCommand
 from controller.switch.adoption import sort_installed
-from controller.switch.record import SwitchUpdate
+from controller.switch.switch_record import SwitchUpdate
 
 MARKED = fabric(EDGES, vlans={10: {"algorithm": "hygenicc"}}, ecn={"marks": "both"})
 PAIRS = [((1, 1), (2, 1), 10), ((2, 1), (1, 1), 10), ((1, 1), (1, 2), 10), ((1, 1), (2, 2), 20)]

@@ -16,12 +16,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from controller.cluster.leadership import Answer, Leadership, generation_id
 from controller.cluster.write_gate import WriteGate
-from controller.openflow.buffers import HEADER
+from controller.openflow.bounded_reader import HEADER
 from controller.openflow.constants import ControllerRole, MessageType, MeterModCommand
 from controller.openflow.messages import decode_role, encode_role_request
 from controller.openflow.meters import encode_meter_mods
-from experiments.switch.conversation import Conversation
 from experiments.switch.datapath import Datapath
+from experiments.switch.openflow_channel import Conversation
 
 TTL_S = 3.0
 NODES = 3

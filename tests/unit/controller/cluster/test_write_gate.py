@@ -9,11 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.cluster.write_gate import WriteGate, only_reads
-from controller.openflow.buffers import HEADER
+from controller.openflow.bounded_reader import HEADER
 from controller.openflow.constants import VERSION, ControllerRole, MessageType, MultipartType
 from controller.openflow.messages import encode_barrier_request, encode_role_request
 from controller.openflow.meters import encode_meter_deletes
-from controller.openflow.stats import encode_meter_stats_request, encode_port_desc_request, encode_table_stats_request
+from controller.openflow.multipart import (
+    encode_meter_stats_request,
+    encode_port_desc_request,
+    encode_table_stats_request,
+)
 
 READS = (
     encode_barrier_request(1),

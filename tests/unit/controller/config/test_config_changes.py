@@ -9,9 +9,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.config.changes import ConfigChange, config_changes
-from controller.config.load import parse_config
-from controller.fabric.description import Config, CoreLink, Endpoint, Vn
+from controller.config.config_diff import ConfigChange, config_changes
+from controller.config.loader import parse_config
+from controller.fabric.config_model import Config, CoreLink, Endpoint, Vn
 
 
 def values(path: str, value: Any) -> dict[str, Any]:

@@ -5,7 +5,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.config.document import Bounds, ConfigError, ConfigProblem, Document, read_document, show_value
+from controller.config.yaml_document import Bounds, ConfigError, ConfigProblem, Document, read_document, show_value
 
 
 def problems(text: str) -> list[tuple[int, int, str]]:

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.paths import ROOT
 
-from controller.config.document import ConfigError, read_document
-from controller.config.load import load_config, parse_config
-from controller.fabric.description import Config, Endpoint, MeterSettings, Vn
-from controller.fabric.vns import VnTable
+from controller.config.loader import load_config, parse_config
+from controller.config.yaml_document import ConfigError, read_document
+from controller.fabric.config_model import Config, Endpoint, MeterSettings, Vn
+from controller.fabric.vn_table import VnTable
 
 GOOD = """\
 control:

@@ -8,9 +8,9 @@ from hashlib import sha256
 import pytest
 import yaml
 
-from controller.config.document import ConfigError
-from controller.config.load import parse_config
-from controller.fabric.description import FIRST_NAMED, LAST_NAMED, EdgePort
+from controller.config.loader import parse_config
+from controller.config.yaml_document import ConfigError
+from controller.fabric.config_model import FIRST_NAMED, LAST_NAMED, EdgePort
 
 
 def ports(**of: object) -> dict[str, EdgePort]:

@@ -21,11 +21,11 @@ from controller.dets.rate_allocator import (
     watch_congestion,
 )
 from controller.dets.send_rate_controller import KEEP_ALIVE_INTERVALS
-from controller.fabric.entries import EntryTable
-from controller.fabric.vns import VnTable
+from controller.fabric.pair_table import EntryTable
+from controller.fabric.vn_table import VnTable
 from controller.metering.measurement import Measurement
-from controller.policy.groups import PolicyChoice, PolicyGroup, choices_of, groups_of, under
 from controller.policy.interface import Decision, Policy, Silence
+from controller.policy.policy_groups import PolicyChoice, PolicyGroup, choices_of, groups_of, under
 
 CONFIG = star(6, limits={10: "100M", 20: "100M"})
 VNS = VnTable.of_config(CONFIG)

@@ -11,8 +11,8 @@ from support.configs import star
 from controller.columns import MOST_COUNTED
 from controller.dets.messages import DeactivateTrafficControl, InitializeTrafficControl, KeepAlive, SetRate
 from controller.dets.send_rate_controller import KEEP_ALIVE_INTERVALS, Control, SendRateControllers, traffic_reports
-from controller.fabric.entries import EntryTable
-from controller.fabric.vns import VnTable
+from controller.fabric.pair_table import EntryTable
+from controller.fabric.vn_table import VnTable
 from controller.metering.measurement import Measurement
 
 ROW = np.array([1])

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.forwarding import pipeline
-from controller.forwarding.address_entries import PAIR, keys_like
 from controller.forwarding.desired_flows import DesiredFlows, plan_flows
 from controller.forwarding.flow_table import FlowTable, effect_of, flow_key, pack_key
+from controller.forwarding.host_flow_columns import PAIR, keys_like
 from controller.openflow.constants import FlowModCommand
 from controller.openflow.flows import Flow
 from controller.openflow.match import Match

@@ -15,9 +15,9 @@ from controller.central.learning import CALLERS_AT_ONCE, STRANGERS_AT_ONCE, UNHE
 from controller.central.reconfiguration import reconfigure
 from controller.events import EventKind
 from controller.fabric.topology import PortId
-from controller.forwarding.budgets import MOVES_AT_ONCE
 from controller.forwarding.pairs import Host
 from controller.forwarding.pipeline import Table
+from controller.forwarding.token_buckets import MOVES_AT_ONCE
 
 MOST = 2
 OLD, PEERS, FULL = PortId(1, 1), PortId(1, 2), PortId(2, 2)

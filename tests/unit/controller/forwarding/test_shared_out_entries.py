@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from support.configs import fabric
 
 from controller.fabric.topology import PortId
-from controller.fabric.vns import VnTable
+from controller.fabric.vn_table import VnTable
+from controller.forwarding.forwarding_state import Network
 from controller.forwarding.host_entries import ForwardingSettings
-from controller.forwarding.hosts_and_paths import Network
 from controller.forwarding.pairs import Host, Pair
-from controller.switch.record import SwitchRecord
+from controller.switch.switch_record import SwitchRecord
 
 SWITCHES, PORTS, VLANS = (1, 2, 3, 4), (1, 2), (10, 20)
 CONFIG = fabric({dpid: {port: list(VLANS) for port in PORTS} for dpid in SWITCHES})

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.gatekeeper import egress_limits
-from controller.gatekeeper.ingress_watch import Pairs
+from controller.gatekeeper.ingress_monitor import Pairs
 
 C = 860e6
 

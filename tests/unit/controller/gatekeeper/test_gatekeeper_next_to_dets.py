@@ -7,13 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.configs import star
 
-from controller.fabric.links import FabricLinks
-from controller.fabric.vns import VnTable
-from controller.loop import entry_changes, step
+from controller.fabric.link_table import FabricLinks
+from controller.fabric.vn_table import VnTable
+from controller.loop import control_step, pair_changes
 from controller.metering.counters import MeterReadings
-from controller.metering.observed import Observed
+from controller.metering.fabric_readings import Observed
 from controller.metering.queue_readings import QueueReadings
-from controller.policy.groups import choices_of, groups_of, under
+from controller.policy.policy_groups import choices_of, groups_of, under
 
 M = 1e6
 INTERVAL_S = 0.055
@@ -33,12 +33,12 @@ def limits_of(intervals):
 
     Of each interval: what the four pairs offer in Mb/s, and what Gatekeeper's queue drops (NaN: it is not read).
     """
-    state = step.ControlState.start(VNS, GROUPS)
+    state = control_step.ControlState.start(VNS, GROUPS)
     ends = [np.array([VNS.row_of(vid, 1, port) for vid, port in PAIRS])]
     ends.append(np.array([VNS.row_of(vid, 1, 3) for vid, _ in PAIRS]))
     now_s = 100.0
-    rates = entry_changes.first_settings(state, VNS, GROUPS, *ends)
-    state = entry_changes.add_entries(state, VNS, *ends, np.arange(1, 5), *rates, now_s, added_now=True)
+    rates = pair_changes.first_settings(state, VNS, GROUPS, *ends)
+    state = pair_changes.add_entries(state, VNS, *ends, np.arange(1, 5), *rates, now_s, added_now=True)
     dets = np.isin(state.entries.sender, np.flatnonzero(VNS.vlan_vid == DETS))
     counted = np.zeros(4)
     found = []
@@ -54,12 +54,12 @@ def limits_of(intervals):
         dropped_bps, receiver = column.copy(), VNS.row_of(GATEKEEPER, 1, 3)
         dropped_bps[receiver], known[receiver] = dropped_mbps * M, not np.isnan(dropped_mbps)
         queues = QueueReadings(column + 500 * M, column, dropped_bps, column, column + INTERVAL_S, known, known & False)
-        state, result = step.control_step(
+        state, result = control_step.control_step(
             state, VNS, GROUPS, readings, now_s, FabricLinks.of_access(VNS), Observed(queues=queues)
         )
         counted[result.changes.rows] = 0.0
         told = [one.feedback.entry.tolist() for one in state.allocators.decisions if one.feedback is not None]
-        limit_bps = step.limits_in_force_bps(state, VNS)
+        limit_bps = control_step.limits_in_force_bps(state, VNS)
         found.append((limit_bps[dets].tolist(), limit_bps[~dets].tolist(), told))
     return found, np.flatnonzero(~dets).tolist()
 

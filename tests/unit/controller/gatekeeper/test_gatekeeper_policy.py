@@ -13,18 +13,18 @@ from support.configs import star
 from controller.allocation.parameters import parameters_of
 from controller.central.controller import CentralController
 from controller.columns import NEW_ROW
-from controller.config.document import ConfigError
+from controller.config.yaml_document import ConfigError
 from controller.errors import InvalidValueError
-from controller.fabric.entries import EntryTable
-from controller.fabric.links import FabricLinks
-from controller.fabric.vns import VnTable
+from controller.fabric.link_table import FabricLinks
+from controller.fabric.pair_table import EntryTable
+from controller.fabric.vn_table import VnTable
 from controller.gatekeeper.policy import BLIND_INTERVALS, FLOOR_BPS, Gatekeeper
 from controller.metering.queue_readings import QueueReadings
-from controller.policy.groups import PolicyChoice, under
 from controller.policy.interface import Newcomers, PolicyView
-from controller.policy.memory import Memory
+from controller.policy.policy_groups import PolicyChoice, under
+from controller.policy.policy_state import Memory
 from controller.policy.registry import make_policy
-from experiments.model.operator import Operator
+from experiments.model.settings_operator import Operator
 
 M = 1e6
 C = 1000 * M

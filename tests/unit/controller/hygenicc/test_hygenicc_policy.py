@@ -6,14 +6,14 @@ from support.configs import fabric, star
 
 from controller.allocation.parameters import parameters_of
 from controller.errors import InvalidValueError
-from controller.fabric.entries import EntryTable
-from controller.fabric.links import FabricLinks
+from controller.fabric.link_table import FabricLinks
+from controller.fabric.pair_table import EntryTable
 from controller.fabric.topology import PortId, Topology
-from controller.fabric.vns import VnTable
+from controller.fabric.vn_table import VnTable
 from controller.hygenicc.bottlenecks import find_places
 from controller.metering.mark_readings import MarkReadings
 from controller.policy.interface import Newcomers, PolicyView
-from controller.policy.memory import Memory
+from controller.policy.policy_state import Memory
 from controller.policy.registry import make_policy
 
 M = 1e6

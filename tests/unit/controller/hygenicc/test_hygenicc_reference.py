@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from controller.hygenicc.law import Bottlenecks, Constants, Rates, next_rates
-from experiments.runs.plain_hygenicc import FRAME_BITS, Bottleneck, Paper, Slips, Source, run, used
+from experiments.runs.reference_hygenicc import FRAME_BITS, Bottleneck, Paper, Slips, Source, run, used
 
 C = 1e9
 

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from support.configs import star
 
 from controller.central.controller import CentralController
-from controller.config.document import ConfigError
-from controller.config.load import parse_config
+from controller.config.loader import parse_config
+from controller.config.yaml_document import ConfigError
 from controller.errors import InvalidValueError
-from controller.fabric.vns import VnTable
+from controller.fabric.vn_table import VnTable
 from controller.limits.admission import AdmittedLimits, core_overloaded, core_topology, port_topology
+from controller.limits.effective_settings import UnfitError, check_fit
 from controller.limits.hose_model import HoseTopology, VnLimits, overloads
 from controller.limits.overrides import FileValues, Overrides
-from controller.limits.precedence import UnfitError, check_fit
-from experiments.model.operator import Operator
+from experiments.model.settings_operator import Operator
 
 MBIT = 1_000_000
 LINKS = [{"between": ["s1:101", "c1:1"], "capacity": "100M"}, {"between": ["s2:101", "c1:2"], "capacity": "100M"}]

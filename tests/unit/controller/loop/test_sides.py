@@ -25,11 +25,11 @@ from controller.dets.messages import (
 )
 from controller.dets.rate_allocator import Surroundings
 from controller.dets.send_rate_controller import Control, traffic_reports
-from controller.loop import step
+from controller.loop import control_step
 from controller.loop.grant_side import put_in_force
 from controller.loop.receiver_side import watch_receivers
 from controller.loop.sender_side import read_meters
-from controller.policy.groups import held
+from controller.policy.policy_groups import held
 
 INTERVALS = 8
 ALGORITHMS = ("fs", "sp", "fp", "fe")
@@ -41,8 +41,8 @@ class Shard:
 
     sends: np.ndarray
     receives: np.ndarray
-    senders: step.ControlState
-    receivers: step.ControlState
+    senders: control_step.ControlState
+    receivers: control_step.ControlState
 
 
 def rows_of(message, rows):
@@ -126,7 +126,7 @@ def in_shards(world, shards, ceiling_bps):
             now_s,
         )
         in_force.append(granted)
-        shard.senders = step.ControlState(
+        shard.senders = control_step.ControlState(
             state.entries,
             granted.counters,
             side.seen.measured,
@@ -154,10 +154,10 @@ def compare(algorithm, owner, offered):
         sends = np.flatnonzero(owner[world.entries.sender] == number)
         receives = np.flatnonzero(owner[world.entries.receiver] == number)
         shards.append(Shard(sends, receives, world.state(sends), world.state(receives)))
-    ceiling_bps, limit_bps = step.ceilings(world.entries, world.vns), np.full(len(everything), np.inf)
+    ceiling_bps, limit_bps = control_step.ceilings(world.entries, world.vns), np.full(len(everything), np.inf)
     for offered_kbits in offered:
         world.pass_interval(offered_kbits, limit_bps)
-        one, result = step.control_step(one, world.vns, world.groups, world.readings(everything), world.now_s)
+        one, result = control_step.control_step(one, world.vns, world.groups, world.readings(everything), world.now_s)
         limits_bps, meters_bps = in_shards(world, shards, ceiling_bps)
         np.testing.assert_array_equal(limits_bps, result.limit_bps)
         np.testing.assert_array_equal(meters_bps, one.enforcement.rate_bps)

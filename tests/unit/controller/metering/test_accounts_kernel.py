@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.kernels import numpy_alone, same
 
-from controller.metering import measure_kernel
+from controller.metering import measurement_native
 from controller.metering.guarantees import Guarantees
-from controller.metering.receiver_accounts import REACTION_S, ReceiverAccounts
+from controller.metering.receive_budgets import REACTION_S, ReceiverAccounts
 
-pytestmark = pytest.mark.skipif(measure_kernel.library is None, reason="the kernel was not built")
+pytestmark = pytest.mark.skipif(measurement_native.library is None, reason="the kernel was not built")
 
 
 @pytest.mark.parametrize("vns", [1, 7, 256, 600])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.openflow.buffers import HEADER
+from controller.openflow.bounded_reader import HEADER
 from controller.openflow.messages import speaks
 
 

@@ -9,7 +9,7 @@ from support.ip_frames import IPV4, IPV6, ip_frame, traffic_class
 
 from controller.errors import InvalidValueError, ProtocolError
 from controller.openflow.actions import SetIpEcn, UnknownActionError, decode_actions, encode_actions
-from controller.openflow.frames import FrameHeader, build_frame, ip_ecn_of, parse_frame, with_ip_ecn
+from controller.openflow.ethernet import FrameHeader, build_frame, ip_ecn_of, parse_frame, with_ip_ecn
 from controller.openflow.match import Match, UnknownMatchError, encode_match, match_from_oxms, read_oxms
 
 CE_OF_VLAN_10 = Match(vlan_vid=10, eth_type=IPV4, ip_ecn=3)

@@ -20,10 +20,10 @@ with warnings.catch_warnings():
 
 from controller.errors import ProtocolError
 from controller.openflow import constants as ofp
-from controller.openflow import flows, messages, meters, stats
+from controller.openflow import flows, messages, meters, multipart
 from controller.openflow.actions import Output, PopVlan, PushVlan, SetIpEcn, SetQueue, SetVlanVid
+from controller.openflow.ethernet import format_mac
 from controller.openflow.flows import Flow, WriteMetadata
-from controller.openflow.frames import format_mac
 from controller.openflow.match import Match
 
 DATAPATH = ProtocolDesc(version=0x04)
@@ -354,15 +354,15 @@ def test_a_meter_mod_byte_by_byte() -> None:
 
 
 REQUESTS = {
-    "meter": (stats.encode_meter_stats_request(5), ryu.OFPMeterStatsRequest(DATAPATH)),
-    "meter config": (stats.encode_meter_config_request(5), ryu.OFPMeterConfigStatsRequest(DATAPATH)),
-    "meter features": (stats.encode_meter_features_request(5), ryu.OFPMeterFeaturesStatsRequest(DATAPATH)),
-    "port": (stats.encode_port_stats_request(5), ryu.OFPPortStatsRequest(DATAPATH)),
-    "queue": (stats.encode_queue_stats_request(5), ryu.OFPQueueStatsRequest(DATAPATH)),
-    "one queue": (stats.encode_queue_stats_request(5, 3, 10), ryu.OFPQueueStatsRequest(DATAPATH, 0, 3, 10)),
-    "port desc": (stats.encode_port_desc_request(5), ryu.OFPPortDescStatsRequest(DATAPATH)),
+    "meter": (multipart.encode_meter_stats_request(5), ryu.OFPMeterStatsRequest(DATAPATH)),
+    "meter config": (multipart.encode_meter_config_request(5), ryu.OFPMeterConfigStatsRequest(DATAPATH)),
+    "meter features": (multipart.encode_meter_features_request(5), ryu.OFPMeterFeaturesStatsRequest(DATAPATH)),
+    "port": (multipart.encode_port_stats_request(5), ryu.OFPPortStatsRequest(DATAPATH)),
+    "queue": (multipart.encode_queue_stats_request(5), ryu.OFPQueueStatsRequest(DATAPATH)),
+    "one queue": (multipart.encode_queue_stats_request(5, 3, 10), ryu.OFPQueueStatsRequest(DATAPATH, 0, 3, 10)),
+    "port desc": (multipart.encode_port_desc_request(5), ryu.OFPPortDescStatsRequest(DATAPATH)),
     "flow": (
-        stats.encode_flow_stats_request(5, 0xA0, 0xF0, 3),
+        multipart.encode_flow_stats_request(5, 0xA0, 0xF0, 3),
         ryu.OFPFlowStatsRequest(DATAPATH, 0, 3, cookie=0xA0, cookie_mask=0xF0),
     ),
     "barrier": (messages.encode_barrier_request(5), ryu.OFPBarrierRequest(DATAPATH)),
@@ -455,16 +455,16 @@ def test_meter_features() -> None:
 def test_port_stats_columns() -> None:
     counters = list(range(100, 112))
     packed = struct.pack("!I4x12QII", 7, *counters, 9, 500_000_000)
-    decoded = stats.decode_port_stats(packed * 2)
+    decoded = multipart.decode_port_stats(packed * 2)
     assert decoded.tolist() == [(7, *counters, 9.5)] * 2
-    assert decoded.dtype.names == stats.PORT_STATS.names
+    assert decoded.dtype.names == multipart.PORT_STATS.names
     theirs = ryu.OFPPortStats.parser(packed, 0)
-    assert all(decoded[0][name] == getattr(theirs, name) for name in stats.PORT_STATS.names[:-1])
+    assert all(decoded[0][name] == getattr(theirs, name) for name in multipart.PORT_STATS.names[:-1])
 
 
 def test_queue_stats_columns() -> None:
     packed = struct.pack("!IIQQQII", 7, 10, 1000, 20, 3, 4, 250_000_000)
-    assert stats.decode_queue_stats(packed).tolist() == [(7, 10, 1000, 20, 3, 4.25)]
+    assert multipart.decode_queue_stats(packed).tolist() == [(7, 10, 1000, 20, 3, 4.25)]
     theirs = ryu.OFPQueueStats.parser(packed, 0)
     assert (theirs.queue_id, theirs.tx_bytes, theirs.tx_packets, theirs.tx_errors) == (10, 1000, 20, 3)
 
@@ -475,14 +475,14 @@ def test_port_desc() -> None:
         "fffffffe00000000a659f7e7874c0000627264746573740000000000000000000000000100000001000008400000000000000000000000000098"
         "968000000000"
     )
-    (port,) = stats.decode_port_desc(body)
-    assert port == stats.PortDesc(ofp.PORT_LOCAL, "brdtest", 0xA659F7E7874C, 1, 1, 10_000_000, 0)
+    (port,) = multipart.decode_port_desc(body)
+    assert port == multipart.PortDesc(ofp.PORT_LOCAL, "brdtest", 0xA659F7E7874C, 1, 1, 10_000_000, 0)
     assert not port.up
 
 
 def test_multipart_parts() -> None:
     buf = bytes.fromhex("0413001800000005" + "0005000100000000" + "0102030405060708")
-    part = stats.multipart_header(buf)
+    part = multipart.multipart_header(buf)
     assert (part.type, part.more, bytes(part.body)) == (ofp.MultipartType.QUEUE, True, bytes(range(1, 9)))
 
 

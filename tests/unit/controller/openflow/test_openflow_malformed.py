@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from controller.errors import ColumnError, InvalidValueError, ProtocolError
 from controller.openflow import constants as ofp
-from controller.openflow import flows, messages, meters, stats
+from controller.openflow import flows, messages, meters, multipart
 from controller.openflow.actions import Output, SetQueue, SetVlanVid
+from controller.openflow.ethernet import FrameHeader, build_frame, parse_frame
 from controller.openflow.flows import Flow, UnknownFlow
-from controller.openflow.frames import FrameHeader, build_frame, parse_frame
 from controller.openflow.match import Match, encode_match
 
 METER_ENTRY = bytes.fromhex("000000010038") + bytes(50)
@@ -48,11 +48,11 @@ BODIES: dict[str, tuple[Callable[[bytes], object], bytes]] = {
     "meter config": (meters.decode_meter_config, CONFIG_ENTRY * 2),
     "meter config, two bands": (meters.decode_meter_config, CONFIG_ENTRY + CONFIG_TWO),
     "meter features": (meters.decode_meter_features, bytes(16)),
-    "port stats": (stats.decode_port_stats, bytes(224)),
-    "queue stats": (stats.decode_queue_stats, bytes(80)),
-    "port desc": (stats.decode_port_desc, PORT * 2),
+    "port stats": (multipart.decode_port_stats, bytes(224)),
+    "queue stats": (multipart.decode_queue_stats, bytes(80)),
+    "port desc": (multipart.decode_port_desc, PORT * 2),
     "flow stats": (flows.decode_flow_stats, FLOW_ENTRY * 2),
-    "multipart": (stats.multipart_header, message(19, bytes(8))),
+    "multipart": (multipart.multipart_header, message(19, bytes(8))),
     "packet in": (messages.parse_packet_in, PACKET_IN),
     "flow removed": (messages.parse_flow_removed, FLOW_REMOVED),
     "error": (messages.parse_error, message(1, bytes(4))),

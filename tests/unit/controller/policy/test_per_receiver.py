@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 from support.configs import star
 
-from controller.allocation import Requests, kernel
+from controller.allocation import Requests, native
 from controller.errors import ColumnError
-from controller.fabric.entries import EntryTable
-from controller.fabric.vns import VnTable
-from controller.policy.cuts import is_network_wide
+from controller.fabric.pair_table import EntryTable
+from controller.fabric.vn_table import VnTable
 from controller.policy.interface import PolicyView
-from controller.policy.memory import Memory
 from controller.policy.per_receiver import _standing_rate
+from controller.policy.policy_state import Memory
 from controller.policy.registry import make_policy, policies
+from controller.policy.shardability import is_network_wide
 
 VNS = VnTable.of_config(star(4, limits={10: "100M", 20: "200M"}))
 PAIRS = ((10, 1, 3), (10, 2, 3), (20, 1, 4), (20, 2, 4))  # VLAN, the sender's port, the receiver's
@@ -97,9 +97,9 @@ def test_silent_senders_may_start_with_the_same_compiled(seed: int) -> None:
     )
     granted_bps = rng.uniform(0.0, 1e8, entries)
     plain = np.where(requests.active, granted_bps, _standing_rate(requests))
-    compiled = kernel.with_standing(requests, granted_bps)
+    compiled = native.with_standing(requests, granted_bps)
     assert compiled is None or compiled.tobytes() == plain.tobytes()
-    assert (compiled is granted_bps) == (kernel.library is not None and bool(requests.active.all()))
+    assert (compiled is granted_bps) == (native.library is not None and bool(requests.active.all()))
 
 
 @pytest.mark.parametrize("name", [name for name, policy in policies.items() if not is_network_wide(policy)])

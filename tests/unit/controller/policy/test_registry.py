@@ -10,8 +10,8 @@ from support.configs import star
 
 from controller.allocation.parameters import check_parameters, parameter, parameters_of, switch
 from controller.errors import InvalidValueError
-from controller.fabric.vns import VnTable
-from controller.policy.groups import PolicyChoice, groups_of, under
+from controller.fabric.vn_table import VnTable
+from controller.policy.policy_groups import PolicyChoice, groups_of, under
 from controller.policy.registry import make_policy, policies, title_of
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from support.configs import star
 
-from controller.fabric.vns import VnTable
+from controller.fabric.vn_table import VnTable
 from controller.policy.interface import Newcomers
 from controller.policy.registry import make_policy
 

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.dets.send_rate_controller import Control
-from controller.fabric.entries import EntryTable
-from controller.frames.kinds import Grants
+from controller.fabric.pair_table import EntryTable
 from controller.metering.measurement import IDLE_INTERVALS
-from controller.shards.crossing import Crossing
+from controller.node_protocol.message_types import Grants
+from controller.shards.pair_partition import Crossing
 
 VNS = 9
 OWNERS = (2, 5)  # peers; 0 is the shard itself, 7 nobody

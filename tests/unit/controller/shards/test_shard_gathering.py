@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from controller.dets.messages import TrafficReport
-from controller.frames.kinds import Given, Left, Report
-from controller.shards.gathering import Gathered
+from controller.node_protocol.message_types import Given, Left, Report
+from controller.shards.merged_reports import Gathered
 from controller.shards.receiver_table import ReceiverTable
 
 ROWS = 60

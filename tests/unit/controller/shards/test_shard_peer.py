@@ -7,10 +7,10 @@ from dataclasses import fields
 import numpy as np
 import pytest
 
-from controller.frames.kinds import Grants, Left, LinkUse, MarksRead, PortsRead, QueuesRead, Report
-from controller.frames.layout import Head
-from controller.frames.refusal import Cause
-from controller.frames.writing import encode
+from controller.node_protocol.encoder import encode
+from controller.node_protocol.header import Head
+from controller.node_protocol.message_types import Grants, Left, LinkUse, MarksRead, PortsRead, QueuesRead, Report
+from controller.node_protocol.rejection import Cause
 from controller.shards.peer import LATE_INTERVALS, SILENT_INTERVALS, Part, Peer
 
 FABRIC, INTERVAL_S, LINKS = b"12345678", 0.05, 3

@@ -7,12 +7,12 @@ from types import SimpleNamespace
 import numpy as np
 
 from controller.dets.messages import SetRate, TrafficReport
+from controller.metering.fabric_readings import Observed
 from controller.metering.mark_readings import MarkReadings
-from controller.metering.observed import Observed
 from controller.metering.port_readings import PortReadings
 from controller.metering.queue_readings import QueueReadings
-from controller.shards.answers import About, Answers
-from controller.shards.readings import read_by_all, read_here
+from controller.shards.grant_replies import About, Answers
+from controller.shards.readings_exchange import read_by_all, read_here
 from controller.shards.receiver_table import ReceiverTable
 
 MINE = np.array([True, True, False, False])

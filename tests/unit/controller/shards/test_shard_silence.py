@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from support.fluid_meters import World, ints
 
-from controller.frames.kinds import Report
-from controller.shards.answers import About, to_the_silent
-from controller.shards.silence import HOLD_S, left_by_silent
+from controller.node_protocol.message_types import Report
+from controller.shards.grant_replies import About, to_the_silent
+from controller.shards.peer_timeout import HOLD_S, left_by_silent
 
 LIMIT_BPS = 8e6
 

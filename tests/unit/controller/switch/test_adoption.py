@@ -16,7 +16,7 @@ from controller.openflow.flows import Flow, UnknownFlow
 from controller.openflow.match import Match
 from controller.openflow.meters import METER_CONFIG
 from controller.switch.adoption import Awaiting, adopted_pairs, hosts_and_pairs, of_senders, sort_installed
-from controller.switch.meters.settings import MeterColumns
+from controller.switch.meters.meter_settings import MeterColumns
 
 OURS = pipeline.known_source(1, 10, 0xAA, 300)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.fabric.description import EdgePort, Vn
+from controller.fabric.config_model import EdgePort, Vn
 from controller.forwarding import pipeline
 from controller.forwarding.flow_table import FlowTable
 from controller.openflow.flows import Flow

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from controller.fabric.description import EdgePort, Switch
+from controller.fabric.config_model import EdgePort, Switch
 from controller.openflow import constants as ofp
-from controller.openflow.stats import PortDesc
+from controller.openflow.multipart import PortDesc
 from controller.switch.port_states import ABSENT, cut_name, judge
 
 

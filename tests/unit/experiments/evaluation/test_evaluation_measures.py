@@ -10,7 +10,7 @@ import pytest
 
 from experiments.evaluation.measures import confidence, measures, phase_measures, settled_after, within
 from experiments.evaluation.oracle import oracle_of
-from experiments.runs.run import ScenarioRun, load_run
+from experiments.runs.scenario_run import ScenarioRun, load_run
 from experiments.scenarios.scenario import LimitChange, Limits, Scenario, Source
 
 M = 1_000_000

@@ -11,7 +11,7 @@ from controller.allocation.max_min import FlowPaths, max_min
 from controller.seawall.entity_max_min import entity_max_min
 from experiments.evaluation.entity_oracle import entity_rates
 from experiments.evaluation.oracle import oracle_of, promised_by_time
-from experiments.runs.run import ScenarioRun
+from experiments.runs.scenario_run import ScenarioRun
 from experiments.scenarios.scenario import LimitChange, Limits, Requests, Scenario, Source
 
 M = 1_000_000

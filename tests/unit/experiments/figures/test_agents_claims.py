@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from experiments.evaluation.cells import scenario_cells
 from experiments.evaluation.claims import Measured
+from experiments.evaluation.run_matrix import scenario_cells
 from experiments.papers.agents import CLAIMS, CONTROL, paper
 from experiments.scenarios import scenarios
 from experiments.scenarios.agents import FIG5, UPLINK

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from experiments.evaluation.claims import Measured
-from experiments.figures.digests import conditions_digest, what_decides
+from experiments.figures.result_digests import conditions_digest, what_decides
 from experiments.papers.dets import COMPARED, paper
 
 

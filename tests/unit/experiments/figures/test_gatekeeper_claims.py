@@ -6,7 +6,7 @@ import pytest
 
 from experiments.evaluation.claims import Measured
 from experiments.papers.gatekeeper import CLAIMS, paper
-from experiments.papers.gatekeeper.tenants import RX
+from experiments.papers.gatekeeper.tenant_claims import RX
 from experiments.scenarios.gatekeeper.fig5 import CELLS, cell_name
 from experiments.scenarios.gatekeeper.hadoop import PNS, name_of
 

@@ -13,9 +13,9 @@ from apps.cli import app
 from controller.errors import InvalidValueError
 from experiments import papers as package
 from experiments.evaluation.claims import Claim, ClaimVerdict, Measured, Paper
-from experiments.figures import pages
-from experiments.figures.digests import table_of
-from experiments.figures.make import FigureOptions
+from experiments.figures import markdown_pages
+from experiments.figures.figure_runner import FigureOptions
+from experiments.figures.result_digests import table_of
 from experiments.papers import experiments_of, paper_named, papers
 from experiments.papers.comparison import TABLES
 from experiments.scenarios.comparison import SYSTEMS
@@ -71,7 +71,7 @@ def test_every_paper_has_a_page_that_shows_what_does_not_hold(whisper, tmp_path)
     failed = dataclasses.asdict(ClaimVerdict("loud", False))
     (folder / "whisper-model.json").write_text(json.dumps(digest(quiet=held)))
     (folder / "whisper-ovs.json").write_text(json.dumps(digest(quiet=failed)))
-    assert [path.name for path in pages.write_docs(tmp_path / "docs")] == ["results.md", "whisper.md"]
+    assert [path.name for path in markdown_pages.write_docs(tmp_path / "docs")] == ["results.md", "whisper.md"]
     page = (folder / "whisper.md").read_text()
     assert "| section | claim | model, 1 Gb/s | Open vSwitch, 50 Mb/s | found where it does not hold |" in page
     assert "| 2 | hardly anything is sent | yes | **no** | Open vSwitch: loud |" in page
@@ -83,11 +83,11 @@ def test_every_paper_has_a_page_that_shows_what_does_not_hold(whisper, tmp_path)
 
 def test_the_pages_in_the_repository_are_those_of_its_figures(tmp_path):
     """``dets figures --pages`` after a change of claims or of figures."""
-    results = pages.read_results(ROOT / "docs" / "results")
-    assert (ROOT / "docs" / "results.md").read_text() == pages.overview_page(results)
+    results = markdown_pages.read_results(ROOT / "docs" / "results")
+    assert (ROOT / "docs" / "results.md").read_text() == markdown_pages.overview_page(results)
     for one in results:
-        assert (ROOT / "docs" / pages.page_of(one.paper)).read_text() == pages.paper_page(one)
-    assert len(pages.overview_page(results).split()) < 1500
+        assert (ROOT / "docs" / markdown_pages.page_of(one.paper)).read_text() == markdown_pages.paper_page(one)
+    assert len(markdown_pages.overview_page(results).split()) < 1500
 
 
 def test_conditions_are_shown_where_they_decide(whisper, tmp_path):
@@ -98,8 +98,8 @@ def test_conditions_are_shown_where_they_decide(whisper, tmp_path):
     (tmp_path / "whisper-ovs-conditions.json").write_text(
         json.dumps({**digest(), "conditions": ["product", "unshaped"], "claims": rows})
     )
-    (one,) = pages.read_results(tmp_path)
-    page = pages.paper_page(one)
+    (one,) = markdown_pages.read_results(tmp_path)
+    page = markdown_pages.paper_page(one)
     assert "| 2 | quiet | yes | **no** | the queue |" in page
     assert "calm" not in page
     assert "The verdicts on 1 other claims are the same under all conditions." in page
@@ -136,9 +136,9 @@ def test_claims_are_judged_by_what_was_measured():
 
 def test_a_paper_may_show_tables_on_a_page_of_its_own():
     """The comparison has tables and no claims: every system on the traffic of every paper."""
-    (one,) = [one for one in pages.read_results(ROOT / "docs" / "results") if one.paper.name == "comparison"]
-    assert pages.page_of(one.paper) == "comparison.md"
-    text = pages.paper_page(one)
+    (one,) = [one for one in markdown_pages.read_results(ROOT / "docs" / "results") if one.paper.name == "comparison"]
+    assert markdown_pages.page_of(one.paper) == "comparison.md"
+    text = markdown_pages.paper_page(one)
     assert "(results.md)" in text
     assert "| model / Open vSwitch | 1 | 2 | 3 | 4 | 5 |" in text
     assert "| no control (`none`) |" + 5 * " **no**/**no** |" in text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from controller.config.load import parse_config
+from controller.config.loader import parse_config
 from experiments.machine.controller_process import configuration
 from topologies.builders import fabrics
 

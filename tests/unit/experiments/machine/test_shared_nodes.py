@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from experiments.bench.cluster.testbed.loaded_cluster import shared_document
-from experiments.machine.cluster import SharedNodes
+from experiments.machine.cluster_process import SharedNodes
 
 OWNERS = {"s1": "n1", "s2": "n2", "s3": "n3"}
 

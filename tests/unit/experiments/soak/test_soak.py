@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from controller.errors import InvalidValueError
-from experiments.measure.series import Rates
+from experiments.measure.rate_series import Rates
 from experiments.soak.ledger import (
     MENDS_AFTER_START_S,
     Ledger,

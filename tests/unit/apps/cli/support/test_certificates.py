@@ -10,10 +10,10 @@ import pytest
 from apps.cli import main
 from apps.cli.support.certificates import create_authority, issue
 from apps.runtime.tls import TlsConnection, server_context
-from controller.config.document import ConfigError
-from controller.config.load import parse_config
+from controller.config.loader import parse_config
+from controller.config.yaml_document import ConfigError
 from controller.errors import InvalidValueError
-from controller.fabric.description import Tls
+from controller.fabric.config_model import Tls
 
 
 @pytest.fixture(scope="module")

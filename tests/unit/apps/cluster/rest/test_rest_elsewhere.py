@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.rest_in_process import DPID, OTHER_DPID, VN, Desk
 
-from apps.cluster.rest.asked import Asked
-from apps.cluster.rest.one_hop import HOP, Answer, Nodes
-from apps.cluster.rest.states import whole_state
-from apps.rest.resources.pages import make_cursor, read_cursor
+from apps.cluster.rest.cluster_state import whole_state
+from apps.cluster.rest.node_client import HOP, Answer, Nodes
+from apps.cluster.rest.request_forwarding import Asked
+from apps.rest.resources.pagination import make_cursor, read_cursor
 from apps.settings.errors import StoreError
 from controller.fabric.topology import PortId
-from controller.fabric.vns import VnTable
+from controller.fabric.vn_table import VnTable
 from controller.forwarding.pairs import Host
 from controller.limits.overrides import VnName
 

@@ -21,8 +21,8 @@ from support.rest_server import CONFIG, LIMIT, PROBLEM, VN, RestProcess, read_an
 
 from apps.rest.http.access import BURST_S, Pace, Places
 from apps.rest.http.body import MAX_BODY_BYTES, MAX_LONG_BODY_BYTES
-from apps.rest.http.exchange import Body, Exchange, Patience
 from apps.rest.http.room import FREE_BYTES, MOST_BODIES_BYTES, TIDY_S, Room, Share
+from apps.rest.http.wsgi_exchange import Body, Exchange, Patience
 
 
 @pytest.fixture(scope="module")

@@ -17,11 +17,11 @@ import pytest
 from eventlet import patcher
 from eventlet.greenio import GreenSocket
 
-from apps.runtime.connection.peer_limits import SWITCH
+from apps.runtime.connection.connection_limits import SWITCH
 from controller.errors import ProtocolError
 from controller.openflow.constants import MULTIPART_REPLY_MORE, VERSION, MessageType, MultipartType
 from controller.openflow.meters import METER_STATS
-from controller.openflow.stats import encode_meter_stats_request
+from controller.openflow.multipart import encode_meter_stats_request
 
 with warnings.catch_warnings():  # what Ryu imports is deprecated
     warnings.simplefilter("ignore")
@@ -36,10 +36,10 @@ with warnings.catch_warnings():  # what Ryu imports is deprecated
 
     from apps.runtime.connection.ryu_datapath import READER, PeerDatapath
     from apps.runtime.connection.switch_connection import SwitchConnection, call_all
-    from apps.runtime.sockets import kernel as socket_kernel
+    from apps.runtime.sockets import native as native_sockets
 
 
-in_parts = patch("apps.runtime.sockets.roll_call._MOST_METERS", 1)  # so few meters are in one message
+in_parts = patch("apps.runtime.sockets.bulk_request._MOST_METERS", 1)  # so few meters are in one message
 
 
 class Switch:
@@ -348,7 +348,7 @@ def test_without_the_compiled_form_nobody_is_called(switches: list[Switch], monk
     """What would take the answer is not there: the switch is asked as usual."""
     switch, _other = switches
     wait_for(lambda: switch.datapath.lane() is not None)
-    monkeypatch.setattr(socket_kernel, "library", None)
+    monkeypatch.setattr(native_sockets, "library", None)
     assert call_all(READER.meters, [switch.connection], encode_meter_stats_request) == [None]
     switch.end.setblocking(False)
     with pytest.raises(BlockingIOError):

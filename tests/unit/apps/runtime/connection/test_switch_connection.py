@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from apps.runtime.connection.peer_limits import CutOff
+from apps.runtime.connection.connection_limits import CutOff
 from apps.runtime.connection.switch_connection import MAX_XID, MOST_REPLY_BYTES, SwitchConnection
 from controller.errors import ProtocolError
 from controller.openflow.constants import MULTIPART_REPLY_MORE, VERSION, MessageType

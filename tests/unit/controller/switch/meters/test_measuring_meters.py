@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.configs import fabric
 
-from controller.fabric.entries import EntryTable
-from controller.fabric.vns import VnTable
+from controller.fabric.pair_table import EntryTable
+from controller.fabric.vn_table import VnTable
 from controller.metering.counters import ListedReadings
 from controller.openflow.meters import METER_STATS
-from controller.switch.listed_meters import Listing, MeterReports
-from controller.switch.meters.measuring import UNLIMITED, MeasuringMeters
+from controller.switch.meter_index import Listing, MeterReports
+from controller.switch.meters.counting import UNLIMITED, MeasuringMeters
 
 VNS = VnTable.of_config(fabric({1: {1: [10], 2: [10]}, 2: {1: [10], 2: [10]}}))
 HERE, THERE = VNS.row_of(10, 1, 1), VNS.row_of(10, 2, 1)

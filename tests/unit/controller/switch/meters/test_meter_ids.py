@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.switch.meters.ids import MeterIds
+from controller.switch.meters.id_pool import MeterIds
 
 
 def test_lowest_free_id_and_exhaustion():

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.switch.meters.settings import MeterColumns, MeterSetting
+from controller.switch.meters.meter_settings import MeterColumns, MeterSetting
 
 TABLES = st.dictionaries(st.integers(1, 12), st.builds(MeterSetting, st.integers(1, 3), st.integers(1, 3)), max_size=10)
 

@@ -8,7 +8,7 @@ import pytest
 
 from controller.errors import InvalidValueError
 from experiments.bench.agent.bench import run
-from experiments.bench.agent.crowd import run_crowd
+from experiments.bench.agent.many_agents import run_crowd
 
 
 def test_a_crowd_of_agents_comes_under_control() -> None:

@@ -10,7 +10,7 @@ import pytest
 from support.algorithms import ALGORITHMS
 
 from controller.allocation.max_min import max_min
-from experiments.bench.allocate import bench, flow_instances
+from experiments.bench.allocate import bench, problem_instances
 
 
 def test_a_quick_run_has_figures_settings_and_targets():
@@ -34,7 +34,7 @@ def test_a_quick_run_has_figures_settings_and_targets():
 
 def test_fat_tree_paths():
     """k = 4: two links within an edge switch, four within a pod, six between pods; each a link of its own kind."""
-    paths, capacity_bps = flow_instances.fat_tree(4, 400, np.random.default_rng(1))
+    paths, capacity_bps = problem_instances.fat_tree(4, 400, np.random.default_rng(1))
     assert paths.constraints == 96
     hops = np.diff(paths.offsets)
     assert set(hops) == {2, 4, 6}

@@ -10,10 +10,10 @@ import pytest
 from controller.errors import InvalidValueError
 from controller.openflow.constants import METER_ALL, ControllerRole, MeterModCommand
 from controller.openflow.meters import encode_meter_mods
-from controller.openflow.stats import encode_meter_stats_request
+from controller.openflow.multipart import encode_meter_stats_request
 from experiments.bench.cluster import bench
 from experiments.bench.cluster.bench import run, shared_targets
-from experiments.bench.cluster.faults import FaultsReport
+from experiments.bench.cluster.fault_runner import FaultsReport
 from experiments.bench.cluster.testbed.loaded_cluster import Judgement, is_shared_out
 from experiments.bench.cluster.testbed.switch_logs import MeterLog, ReadingLog, second_writer
 from experiments.switch.datapath import Datapath

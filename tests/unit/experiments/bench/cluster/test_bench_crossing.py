@@ -8,14 +8,16 @@ from pathlib import Path
 import numpy as np
 
 from controller.dets.send_rate_controller import Control
-from experiments.bench.cluster import crossing
+from experiments.bench.cluster import cross_shard_cost
 from experiments.bench.cluster.bench import run
 
 PORTS, PAIRS = 12, 2 * 36
 
 
 def test_both_ways_limit_the_same_pairs_to_the_same_rates() -> None:
-    whole, crossed = (way(*crossing.fabric_of(PORTS)) for way in (crossing.Whole, crossing.Crossing))
+    whole, crossed = (
+        way(*cross_shard_cost.fabric_of(PORTS)) for way in (cross_shard_cost.Whole, cross_shard_cost.Crossing)
+    )
     for way in (whole, crossed):
         way.entry_ns()
         assert way.entries == PAIRS
@@ -25,7 +27,7 @@ def test_both_ways_limit_the_same_pairs_to_the_same_rates() -> None:
     assert (np.concatenate([state.machines.limit_bps for state in states]) > 0).all()
     for state in (whole.state, *states):
         sums_bps = np.bincount(state.entries.receiver, state.machines.limit_bps, PORTS)
-        np.testing.assert_allclose(sums_bps[sums_bps > 0], crossing.LIMIT_BPS, rtol=0.01)
+        np.testing.assert_allclose(sums_bps[sums_bps > 0], cross_shard_cost.LIMIT_BPS, rtol=0.01)
     assert crossed.octets > 80 + PAIRS / 2 * 24  # a header, and what is reported of each pair
 
 

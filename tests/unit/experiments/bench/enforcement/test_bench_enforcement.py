@@ -9,11 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.config.load import parse_config
+from controller.config.loader import parse_config
 from controller.errors import InvalidValueError
 from experiments.bench.enforcement import bench
 from experiments.bench.enforcement.cases import TRAFFIC, WAYS, Case, chosen_cases, default_cases, full_cases, packed
-from experiments.bench.enforcement.figures import (
+from experiments.bench.enforcement.grant_injection import COLUMNS, GrantPlan, Slot, naive_enforcement
+from experiments.bench.enforcement.grant_schedules import PATTERNS, WALK_FLOOR, grants_bps
+from experiments.bench.enforcement.report import panels, table
+from experiments.bench.enforcement.result_figures import (
     GrantLog,
     case_figures,
     ping_figures,
@@ -22,11 +25,8 @@ from experiments.bench.enforcement.figures import (
     tcp_figures,
     wire_bits,
 )
-from experiments.bench.enforcement.grant_schedules import PATTERNS, WALK_FLOOR, grants_bps
-from experiments.bench.enforcement.granting import COLUMNS, GrantPlan, Slot, naive_enforcement
-from experiments.bench.enforcement.report import panels, table
 from experiments.bench.harness import finished
-from experiments.measure.series import MeasurementError, Samples, Window
+from experiments.measure.rate_series import MeasurementError, Samples, Window
 
 
 @given(st.sampled_from(list(PATTERNS)), st.integers(100_000, 10**9), st.integers(2, 400), st.integers(0, 2**32 - 1))

@@ -13,8 +13,8 @@ import pytest
 from controller.central.controller import CentralController
 from controller.errors import InvalidValueError
 from experiments.bench.loop import bench, report
-from experiments.bench.loop.fit import fit
-from experiments.bench.loop.loop_fabric import CAPACITY_BPS, MOST_SENDERS, BusyDatapath, LoopPlan, fill, pairs_of
+from experiments.bench.loop.cost_fit import fit
+from experiments.bench.loop.switch_process import CAPACITY_BPS, MOST_SENDERS, BusyDatapath, LoopPlan, fill, pairs_of
 from experiments.switch.datapath import Datapath
 from experiments.switch.options import DatapathOptions
 

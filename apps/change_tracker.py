@@ -1,0 +1,63 @@
+"""Which changes are in force on the switches, and not only kept and decided."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from apps.ovsdb.queue_reconciler import QueueKeeper
+    from apps.southbound.southbound_driver import Shell
+
+
+class ChangesInForce:
+    """Follows each change until the switches that are connected have confirmed what came of it.
+
+    That is so once the first round of the loop that began after it has sent its messages, no flow entries wait for a
+    later one, barriers behind these are answered, and the queues have been seen to.
+    """
+
+    def __init__(self, shell: Shell, queues: QueueKeeper, revision: int) -> None:
+        self._shell, self._queues = shell, queues
+        self._installed = 0
+        self._pending = deque([(revision, shell.now_s())])
+
+    def changed(self, revision: int) -> None:
+        """A change was made just now."""
+        self._pending.append((revision, self._shell.now_s()))
+
+    def view(self, revision: int) -> dict[str, Any]:
+        """Return the last change, the last one in force, who has still to confirm, and who is not connected."""
+        waiting: set[int] = set()
+        while self._pending:
+            number, at_s = self._pending[0]
+            waiting = self._waiting(at_s)
+            if waiting:
+                break
+            self._installed = number
+            self._pending.popleft()
+        records = self._shell.central.switches
+        return {
+            "revision": revision,
+            "installed_revision": self._installed if self._pending else revision,
+            "waiting": sorted(records[dpid].switch.name for dpid in waiting),
+            "missing": sorted(one.switch.name for dpid, one in records.items() if dpid not in self._shell.peers),
+        }
+
+    def _waiting(self, at_s: float) -> set[int]:
+        """Return the switches that have still to confirm what was decided at ``at_s``."""
+        sent_s = self._shell.times.sent_after(at_s)
+        if sent_s is None:
+            return set(self._shell.central.switches)
+        self._shell.peers.note_confirmed()
+        slow = {
+            dpid
+            for dpid, peer in self._shell.peers.items()
+            if any(asked_s <= sent_s and not reply.done for asked_s, reply in peer.unfinished)
+        }
+        slow |= self._shell.central.network.desired.pending & self._shell.peers.keys()
+        if self._queues.seen_to_s < at_s:
+            slow |= set(self._queues.failing()) or {
+                dpid for dpid in self._shell.peers if self._shell.central.switches[dpid].switch.ovsdb is not None
+            }
+        return slow

@@ -1,0 +1,145 @@
+"""``dets check``, ``run``, ``reload``, ``record`` and ``replay``: the controller started, reloaded and recorded."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from apps.cli.support.command_options import Change, asking, changing
+from apps.cli.support.common import (
+    FAILED,
+    AsJson,
+    Parameters,
+    as_option,
+    counted,
+    parse_parameters,
+    refusing_bad_files,
+    say,
+)
+from apps.cli.support.output import AnyForm, Column, Form, show
+from apps.cli.support.rest_client import Client
+from controller.errors import InvalidValueError
+from controller.units import format_rate
+
+app = typer.Typer()
+
+
+@app.command()
+def check(config: Annotated[str, typer.Argument(metavar="CONFIG", help="The YAML file.")]) -> int:
+    """Check a configuration file, offline; every problem is shown with line and column.
+
+    Overrides in its store take precedence over it. The command shows how many there are and which do not fit; those are
+    no errors.
+    """
+    from apps.runtime.memory_tuning import keep_made, making_much
+    from apps.settings.override_report import overridden
+    from controller.config.loader import load_config
+
+    with refusing_bad_files(), making_much():
+        loaded = load_config(config)
+        ports, vns = sum(1 for _ in loaded.ports()), sum(1 for _ in loaded.vns())
+        keep_made(vns)
+    counts = [(len(loaded.switches), "switch"), (ports, "edge port"), (len(loaded.vlans), "VLAN"), (vns, "VN")]
+    words = ", ".join(counted(count, noun) for count, noun in counts)
+    say(f"ok: {words}; control every {loaded.interval_ms} ms")
+    overrides, inactive = overridden(loaded)
+    if overrides:
+        say(f"{counted(overrides, 'override')} in {loaded.rest.store}, {len(inactive)} not in force")
+    for name, reason in inactive.items():
+        say(f"not in force: {name}: {reason}")
+    return 0
+
+
+@app.command()
+def run(
+    config: Annotated[str, typer.Option("--config", "-c", metavar="FILE", help="The YAML file.")],
+    extra: Annotated[
+        list[str] | None, typer.Option("--app", metavar="MODULE", help="Another Ryu application to load; repeatable.")
+    ] = None,
+) -> int:
+    """Run the controller until SIGINT or SIGTERM."""
+    from apps.runtime.launcher import main as launch
+
+    with refusing_bad_files():
+        return launch(config, list(extra or []))
+
+
+@app.command()
+@asking
+def record(
+    client: Client,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The recording; must not be there yet.")
+    ],
+    duration: Annotated[float | None, typer.Option(metavar="SECONDS", help="How long; else until Ctrl-C.")] = None,
+) -> int:
+    """Record counters, decisions and configuration of a running controller, interval by interval."""
+    from apps.cli.support.recording_files import record as record_to
+
+    if duration is not None and not 0.0 < duration <= 1e6:
+        raise InvalidValueError("duration", duration, "must be above 0 and at most 1000000 seconds")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # the controller must not go on recording
+    say(f"recorded {counted(record_to(client, output, duration), 'interval')} in {output}")
+    return 0
+
+
+@app.command()
+def replay(
+    recording: Annotated[Path, typer.Argument(metavar="FILE", help="What dets record has written.")],
+    algorithm: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Decide with this algorithm too, and show the differences.")
+    ] = None,
+    parameter: Parameters = None,
+    as_json: AsJson = False,
+) -> int:
+    """Decide a recorded run again, offline; exit status 1 if any decision is not the recorded one to the last bit."""
+    from apps.cli.support.recording_files import replayed
+
+    try:
+        result = replayed(recording, algorithm, parse_parameters(parameter))
+    except InvalidValueError as error:
+        raise as_option(error) from error
+    if as_json:
+        say(json.dumps(result, allow_nan=False))
+    else:
+        from apps.cli.support.output import print_replay
+
+        print_replay(result)
+    return 0 if result["same"] else FAILED
+
+
+def _shown(name: str) -> Any:
+    def show_value(row: dict[str, Any]) -> str:
+        value = row[name]
+        rate = row["path"].endswith("_bps") and isinstance(value, int)
+        return "" if value is None else format_rate(value) if rate else str(value)
+
+    return show_value
+
+
+COLUMNS = (
+    Column("key", lambda row: row["path"].removesuffix("_bps")),
+    Column("was", _shown("before")),
+    Column("is", _shown("after")),
+)
+
+
+@app.command("reload")
+@changing
+def reload(change: Change, output: AnyForm = Form.table) -> int:
+    """Let the controller read its configuration file again, and show what differs.
+
+    The file is checked as a whole; on any error the old configuration stays. What did not change is not touched.
+    """
+    answer = change.make("POST", "/v1/reload", shape={"revision": int, "changes": [{"path": str}]})
+    if output is not Form.table:
+        show(answer, output, ())
+        return 0
+    if answer["changes"]:
+        show(answer["changes"], output, COLUMNS)
+    say(f"{counted(len(answer['changes']), 'value')} changed ({change.outcome(answer['revision'])})")
+    return 0

@@ -1,0 +1,86 @@
+"""``dets ledger``: what is promised of ports and links, and how long each guarantee was owed, met and missed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import typer
+
+from apps.cli.commands.fabric import LINK_COLUMNS
+from apps.cli.support.command_options import asking
+from apps.cli.support.common import say
+from apps.cli.support.name_resolver import OnlyVlan
+from apps.cli.support.output import AnyForm, Column, Form, Row, number, rate, show
+from apps.cli.support.rest_client import Client
+from controller.units import format_rate
+
+app = typer.Typer()
+
+MISSED_BY = ("switch", "machine", "floods", "grants")
+
+
+def _free(title: str, promised: str) -> Column:
+    return Column(title, lambda row: format_rate(row["capacity_bps"] - row[promised]), right=True)
+
+
+def _seconds(title: str, *names: str) -> Column:
+    def seconds(row: Row) -> str:
+        value: Any = row["guarantee"]
+        for name in names:
+            value = value[name]
+        return f"{value:.1f}"
+
+    return Column(title, seconds, right=True)
+
+
+def _guaranteed(title: str, name: str) -> Column:
+    return Column(title, lambda row: format_rate(row["guarantee"][name]), right=True)
+
+
+PORT_COLUMNS = (
+    Column("port", lambda row: f"{row['switch']}:{row['port_no']}"),
+    rate("capacity", "capacity_bps"),
+    rate("send limits", "send_limits_bps"),
+    rate("receive limits", "receive_limits_bps"),
+    _free("free to send", "send_limits_bps"),
+    _free("free to receive", "receive_limits_bps"),
+)
+VN_COLUMNS = (
+    number("VLAN", "vlan_vid"),
+    Column("port", lambda row: f"{row['switch']}:{row['port_no']}"),
+    _guaranteed("is owed", "owed_bps"),
+    _guaranteed("gets", "received_bps"),
+    Column("missing since", lambda row: row["guarantee"]["missing_since"]),
+    _seconds("no demand, s", "idle_s"),
+    _seconds("met, s", "met_s"),
+    _seconds("missed, s", "missed_s"),
+    _seconds("in the last hour", "missed_last_hour_s"),
+    *(_seconds(f"by {name}", "missed_by_s", name) for name in MISSED_BY),
+)
+
+
+@app.command()
+@asking
+def ledger(client: Client, vlan: OnlyVlan = None, output: AnyForm = Form.table) -> int:
+    """Show what is promised of ports and links and which guarantees are missing; with --vlan, how its VNs' fared."""
+    if vlan is not None:
+        show(client.pages("/v1/vns", "vns", {"vlan": vlan}), output, VN_COLUMNS)
+        return 0
+    found: Mapping[str, Any] = {
+        "ports": client.pages("/v1/ports", "ports"),
+        "links": client.pages("/v1/links", "links"),
+        "missing": client.pages("/v1/vns", "vns", {"missing": "true"}),
+    }
+    if output is not Form.table:
+        show(found, output, ())
+        return 0
+    show(found["ports"], output, PORT_COLUMNS)
+    for name, columns in (("links", LINK_COLUMNS), ("missing", VN_COLUMNS)):
+        if found[name]:
+            say()
+            show(found[name], output, columns)
+    if not found["missing"]:
+        say()
+        say("Every VN gets what its senders offer within its limit.")
+    return 0

@@ -1,0 +1,296 @@
+"""``dets status``, ``top``, ``events`` and ``explain``: what a running controller does, and why."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from apps.cli.commands.limits import HELD_BACK
+from apps.cli.support.answers import Shape, check
+from apps.cli.support.command_options import DEFAULT_WAIT_S, asking, check_timeout
+from apps.cli.support.common import FAILED, complain, counted, say
+from apps.cli.support.name_resolver import PORT_HELP, OfVlan, OnlyVlan, explanations
+from apps.cli.support.output import AnyForm, Column, Form, console, fitted, json_text, number, rate, show, text_of
+from apps.cli.support.rest_client import AnswerError, Client, RequestError
+from controller.errors import InvalidValueError
+
+app = typer.Typer()
+
+_TEXT = (str, type(None))
+LOOK_EVERY_S, LOOK_SOON_S = 1.0, 0.2
+LIVE = (
+    rate("wanted", "demand_receive_bps"),
+    rate("received", "measured_receive_bps"),
+    rate("dropped", "dropped_receive_bps"),
+    rate("granted", "granted_bps"),
+)
+OVER_SEND_LIMIT = rate("over send limit", "dropped_send_limit_bps")
+VLAN_COLUMNS = (
+    number("VLAN", "vlan_vid"),
+    Column("name", "name"),
+    Column("algorithm", "algorithm"),
+    number("VNs", "vns"),
+    number("congested", "congested_vns"),
+    *LIVE,
+    OVER_SEND_LIMIT,
+    *HELD_BACK,
+)
+VN_COLUMNS = (
+    number("VLAN", "vlan_vid"),
+    Column("port", lambda row: f"{row['switch']}:{row['port_no']}"),
+    rate("send limit", "send_limit_bps"),
+    rate("sent", "measured_send_bps"),
+    OVER_SEND_LIMIT,
+    rate("floods", "flooded_bps"),
+    rate("floods dropped", "flood_dropped_bps"),
+    rate("receive limit", "receive_limit_bps"),
+    *LIVE,
+    *HELD_BACK,
+    rate("queue drops", "queue_dropped_bps"),
+    number("messages", "notifications"),
+    Column("congested", "congested"),
+)
+HEALTH: Shape = {
+    "status": str,
+    "switches": {...: str},
+    "troubles?": {...: [str]},
+    "cluster?": {"node": str, "role": str, "active": _TEXT, "active_url": _TEXT, "owners?": {...: _TEXT}},
+}
+_KEYS = ("vlan_vid", "switch", "port_no")
+_RATES = {
+    "received": "measured_receive_bps",
+    "sent": "measured_send_bps",
+    "offered": "demand_receive_bps",
+    "send_offered": "demand_send_bps",
+    "dropped": "dropped_receive_bps",
+    "send_dropped": "dropped_send_bps",
+    "send_limit_dropped": "dropped_send_limit_bps",
+    "granted": "granted_bps",
+    "flooded": "flooded_bps",
+    "flood_dropped": "flood_dropped_bps",
+}
+"""What a column of the stream is called in a row, as in /v1/vlans and /v1/vns."""
+_STATE: Shape = {"revision": int, "rows": [[(int, type(None))]], "congested": [int], "bottlenecks?": [_TEXT]}
+EVENTS: Shape = {"last": int, "events": [{"at": str, "kind": str, "text": str}]}
+EVENT_COLUMNS = (number("number", "number"), Column("at", "at"), Column("kind", "kind"), Column("what", "text"))
+
+
+@app.command()
+@asking
+def explain(
+    client: Client,
+    vlan: OfVlan,
+    sender: Annotated[str, typer.Option("--from", metavar="PORT", help=f"{PORT_HELP}, of the sender.")],
+    receiver: Annotated[
+        str | None,
+        typer.Option("--to", metavar="PORT", help="That of the receiver; without it, all pairs of --from."),
+    ] = None,
+    output: AnyForm = Form.table,
+) -> int:
+    """Show what binds the limit of a pair of VNs in a running controller, and what would bind it next."""
+    found = explanations(client, vlan, sender, receiver)
+    if output is Form.table:
+        for one in found:
+            say(one["sentence"])
+    else:
+        show(found if receiver is None else found[0], output, ())
+    return 0
+
+
+@app.command()
+@asking
+def status(
+    client: Client,
+    wait: Annotated[bool, typer.Option("--wait", help="Return when all is well.")] = False,
+    timeout: Annotated[
+        float, typer.Option(metavar="SECONDS", help="How long --wait waits; then exit status 1.")
+    ] = DEFAULT_WAIT_S,
+    output: AnyForm = Form.table,
+) -> int:
+    """Show whether the controller works and which switches are ready; exit status 1 if anything is wrong."""
+    check_timeout(timeout)
+    health = _health(client, timeout if wait else 0.0)
+    if output is not Form.table:
+        show(health, output, ())
+    else:
+        troubles = health.get("troubles", {})
+        rows = [
+            {"switch": name, "state": state, "troubles": troubles.get(name, [])}
+            for name, state in health["switches"].items()
+        ]
+        columns = ["switch", "state", "troubles"]
+        say(health["status"])
+        if cluster := health.get("cluster"):
+            say(f"node {cluster['node']}: {cluster['role']}; active is {cluster['active']} at {cluster['active_url']}")
+            if cluster.get("owners"):
+                columns.insert(1, "node")
+                seen = client.pages("/v1/switches", "switches")  # by their nodes
+                rows = [{**row, "node": _owner(cluster["owners"], row)} for row in seen]
+        show(rows, output, [Column(name, name) for name in columns])
+        if full := health.get("full_vns"):
+            say(f"{counted(full, 'VN')} with as many hosts as they may learn: dets vn list -o json has hosts_full")
+    return 0 if health["status"] == "ready" else FAILED
+
+
+def _health(client: Client, wait_s: float) -> dict[str, Any]:
+    """Return the health as soon as it is good, or as it is when the time is over."""
+    end_s = time.monotonic() + wait_s
+    while True:
+        late = time.monotonic() >= end_s
+        try:
+            health: dict[str, Any] = client.call("/v1/health", shape=HEALTH)
+            if late or health["status"] == "ready":
+                return health
+        except RequestError as error:
+            if late or error.status is not None or isinstance(error, AnswerError):
+                raise
+        time.sleep(LOOK_SOON_S)
+
+
+@app.command()
+@asking
+def top(
+    client: Client,
+    vlan: OnlyVlan = None,
+    switch: Annotated[str | None, typer.Option(metavar="NAME", help="The VNs on this switch.")] = None,
+    interval: Annotated[float, typer.Option(metavar="SECONDS", help="How often to look, 0.25 to 60.")] = 1.0,
+    count: Annotated[int | None, typer.Option(min=1, help="Look so many times; else until Ctrl-C.")] = None,
+    output: AnyForm = Form.table,
+) -> int:
+    """Show what VLANs receive, or VNs, the busiest first: one table in a terminal, else one after another."""
+    if not 0.25 <= interval <= 60.0:
+        raise InvalidValueError("interval", interval, "is outside 0.25 to 60 seconds")
+    of_vlans = vlan is None and switch is None
+    picked = {"vlan": vlan, "switch": switch}
+    states = _states(client, "vlans" if of_vlans else "vns", picked, interval, count)
+    with _screen(output, VLAN_COLUMNS if of_vlans else VN_COLUMNS) as show_rows:
+        shown = 0
+        for rows in states:
+            show_rows(rows)
+            shown += 1
+    if shown != count:
+        raise RequestError("the controller has ended the stream")
+    return 0
+
+
+@app.command()
+@asking
+def events(
+    client: Client,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what happens, until Ctrl-C.")] = False,
+    after: Annotated[int, typer.Option(metavar="NUMBER", min=0, help="Only those with a higher number.")] = 0,
+    output: AnyForm = Form.table,
+) -> int:
+    """Show what happened: limits changed, congestion begun and ended, switches come and gone."""
+    found = client.call("/v1/events", query={"after": after}, shape=EVENTS)
+    if not follow:
+        show(found["events"], output, EVENT_COLUMNS)
+        return 0
+    for batch in _following(client, found):
+        for event in batch:
+            if output is Form.json:
+                say(json_text(event))
+            elif output is Form.yaml:
+                print(text_of([event], output))
+            else:
+                say(f"{event['at']}  {event['kind']}: {event['text']}")
+        sys.stdout.flush()
+    return 0
+
+
+def _states(
+    client: Client, name: str, picked: dict[str, Any], interval_s: float, count: int | None
+) -> Iterator[list[dict[str, Any]]]:
+    """Yield the live state of VLANs or VNs, and with it what was set of them, asked for again when that has changed."""
+    query = {**picked, "interval_ms": round(interval_s * 1000), "states": count}
+    revision, set_of = None, {}
+    keys: dict[str, Any] = {"columns": [], name: []}
+    for one in client.stream("/v1/stream", query, timeout_s=interval_s + 30.0):
+        if one.name == "keys":
+            check(one.data, {"columns": [str], name: [[(int, str)]]}, "the stream")
+            keys = one.data
+        if one.name != "state":
+            continue
+        check(one.data, _STATE, "the stream")
+        if one.data["revision"] != revision:
+            revision = one.data["revision"]
+            set_of = {_key(row): row for row in client.pages(f"/v1/{name}", name, picked)}
+        try:
+            live = list(_live_rows(keys["columns"], keys[name], one.data, of_vns=name == "vns"))
+        except ValueError:
+            continue  # it is of another configuration than the keys, of which new ones come
+        rows = [{**set_of.get(_key(row), {}), **row} for row in live]
+        yield sorted(rows, key=lambda row: row.get("measured_receive_bps") or 0, reverse=True)
+
+
+def _live_rows(
+    columns: list[str], keys: list[list[Any]], state: dict[str, Any], *, of_vns: bool
+) -> Iterator[dict[str, Any]]:
+    """Yield an object for each row of a state in columns. Raises ValueError where these do not fit."""
+    rates = [dict(zip(columns, row, strict=True)) for row in zip(*state["rows"], strict=True)]
+    congested = state["congested"]
+    if of_vns:
+        held, places = set(congested), state.get("bottlenecks") or [None] * len(keys)
+        more: list[dict[str, Any]] = [{"congested": at in held, "bottleneck": place} for at, place in enumerate(places)]
+    else:
+        more = [{"congested_vns": vns} for vns in congested]
+    names = _KEYS if of_vns else ("vlan_vid", "name")
+    for key, of_row, rest in zip(keys, rates, more, strict=True):
+        shown = {_RATES[name]: _bits(kbps) for name, kbps in of_row.items() if name in _RATES}
+        parts = {f"{name}_share": _share(of_row.get(name), of_row.get("received")) for name in ("marked", "lost")}
+        yield dict(zip(names, key, strict=True)) | shown | parts | rest
+
+
+def _bits(kbps: int | None) -> int | None:
+    return None if kbps is None else 1000 * kbps
+
+
+def _share(part: int | None, whole: int | None) -> float | None:
+    return None if part is None or not whole else round(min(part / whole, 1.0), 4)
+
+
+def _key(row: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(str(row.get(key)) for key in _KEYS)
+
+
+def _owner(owners: dict[str, Any], row: dict[str, Any]) -> Any:
+    check(row, {"switch": str}, "a switch")
+    return owners.get(row["switch"])
+
+
+@contextlib.contextmanager
+def _screen(form: Form, columns: Sequence[Column]) -> Iterator[Callable[[list[dict[str, Any]]], None]]:
+    """Give what shows rows: in a terminal in place of those before, as many as fit."""
+    where = console()
+    if form is not Form.table or not where.is_terminal:
+        yield lambda rows: show(rows, form, columns)
+        return
+    from rich.live import Live
+
+    with Live(console=where, screen=True, auto_refresh=False) as live:
+        yield lambda rows: live.update(fitted(rows, columns, where, where.height), refresh=True)
+
+
+def _following(client: Client, found: Any) -> Iterator[list[dict[str, Any]]]:
+    """Yield the events of an answer, and those that come after it, over restarts of the controller too."""
+    gone = False
+    while True:
+        yield found["events"]
+        last = found["last"]
+        time.sleep(LOOK_EVERY_S)
+        try:
+            found = client.call("/v1/events", query={"after": last}, shape=EVENTS)
+            if found["last"] < last:  # the controller has restarted, and counts from one
+                found = client.call("/v1/events", shape=EVENTS)
+            gone = False
+        except RequestError as error:
+            if error.status is not None or isinstance(error, AnswerError):
+                raise
+            if not gone:
+                complain(f"{error}; waiting for it")
+            gone, found = True, {"events": [], "last": last}

@@ -1,0 +1,203 @@
+"""``dets history``, ``overrides``, ``export``, ``import``, ``token``: what was set at run time, and who may set it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from apps.cli.support.command_options import CHANGED_MANY, Change, asking, changing
+from apps.cli.support.common import counted, refusing_bad_files, say
+from apps.cli.support.output import AnyForm, Column, Form, Row, json_text, number, show
+from apps.cli.support.rest_client import Client
+from controller import rooms
+from controller.errors import InvalidValueError
+from controller.units import format_rate
+
+if TYPE_CHECKING:
+    from apps.settings.tokens import Tokens
+
+app = typer.Typer()
+tokens = typer.Typer(
+    no_args_is_help=True, help="Tokens of the REST interface; on the controller's machine, running or not."
+)
+
+OfConfig = Annotated[
+    Path, typer.Option("--config", "-c", metavar="FILE", envvar="DETS_CONFIG", help="The configuration, for its store.")
+]
+OfStore = Annotated[Path | None, typer.Option("--store", metavar="FILE", help="The store itself.")]
+CONFIG = Path("dets.yaml")
+
+
+def _shown(name: str, value: Any) -> str:
+    return format_rate(value) if name.endswith("_bps") and value is not None else json.dumps(value)
+
+
+def _of(row: Row) -> str:
+    return f"VLAN {row['vlan_vid']}" + (f", {row['switch']}:{row['port_no']}" if row["switch"] else "")
+
+
+OVERRIDE_COLUMNS = (
+    Column("of", _of),
+    Column("set", lambda row: [f"{name} {_shown(name, value)}" for name, value in row["values"].items()]),
+    Column("in the file", lambda row: [f"{name} {_shown(name, value)}" for name, value in row["file"].items()]),
+    number("revision", "revision"),
+    Column("in force", lambda row: "yes" if row["active"] else f"no: {row['reason']}"),
+)
+CHANGE_COLUMNS = (
+    number("revision", "revision"),
+    *(Column(name, name) for name in ("at", "who", "address", "action")),
+    number("changed", "changed"),
+)
+ITEM_COLUMNS = (
+    Column("of", _of),
+    Column("what", "field"),
+    Column("before", lambda row: _shown(row["field"], row["before"])),
+    Column("after", lambda row: _shown(row["field"], row["after"])),
+)
+TOKEN_COLUMNS = tuple(
+    Column(title, name) for title, name in (("name", "name"), ("scope", "scope"), ("made", "created_at"))
+)
+
+
+@app.command()
+@asking
+def history(
+    client: Client,
+    revision: Annotated[int | None, typer.Argument(metavar="REVISION", help="Show all that this change did.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=250, help="How many changes to list.")] = 20,
+    output: AnyForm = Form.table,
+) -> int:
+    """Show who changed what and when, newest first."""
+    if revision is None:
+        show(
+            client.call("/v1/history", query={"limit": limit}, shape={"changes": [dict]})["changes"],
+            output,
+            CHANGE_COLUMNS,
+        )
+        return 0
+    change = client.call(f"/v1/history/{revision}", shape={"items": [dict]})
+    if output is Form.table:
+        show([change], output, CHANGE_COLUMNS)
+        say()
+        show(change["items"], output, ITEM_COLUMNS)
+    else:
+        show(change, output, ())
+    return 0
+
+
+@app.command("overrides")
+@asking
+def list_overrides(client: Client, output: AnyForm = Form.table) -> int:
+    """List what was set at run time and is kept, what the file says instead, and whether it is in force."""
+    show(client.pages("/v1/overrides", "overrides"), output, OVERRIDE_COLUMNS)
+    return 0
+
+
+@app.command("export")
+@asking
+def export_overrides(
+    client: Client,
+    file: Annotated[Path | None, typer.Argument(help="Where to; else it is printed.")] = None,
+) -> int:
+    """Write what was set at run time as one JSON document, for dets import."""
+    text = json_text(client.call("/v1/export"), 1) + "\n"
+    if file is None:
+        sys.stdout.write(text)
+    else:
+        file.write_text(text, encoding="utf-8")
+        say(f"wrote {file}")
+    return 0
+
+
+@app.command("import")
+@changing
+def import_overrides(
+    change: Change,
+    file: Annotated[Path, typer.Argument(help="What dets export has written; - is the standard input.")],
+    output: AnyForm = Form.table,
+) -> int:
+    """Replace all that was set at run time by what such a document says: all of it, or nothing."""
+    try:
+        text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+        document = json.loads(text)
+    except OSError as error:
+        raise InvalidValueError("FILE", str(file), f"cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise InvalidValueError("FILE", str(file), f"is not JSON as dets export writes it: {error}") from error
+    answer = change.make("POST", "/v1/import", document, if_match="*", shape=CHANGED_MANY | {"inactive": [dict]})
+    if output is not Form.table:
+        show(answer, output, ())
+        return 0
+    say(f"{counted(answer['changed'], 'value')} changed ({change.outcome(answer['revision'])})")
+    if answer["inactive"]:
+        say(f"{counted(len(answer['inactive']), 'override')} kept, and not in force:")
+        show(answer["inactive"], output, OVERRIDE_COLUMNS)
+    return 0
+
+
+@tokens.command("create")
+def create_token(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Whose it is; the history names it.")],
+    scope: Annotated[str, typer.Option(help="read, or write, which includes read.")] = "read",
+    config: OfConfig = CONFIG,
+    store: OfStore = None,
+) -> int:
+    """Make a token and print it, for the only time: the store keeps no more than its hash."""
+    with _tokens(config, store) as all_tokens:
+        say(all_tokens.create(name, scope))
+    return 0
+
+
+@tokens.command("list")
+def list_tokens(config: OfConfig = CONFIG, store: OfStore = None, output: AnyForm = Form.table) -> int:
+    """List the tokens: their names and scopes."""
+    with _tokens(config, store) as all_tokens:
+        rows = [{"name": one.name, "scope": one.scope, "created_at": one.created_at} for one in all_tokens.all()]
+    show(rows, output, TOKEN_COLUMNS)
+    return 0
+
+
+@tokens.command("revoke")
+def revoke_token(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Whose it is.")],
+    config: OfConfig = CONFIG,
+    store: OfStore = None,
+) -> int:
+    """Make a token worthless, at once."""
+    with _tokens(config, store) as all_tokens:
+        all_tokens.revoke(name)
+    say(f"revoked {name}")
+    return 0
+
+
+@contextmanager
+def _tokens(config: Path, store: Path | None) -> Iterator[Tokens]:
+    from apps.settings.tokens import Tokens
+
+    if store is None:
+        from controller.config.loader import load_config
+
+        with refusing_bad_files():
+            loaded = load_config(config)
+        if loaded.cluster is not None:
+            in_etcd = rooms.commands("cluster").tokens_of(loaded.cluster)
+            try:
+                yield in_etcd
+            finally:
+                in_etcd.close()
+            return
+        store = Path(loaded.rest.store)
+        if str(store) == ":memory:":
+            raise InvalidValueError("config", str(config), "keeps its store in memory, which holds no tokens")
+    all_tokens = Tokens(os.fspath(store))
+    try:
+        yield all_tokens
+    finally:
+        all_tokens.close()

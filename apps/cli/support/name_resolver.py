@@ -1,0 +1,113 @@
+"""What people write for a VLAN, an edge port or a VN, as the REST interface takes it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+from urllib.parse import quote
+
+import typer
+
+from apps.cli.support.answers import Shape, check
+from apps.cli.support.rest_client import Client
+from controller.errors import InvalidValueError
+from controller.fabric.value_checks import NAME_RULE, is_name
+
+PORT_HELP = "The edge port: SWITCH:NUMBER or its name"
+_PLACE: Shape = {"switch": str, "port_no": int}
+_MOST_DIGITS = 20  # of a number that is read: Python refuses those of thousands
+
+
+def vlan_text(key: str, text: str) -> str:
+    """Return the id or the name of a VLAN; raise InvalidValueError, naming ``key``, for what is neither."""
+    if text.isascii() and text.isdecimal():
+        if len(text) > _MOST_DIGITS or not 1 <= int(text) <= 4094:
+            raise InvalidValueError(key, text, "is no VLAN id, 1 to 4094, and digits are not read as a name")
+        return str(int(text))
+    if not is_name(text):
+        raise InvalidValueError(key, text, f"is neither a VLAN's id nor its name, which {NAME_RULE}")
+    return text
+
+
+def place(key: str, text: str) -> tuple[str, int] | None:
+    """Return (switch, port_no) of SWITCH:NUMBER, None for a port's name or SWITCH:NAME; raise InvalidValueError for
+    what is neither.
+    """
+    switch, _, port_no = text.rpartition(":")
+    if switch and port_no.isascii() and port_no.isdecimal() and len(port_no) <= _MOST_DIGITS:
+        return switch, int(port_no)
+    if not (is_name(text) or (is_name(switch) and is_name(port_no) and not port_no.isdecimal())):
+        raise InvalidValueError(key, text, "is not SWITCH:PORT, such as s1:3, nor the name of a port, such as s1-3")
+    return None
+
+
+def _vlan(value: str | None) -> str | None:
+    return None if value is None else vlan_text("vlan", value)
+
+
+_VLAN_HELP = "The VLAN: its id or name."
+VlanName = Annotated[str, typer.Argument(metavar="VLAN", help=_VLAN_HELP, callback=_vlan)]
+OfVlan = Annotated[str, typer.Option("--vlan", metavar="VLAN", help=_VLAN_HELP, callback=_vlan)]
+OnlyVlan = Annotated[str | None, typer.Option("--vlan", metavar="VLAN", help=_VLAN_HELP, callback=_vlan)]
+
+
+class Names:
+    """Ids by names, each asked of the controller once. Methods raise RequestError if it does not know the name."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._vids: dict[str, int] = {}
+        self._places: dict[str, tuple[str, int]] = {}
+
+    def vlan_vid(self, key: str, text: str) -> int:
+        """Return the id of a VLAN."""
+        text = vlan_text(key, text)
+        if text.isdecimal():
+            return int(text)
+        if text not in self._vids:
+            self._vids[text] = self._client.call(f"/v1/vlans/{text}", shape={"vlan_vid": int})["vlan_vid"]
+        return self._vids[text]
+
+    def port(self, key: str, text: str) -> tuple[str, int]:
+        """Return (switch, port_no) of an edge port; raise InvalidValueError unless it is one port."""
+        given = place(key, text)
+        if given is not None:
+            return given
+        if text not in self._places:
+            switch, _, name = text.rpartition(":")
+            rows = self._client.pages("/v1/ports", "ports", {"name": name, **({"switch": switch} if switch else {})})
+            check(rows, [_PLACE], "ports")
+            found = [(row["switch"], row["port_no"]) for row in rows]
+            if not found:
+                raise InvalidValueError(key, text, "is not the name of an edge port: dets port list shows those")
+            if len(found) > 1:
+                ends = ", ".join(f"{switch}:{port_no}" for switch, port_no in found)
+                raise InvalidValueError(key, text, f"is the name of {ends}: write SWITCH:PORT")
+            self._places[text] = found[0]
+        return self._places[text]
+
+    def vn(self, vlan: str, port: str) -> dict[str, Any]:
+        """Return a VN as bodies of requests name it."""
+        switch, port_no = self.port("port", port)
+        return {"vlan_vid": self.vlan_vid("vlan", vlan), "switch": switch, "port_no": port_no}
+
+    def vn_path(self, vlan: str, port: str, key: str = "port") -> str:
+        """Return the path of a VN's resource."""
+        return f"/v1/vns/{vlan_text('vlan', vlan)}/{'/'.join(self.port_words(key, port))}"
+
+    def port_words(self, key: str, text: str) -> tuple[str, str]:
+        """Return the two parts of a path that name an edge port."""
+        switch, port_no = self.port(key, text)
+        return quote(switch, safe="", errors="replace"), str(port_no)
+
+
+def explanations(client: Client, vlan: str, sender: str, receiver: str | None) -> list[dict[str, Any]]:
+    """Return why the entries from ``sender`` (to ``receiver``, or to all) have their limits."""
+    names = Names(client)
+    if receiver is not None:
+        ends = (*names.port_words("from", sender), *names.port_words("to", receiver))
+        path = f"/v1/entries/{vlan_text('vlan', vlan)}/{'/'.join(ends)}/explanation"
+        return [client.call(path, shape={"sentence": str})]
+    here = names.port("from", sender)
+    shape = {"explanations": [{"sentence": str, "sender": _PLACE}]}
+    all_of_it = client.call(f"{names.vn_path(vlan, sender, 'from')}/explanations", shape=shape)["explanations"]
+    return [one for one in all_of_it if (one["sender"]["switch"], one["sender"]["port_no"]) == here]

@@ -1,0 +1,162 @@
+"""``dets record`` and ``dets replay``: recordings as files.
+
+A file is a zip of ``format.json`` and of members ``records/NNNNNN``, in order, as they were taken from the controller.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import time
+import zipfile
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from apps.cli.support.answers import AnswerError, Shape
+from apps.cli.support.rest_client import Client
+from controller.errors import DetsError, InvalidValueError, ProtocolError
+from controller.policy.policy_groups import PolicyChoice
+from controller.whatif.recording import FORMAT, MOST_BYTES, Interval, Start, decode
+from controller.whatif.replay import Replayed, differences, replay
+
+TAKE_EVERY_S = 0.5
+_TAKEN: Shape = {"records": str, "overrun": bool}
+_MOST_TAKEN_BYTES = 2 * MOST_BYTES
+"""of what was recorded since the last time, and of a member of a file: a controller keeps half of it at most"""
+_MOST_FORMAT_BYTES = 4096
+
+
+def record(client: Client, output: Path, duration_s: float | None) -> int:
+    """Record a controller for a time, or until Ctrl-C; return how many intervals were recorded.
+
+    Whatever ends it, the controller does not go on recording. Raises InvalidValueError when ``output`` is there already
+    or cannot be written, RequestError when the controller cannot be asked, ProtocolError when it was too far ahead.
+    """
+    intervals = 0
+
+    def counted() -> Generator[bytes]:
+        nonlocal intervals
+        with contextlib.closing(_taken(client, output, duration_s)) as pieces:
+            for taken in pieces:
+                intervals += sum(isinstance(one, Interval) for one in decode(taken))
+                yield taken
+
+    try:
+        file = output.open("xb")
+    except FileExistsError as error:
+        raise InvalidValueError("output", str(output), "is there already") from error
+    except OSError as error:
+        raise InvalidValueError("output", str(output), f"cannot be written: {error.strerror}") from error
+    with file:
+        try:
+            _ask(client, "start")
+        except DetsError:
+            output.unlink()
+            raise
+        with contextlib.closing(counted()) as taken:
+            write(file, taken)
+    return intervals
+
+
+def _ask(client: Client, action: str) -> dict[str, Any]:
+    body, shape = {"action": action}, dict if action == "start" else _TAKEN
+    answer: dict[str, Any] = client.call(
+        "/v1/recording", method="POST", body=body, shape=shape, most_bytes=_MOST_TAKEN_BYTES
+    )
+    return answer
+
+
+def _taken(client: Client, output: Path, duration_s: float | None) -> Generator[bytes]:
+    """Yield what a controller records, piece by piece; ProtocolError once it was too far ahead."""
+    end_s = None if duration_s is None else time.monotonic() + duration_s
+    stop = False
+    try:
+        while not stop:
+            try:
+                left_s = TAKE_EVERY_S if end_s is None else min(TAKE_EVERY_S, end_s - time.monotonic())
+                time.sleep(max(left_s, 0.0))
+                stop = end_s is not None and time.monotonic() >= end_s
+            except KeyboardInterrupt:
+                stop = True
+            taken = _ask(client, "stop" if stop else "take")
+            yield _decoded(taken["records"])
+            if taken["overrun"]:
+                raise ProtocolError(f"recording: records were lost; {output} holds what came before them")
+    finally:
+        if not stop:
+            with contextlib.suppress(DetsError):  # it may have ended by itself, or not answer
+                _ask(client, "stop")
+
+
+def _decoded(records: str) -> bytes:
+    try:
+        return base64.b64decode(records, validate=True)
+    except ValueError as error:
+        raise AnswerError(f"records are not in base64: {error}") from error
+
+
+def write(file: BinaryIO, taken: Iterable[bytes]) -> None:
+    """Write a recording to an empty file, piece by piece as they come."""
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
+        archive.writestr("format.json", json.dumps(FORMAT))
+        for number, data in enumerate(taken):
+            archive.writestr(f"records/{number:06}", data)
+
+
+def read(path: Path) -> Iterator[Start | Interval]:
+    """Yield the records of a file; raise InvalidValueError when it is not a recording that can be read."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            with archive.open("format.json") as about:
+                said = json.loads(about.read(_MOST_FORMAT_BYTES))
+            if said != FORMAT:
+                raise InvalidValueError("FILE", str(path), f"is of format {said}, not {FORMAT}")
+            members = [one for one in archive.infolist() if one.filename.startswith("records/")]
+            for member in sorted(members, key=lambda one: one.filename):
+                if member.file_size > _MOST_TAKEN_BYTES:
+                    reason = (
+                        f"is not a recording: {member.filename} has {member.file_size} bytes of {_MOST_TAKEN_BYTES}"
+                    )
+                    raise InvalidValueError("FILE", str(path), reason)
+                yield from decode(archive.read(member))
+    except InvalidValueError:
+        raise
+    except OSError as error:
+        raise InvalidValueError("FILE", str(path), f"cannot be read: {error.strerror}") from error
+    except (zipfile.BadZipFile, KeyError, ValueError) as error:
+        raise InvalidValueError("FILE", str(path), f"is not a recording: {error}") from error
+
+
+def replayed(path: Path, algorithm: str | None, parameters: Mapping[str, object] | None = None) -> dict[str, object]:
+    """Return what came of deciding a recording again: whether it was the same, and the differences to ``algorithm``.
+
+    Raises InvalidValueError for an unknown algorithm, bad parameters and parameters without an algorithm.
+    """
+    if algorithm is None and parameters:
+        raise InvalidValueError("parameter", ", ".join(parameters), "means nothing without --algorithm")
+    policy = None if algorithm is None else PolicyChoice(algorithm, dict(parameters or {}))
+    again: list[Replayed] = list(replay(read(path), policy))
+    other = [n for n, one in enumerate(again) if not one.same]
+    rows = [
+        {
+            "vlan": row.vlan_vid,
+            "from": row.sender,
+            "to": row.receiver,
+            "intervals": row.intervals,
+            "mean_bps": round(row.mean_bps),
+            "other_mean_bps": round(row.other_mean_bps),
+            "largest_bps": round(row.largest_bps),
+        }
+        for row in differences(again)
+    ]
+    return {
+        "intervals": len(again),
+        "seconds": round(again[-1].now_s - again[0].now_s, 3) if again else 0.0,
+        "same": not other,
+        "first_other": other[0] if other else None,
+        "algorithm": algorithm,
+        "parameters": dict(parameters or {}),
+        "differences": rows,
+    }

@@ -1,0 +1,186 @@
+"""A process that is one node of a cluster: what it does besides what ``apps.membership`` does alone.
+
+Switches wait for this node's role, and may be written to while its lease holds (``controller.cluster.write_gate``). The
+gate is there before a switch connects, and the roles before the shell.
+"""
+
+from __future__ import annotations
+
+import ssl
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from apps.cluster.cluster_node import ClusterNode
+from apps.cluster.etcd_tokens import EtcdTokens
+from apps.cluster.lease_watchdog import LastWill
+from apps.cluster.metrics import ClusterMetrics, LinksMetrics, SharingMetrics
+from apps.cluster.peer_exchange import Exchange
+from apps.cluster.reachability import Reach
+from apps.cluster.rest.node_client import Nodes, OneHop
+from apps.cluster.rest.request_forwarding import Asked
+from apps.cluster.role_manager import Roles
+from apps.membership import Alone
+from apps.metrics import Metrics
+from apps.ovsdb.queue_reconciler import QueueKeeper
+from apps.runtime.cooperative_scheduler import SpareTime
+from apps.runtime.ryu_adapter import PeerDatapath, hub, run_in_thread
+from apps.settings.settings import Settings
+from apps.settings.store import SettingsStore
+from apps.southbound.connected_switches import SwitchState
+from apps.southbound.southbound_driver import Shell
+from controller.cluster.write_gate import WriteGate
+from controller.errors import DetsError, InvalidValueError
+from controller.fabric.config_model import Cluster
+
+
+def _boot_time_s() -> float:
+    """Return a time that goes on while the machine sleeps: etcd's leases do."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class Member(Alone):
+    """A node of a cluster of which one drives all switches. Raises InvalidValueError."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        try:
+            self.node = ClusterNode(cluster, _boot_time_s, hub.spawn, run_in_thread)
+            self._will = LastWill(cluster.etcd, cluster.ca, cluster.certificate, cluster.key)
+            self.node.will = self._will.tell
+            context = ssl.create_default_context(cafile=cluster.ca)
+            if cluster.certificate is not None:
+                context.load_cert_chain(cluster.certificate, cluster.key)
+            self._hop = OneHop(cluster.node, context)
+        except OSError as error:
+            raise InvalidValueError("cluster", cluster.ca, f"cannot be used for TLS: {error}") from error
+        PeerDatapath.new_gate = WriteGate
+        self.roles: Roles = Roles(self.node.wanted_role, self.node.held_at, _boot_time_s, hub.spawn)
+
+    def store(self, path: str) -> SettingsStore:
+        """Return etcd's; there is nothing at the path."""
+        return self.node.store
+
+    def tokens(self, path: str) -> EtcdTokens:
+        """Return etcd's; there is nothing at the path."""
+        return self.node.tokens
+
+    @staticmethod
+    def run(function: Callable[..., Any], *arguments: object) -> Any:
+        """Etcd is waited for without blocking others; in a thread of its own its sockets would have no hub."""
+        return function(*arguments)
+
+    def drive(self, shell: Shell, spare: SpareTime) -> None:  # noqa: D102
+        self._shell = shell
+        self.roles.control, self.roles.release = shell.control, shell.release
+
+    def attach(self, settings: Settings, queues: QueueKeeper, metrics: Metrics) -> None:  # noqa: D102
+        shell = self._shell
+
+        def follow() -> bool:
+            followed = settings.follow()
+            if followed:
+                shell.edge_ports.know(settings.port_names())
+                shell.push_soon()
+                queues.wake()
+            return followed
+
+        self.node.follow = follow
+        self.node.start_over = lambda: shell.start_over(settings.file.config, settings.values)
+        metrics.add(ClusterMetrics(self.node, self.roles))
+
+    def after_interval(self) -> None:
+        """Take what etcd has said, and ask switches for the roles that follow from it."""
+        self.node.round()
+        self.roles.round()
+
+    def about_others(self) -> dict[str, Any]:
+        """Return what ``/v1/health`` says of the other nodes."""
+        return {}
+
+    def waits(self, states: dict[str, str], cluster: dict[str, Any]) -> bool:
+        """Whether all switches are as they are while nothing is to be done: here, connected to a node on standby."""
+        return cluster["role"] == "standby" and set(states.values()) == {SwitchState.STANDBY}
+
+    def health(self, health: dict[str, Any]) -> dict[str, Any]:
+        """Return it with the cluster. A node that waits is ready, and one without etcd degraded."""
+        frozen = self._shell.central.state.adopted_bps is not None
+        cluster = {**self.node.describe(), "frozen": frozen, **self.about_others()}
+        ready = self.waits(health["switches"], cluster) and not health.get("troubles")
+        status = "ready" if ready else health["status"]
+        return {**health, "status": "degraded" if cluster["etcd"] else status, "cluster": cluster}
+
+    def others(self) -> Asked:  # noqa: D102
+        return Asked(self._nodes)
+
+    def _nodes(self) -> Nodes:
+        node, about = self.node, {"owners": {}, "nodes": {}} | self.about_others()
+        me, active = node.cluster.node, node.leadership.active
+        takes_changes = node.store.writable or active in ("", me) or not node.active_url
+        urls = {name: url for name, url in about["nodes"].items() if name != me}
+        return Nodes(me, urls, about["owners"], None if takes_changes else (active, node.active_url), self._hop)
+
+    def leave(self, shell: Shell, queues: QueueKeeper, on_stop: str) -> None:
+        """Let another node go on with the grants as they are."""
+        self.node.leave()
+        self._will.close()
+
+
+class SharingMember(Member):
+    """A node that shares switches with others."""
+
+    def drive(self, shell: Shell, spare: SpareTime) -> None:
+        """Begin to listen to the other nodes; SystemExit where that is not possible."""
+        super().drive(shell, spare)
+        try:
+            from apps.cluster.peer_transport import Links  # not everybody has ZeroMQ
+
+            links = Links(str(self.node.cluster.listen))
+        except (DetsError, ImportError, OSError) as error:
+            print(f"cluster.listen: {error}", file=sys.stderr)
+            raise SystemExit(2) from None
+        shared, peers = self.node.shared, shell.peers
+        assert shared is not None
+        now_s = time.monotonic
+        self._reach = Reach(shared, self.roles, shell.central, peers, peers.ready, now_s, shell.edge_ports)
+
+        def sign(key: bytes) -> None:
+            shell.hellos.key = key
+
+        of_hub = hub.spawn, spare.breathe
+        self._exchange = Exchange(self.node, shared, links, shell.central, now_s, peers.ready, sign, *of_hub)
+
+    def attach(self, settings: Settings, queues: QueueKeeper, metrics: Metrics) -> None:  # noqa: D102
+        super().attach(settings, queues, metrics)
+        metrics.add(SharingMetrics(self.node.cluster.node, self._exchange))
+        metrics.add(LinksMetrics(self._exchange.links))
+
+    def before_interval(self) -> None:
+        """Hear what the other nodes have said."""
+        self._exchange.before_interval()
+
+    def after_interval(self) -> None:
+        """Say what is due as well."""
+        super().after_interval()
+        self._reach.round()
+        self._exchange.after_interval()
+
+    def about_others(self) -> dict[str, Any]:  # noqa: D102
+        return self._exchange.describe()
+
+    def waits(self, states: dict[str, str], cluster: dict[str, Any]) -> bool:
+        """Whether its own switches are ready, and those of others connected."""
+        return states == {
+            name: SwitchState.READY if owner == self.node.cluster.node else SwitchState.STANDBY
+            for name, owner in cluster["owners"].items()
+            if owner is not None
+        }
+
+    def leave(self, shell: Shell, queues: QueueKeeper, on_stop: str) -> None:  # noqa: D102
+        self._exchange.links.close()
+        super().leave(shell, queues, on_stop)
+
+
+def member(cluster: Cluster) -> Member:
+    """Return what this section of a configuration makes of the process."""
+    return SharingMember(cluster) if cluster.share == "switches" else Member(cluster)

@@ -1,0 +1,266 @@
+"""One node of a cluster: what it asks etcd, and what the control loop makes of the answers.
+
+The control loop calls ``round`` after each interval. A question is asked only there, so that a loop that is stuck asks
+none and loses the lease. Asking itself happens next to the loop, which never waits for etcd:
+
+1. The lease is refreshed, or a new one is taken.
+2. The active key, the epoch, the tokens and the settings' head are read. Etcd's members have to agree on what they are,
+   so that an answer says more than that one of them is there. Nothing is written, which a full etcd refuses. If nobody
+   has the active key, a transaction takes it. Leases of other nodes that have run out are ended first: etcd itself
+   would take up to 0.5 s more.
+3. Settings that the other node has changed are put in force.
+4. Where switches are shared out over nodes, so are their owners and the nodes read, and switches without one taken
+   (``shared``). The active node is then the one that takes changes of settings.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from apps.cluster.etcd_client import Etcd, EtcdError, KeyValue, created_at, get, put
+from apps.cluster.etcd_membership import Shared
+from apps.cluster.etcd_store import EtcdStore
+from apps.cluster.etcd_tokens import EtcdTokens
+from apps.settings.errors import StoreError
+from controller.cluster.leadership import REVISION_BITS, Answer, Leadership, generation_id
+from controller.cluster.lease_expiry import Expiry
+from controller.cluster.ownership import Ownership
+from controller.errors import DetsError
+from controller.fabric.config_model import Cluster
+from controller.openflow.constants import ControllerRole
+
+LOG = logging.getLogger("dets.cluster")
+ASK_INTERVAL_S, URGENT_INTERVAL_S = 0.25, 0.05
+
+
+def etcd_of(cluster: Cluster) -> Etcd:
+    """Return the client of a cluster's etcd."""
+    return Etcd(cluster.etcd, cluster.ca, cluster.certificate, cluster.key)
+
+
+def prefix_of(cluster: Cluster) -> str:
+    """Return what the keys of a cluster begin with."""
+    return f"/dets/{cluster.name}/"
+
+
+class ClusterNode:
+    """This node. ``clock`` counts on while the machine sleeps; ``spawn`` calls a function next to the loop.
+
+    ``follow`` puts in force what the store holds by now, and returns whether it did; it may raise StoreError.
+    ``start_over`` forgets what was known of switches when this node was active before: others have changed them since.
+    ``will`` is told of the lease whenever it is another one, None if there is none.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        clock: Callable[[], float],
+        spawn: Callable[..., object],
+        run: Callable[..., Any] = lambda function, *arguments: function(*arguments),
+    ) -> None:
+        self.cluster, self.etcd, self.prefix = cluster, etcd_of(cluster), prefix_of(cluster)
+        self.leadership = Leadership(cluster.lease_ttl_s)
+        self.store = EtcdStore(self.etcd, self.prefix, self._token, self._refusal, run)
+        self.tokens = EtcdTokens(self.etcd, self.prefix)
+        self.follow: Callable[[], bool] = lambda: True
+        self.start_over: Callable[[], None] = lambda: None
+        self.will: Callable[[int | None], None] = lambda lease_id: None
+        self.active_url = ""
+        self.problem = ""  # why etcd did not answer last
+        self._clock, self._spawn = clock, spawn
+        self._key = f"{self.prefix}active"
+        self._expiry_of: dict[int, Expiry] = {}  # by lease, of other nodes
+        self._asking = False
+        self._asked_s = -math.inf
+        self._answer: Answer | None = None
+        self._lost = False
+        self._held: int | None = None
+        self._last_held: int | None = None  # the last generation that was held
+        self._willed: int | None = None
+        self._left = False
+        self.takeovers = 0
+        self.shared = Shared(cluster, self.prefix) if cluster.share == "switches" else None
+        self.ownership = Ownership(self.leadership)
+
+    def held(self) -> int | None:
+        """Return the generation under which this node may change switches now, None if it may not."""
+        return self.leadership.held(self._clock())
+
+    def relies(self) -> bool:
+        """Whether this node may rely on its lease now."""
+        return self.leadership.relies(self._clock())
+
+    def held_at(self, dpid: int) -> int | None:
+        """Return the generation under which this node may change a switch now, None if it may not."""
+        return self.held() if self.shared is None else self.ownership.held(dpid, self._clock())
+
+    def wanted_role(self, dpid: int) -> tuple[ControllerRole, int] | None:
+        """Return the role to ask a switch for now, None: none."""
+        now_s = self._clock()
+        return self.leadership.wanted_role(now_s) if self.shared is None else self.ownership.wanted_role(dpid, now_s)
+
+    def lease_age_s(self) -> float:
+        """Return how long ago the question was asked that etcd answered last; infinite before the first."""
+        return self._clock() - self.leadership.confirmed_s
+
+    def round(self) -> None:
+        """Take what etcd has answered, and ask again when it is time."""
+        answer, self._answer = self._answer, None
+        if self._lost:
+            self._lost = False
+            self.leadership.lose()
+        if answer is not None and not self._left:
+            self.leadership.hear(answer)
+            if self.shared is not None:
+                self.shared.put_in_force()
+                self.ownership.hear(self.shared.owners)
+        if self.leadership.lease_id != self._willed:
+            self._willed = self.leadership.lease_id
+            self.will(self._willed)
+        held = self.held()
+        if held != self._held:
+            self._held = held
+            self._changed(held)
+        now_s = self._clock()
+        interval_s = URGENT_INTERVAL_S if self._hurries(now_s) else ASK_INTERVAL_S
+        if not self._asking and not self._left and now_s - self._asked_s >= interval_s:
+            self._asking, self._asked_s = True, now_s
+            self._spawn(self._ask, now_s)
+
+    def leave(self) -> None:
+        """Give up the lease, so that the other node takes over at once. Nothing is changed from here on."""
+        self._left = True
+        lease_id = self.leadership.lease_id
+        self.leadership.lose()
+        if lease_id is not None:
+            try:
+                self.etcd.revoke(lease_id)
+            except EtcdError as error:
+                LOG.warning("the lease could not be given up and has to run out: %s", error)
+
+    def describe(self) -> dict[str, Any]:
+        """Return what ``/v1/health`` says of the cluster."""
+        held, age_s = self.held(), self.lease_age_s()
+        silent = age_s > self.cluster.lease_ttl_s
+        if self.shared is not None:
+            role = "cut off from etcd" if silent else "sharing"
+        else:
+            role = "active" if held is not None else "cut off from etcd" if silent else "standby"
+        return {
+            "node": self.cluster.node,
+            "role": role,
+            "active": self.leadership.active or None,
+            "active_url": self.active_url or None,
+            "generation": held,
+            "etcd": self.problem or None,
+            "lease_age_s": round(age_s, 3) if math.isfinite(age_s) else None,
+        }
+
+    # -- next to the loop
+
+    def _ask(self, began_s: float) -> None:
+        try:
+            self._answer = self._asked(began_s)
+            if self.problem:
+                LOG.info("etcd answers again")
+            self.problem = ""
+        except (DetsError, AttributeError, LookupError, TypeError, ValueError) as error:  # or an odd answer
+            problem = str(error) if isinstance(error, DetsError) else f"an answer that is not etcd's: {error!r}"
+            if not self.problem:
+                LOG.warning("etcd has not refreshed this node's lease: %s", problem)
+            self.problem = problem
+        finally:
+            self._asking = False
+
+    def _asked(self, began_s: float) -> Answer | None:
+        lease_id = self.leadership.lease_id
+        if lease_id is None:
+            lease_id = self.etcd.grant(self.cluster.lease_ttl_s)  # 1
+        elif not self.etcd.keep_alive(lease_id):
+            self._lost = True
+            return None
+        about = json.dumps({"node": self.cluster.node, "url": self.cluster.url}).encode()
+        keys = self._key, f"{self.prefix}epoch", f"{self.prefix}head"
+        reading = [*map(get, keys), get(self.tokens.place, prefix=True)]
+        more = [] if self.shared is None else self.shared.reading
+        found = self.etcd.read(*reading, *more)  # 2
+        others = {key.lease_id for key in found[0]} - {lease_id}
+        if self.shared is not None:
+            others |= self.shared.watched(found[len(reading) :], lease_id)
+        ended = self._ended(others)
+        if not found[0] or found[0][0].lease_id in ended:
+            taking = [put(self._key, about, lease_id), *reading, *more]
+            _, found = self.etcd.transact([created_at(self._key, 0)], taking, [*reading, *more])
+        elif ended:
+            found = self.etcd.read(*reading, *more)
+        active, epoch, head, tokens = found[: len(reading)]
+        if self.shared is not None:  # 4
+            number = int(epoch[0].value) if epoch else 0
+            self.shared.ask(self.etcd, found[len(reading) :], lease_id, number, self._clock())
+        self.tokens.hear(tokens)
+        if (head[0].mod_revision if head else 0) != self.store.head_revision:
+            self.follow()  # 3
+        return self._read(began_s, lease_id, active[0], int(epoch[0].value) if epoch else 0)
+
+    def _hurries(self, now_s: float) -> bool:
+        """Whether another node has not refreshed its lease for more than a second, or switches change hands."""
+        silent = any(one.left_s <= self.cluster.lease_ttl_s - 2 for one in self._expiry_of.values())
+        return silent or (self.shared is not None and self.shared.hurries(now_s))
+
+    def _ended(self, lease_ids: set[int]) -> set[int]:
+        """Return those of other nodes' leases that have run out. They are ended, unless somebody has just done it."""
+        self._expiry_of = {one: self._expiry_of.get(one) or Expiry() for one in lease_ids}
+        ended = set()
+        for lease_id, expiry in self._expiry_of.items():
+            asked_s = self._clock()
+            if expiry.hear(self.etcd.left_s(lease_id), asked_s, self._clock()):
+                LOG.info("the lease of another node has run out")
+                with suppress(EtcdError):
+                    self.etcd.revoke(lease_id)
+                ended.add(lease_id)
+        return ended
+
+    def _read(self, began_s: float, lease_id: int, active: KeyValue, epoch: int) -> Answer:
+        about = json.loads(active.value)
+        self.active_url = str(about["url"])
+        generation = generation_id(epoch, active.create_revision)
+        return Answer(began_s, lease_id, str(about["node"]), active.lease_id, generation)
+
+    def _changed(self, held: int | None) -> None:
+        if held is None:
+            what = "changes no switch" if self.shared is None else "takes no changes of settings"
+            LOG.warning("this node is not active any more: it %s", what)
+            return
+        if self._last_held == held:
+            LOG.info("this node is active again, and no other was meanwhile")
+            return
+        if self._last_held is not None and self.shared is None:
+            self.start_over()
+        self._last_held = held
+        self.takeovers += 1
+        LOG.info("this node is active, under generation id %d", held)
+        self._spawn(self._note_file)
+
+    def _note_file(self) -> None:
+        """The node that is active keeps a revision for a configuration file that is another than before."""
+        try:
+            self.follow()
+        except StoreError as error:
+            LOG.warning("%s", error)
+
+    def _token(self) -> int | None:
+        held = self.held()
+        return None if held is None else held & (1 << REVISION_BITS) - 1
+
+    def _refusal(self) -> str:
+        if self.leadership.active and self.leadership.active != self.cluster.node:
+            where = f"node {self.leadership.active} at {self.active_url}"
+            why = "is on standby" if self.shared is None else "shares switches, and another node takes changes"
+            return f"node {self.cluster.node} {why}: make changes at {where}"
+        why = self.problem or "etcd has not refreshed its lease"
+        return f"node {self.cluster.node} changes nothing now: {why}"

@@ -1,0 +1,205 @@
+"""What nodes that share switches out keep in etcd: the nodes, the owner of each switch, and the key of the hellos.
+
+| key | value |
+|---|---|
+| ``nodes/NAME`` | a node's address and public key, under its lease; its mod_revision is the token of its frames |
+| ``reached/NAME`` | the dpids of the switches that it is connected to, a JSON list, under its lease |
+| ``own/DPID`` | the owner's name, under its lease; its mod_revision is the fencing token of the switch |
+| ``drained/NAME`` | the node is drained, until somebody removes the key |
+| ``want/DPID`` | the node that is wanted for the switch: under a lease for a move, under none where it is pinned |
+| ``tested/DPID`` | what the owner's tests of the switch have shown, so that the next owner need not test again |
+| ``secret`` | the key by which all nodes sign hellos |
+
+All calls but ``put_in_force`` are made next to the control loop. A full etcd refuses writes: owners stay then.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import secrets
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from apps.cluster.etcd_client import Etcd, EtcdError, KeyValue, Operation, created_at, get, modified_at, put
+from controller.cluster.leadership import generation_id
+from controller.cluster.ownership import Owner
+from controller.cluster.placement import MOST_AT_ONCE, Known, Placement
+from controller.errors import InvalidValueError
+from controller.fabric.config_model import Cluster
+
+LOG = logging.getLogger("dets.cluster")
+HURRY_S = 1.0
+"""for so long after a change of owners it is asked for often"""
+MOST_WATCHED = 4
+"""leases of other owners that a node looks after"""
+_KINDS = ("nodes", "reached", "own", "drained", "want")
+_OWN = _KINDS.index("own")
+
+
+class Node(NamedTuple):
+    """A node: where others send frames to, its public key, and where its REST interface is."""
+
+    address: str
+    public_key: str
+    url: str
+
+
+class Shared:
+    """The nodes and the owners of switches, as etcd said when the control loop took it last (``put_in_force``).
+
+    ``dpids`` are the configuration's switches, ``reached`` returns those that are connected to this node,
+    ``controlled`` those that are under some node's control, as far as this one knows. ``tested`` returns what this
+    node's tests of a switch have shown, None if nothing, and ``believe`` takes what another one's have.
+    """
+
+    def __init__(self, cluster: Cluster, prefix: str) -> None:
+        self._cluster, self._prefix, self.me = cluster, prefix, cluster.node
+        self.reading: list[Operation] = [*keys_of(prefix), get(f"{prefix}secret")]
+        self.public_key = ""
+        self.dpids: Collection[int] = ()
+        self.reached: Callable[[], Collection[int]] = tuple
+        self.controlled: Callable[[], Collection[int]] = tuple
+        self.tested: Callable[[int], bytes | None] = lambda dpid: None
+        self.believe: Callable[[int, bytes], None] = lambda dpid, data: None
+        self._tested: dict[int, bytes] = {}  # as this node has written it
+        self._placement: Placement | None = None
+        self._heard: tuple[Mapping[int, Owner], Mapping[str, Node], int, bytes] | None = None
+        self._changed_s = -math.inf
+        self._refused = False  # whether etcd has refused to write the last time
+        self.owners: Mapping[int, Owner] = {}
+        self.nodes: Mapping[str, Node] = {}
+        self.token = 0
+        self.secret = b""
+
+    def put_in_force(self) -> None:
+        """The control loop takes what etcd said last."""
+        if self._heard is not None:
+            self.owners, self.nodes, self.token, self.secret = self._heard
+
+    @property
+    def moving(self) -> bool:
+        """Whether a switch is about to be taken from its owner, by this node or another one."""
+        return self._placement is not None and self._placement.moving
+
+    def hurries(self, now_s: float) -> bool:
+        """Whether switches are about to change hands, or just have: who has to know of it asks often."""
+        return self.moving or now_s - self._changed_s < HURRY_S
+
+    def watched(self, found: Sequence[list[KeyValue]], lease_id: int) -> set[int]:
+        """Return the leases of other owners that this node, whose own is ``lease_id``, looks after: MOST_WATCHED.
+
+        They are the next ones in a ring, so that every lease is looked after by as many nodes.
+        """
+        leases = sorted({one.lease_id for one in found[_OWN]} - {lease_id})
+        ring = [one for one in leases if one > lease_id] + [one for one in leases if one < lease_id]
+        return set(ring[:MOST_WATCHED])
+
+    def ask(self, etcd: Etcd, found: Sequence[list[KeyValue]], lease_id: int, epoch: int, now_s: float) -> None:
+        """Take what was found of ``reading``; put this node's keys there, and take switches whose turn it is.
+
+        ``epoch`` is that of generation ids. Raises EtcdError when etcd does not answer.
+        """
+        found = self._write(etcd, [], self._about(found, lease_id)) or found
+        if not found[-1]:
+            place = f"{self._prefix}secret"
+            found = self._write(etcd, [created_at(place, 0)], [put(place, secrets.token_bytes(32))]) or found
+        if self._placement is None:
+            self._placement = Placement(self.me, self.dpids)
+        known = known_of(found)
+        orphans = self._placement.orphans_due(now_s, known, self.reached())
+        move = None if orphans else self._placement.move_due(now_s, known, self.controlled())
+        if orphans:
+            free = [created_at(self._place(dpid), 0) for dpid in orphans]
+            found = self._take(etcd, free, orphans, lease_id) or found
+        elif move is not None:
+            place = self._place(move)
+            revision = next(one.mod_revision for one in found[_OWN] if one.key == place)
+            LOG.info("takes switch %016x from node %s", move, known.owners[move])
+            found = self._take(etcd, [modified_at(place, revision)], [move], lease_id) or found
+        nodes, _, owners, *_, secret = found
+        mine = next((one for one in nodes if _name(one) == self.me), None)
+        owner_of = {int(_name(one), 16): Owner(*_owner(one, epoch)) for one in owners}
+        if self._heard is not None and self._heard[0] != owner_of:
+            self._changed_s = now_s
+        self._heard = (
+            owner_of,
+            {_name(one): Node(**json.loads(one.value)) for one in nodes},
+            0 if mine is None else mine.mod_revision,
+            secret[0].value if secret else b"",
+        )
+
+    def _about(self, found: Sequence[list[KeyValue]], lease_id: int) -> list[Operation]:
+        """Return what this node has to write of itself."""
+        about = Node(str(self._cluster.address), self.public_key, self._cluster.url)._asdict()
+        wanted = {"nodes": about, "reached": sorted(self.reached())}
+        writing = []
+        for (kind, value), standing in zip(wanted.items(), found, strict=False):
+            place, data = f"{self._prefix}{kind}/{self.me}", json.dumps(value).encode()
+            if not any((one.key, one.lease_id, one.value) == (place, lease_id, data) for one in standing):
+                writing.append(put(place, data, lease_id))
+        for one in found[_OWN]:
+            shown = self.tested(dpid := int(_name(one), 16)) if one.lease_id == lease_id else None
+            if shown is not None and self._tested.get(dpid) != shown and len(writing) < MOST_AT_ONCE:
+                self._tested[dpid] = shown
+                writing.append(put(f"{self._prefix}tested/{dpid:016x}", shown))
+        return writing
+
+    def _place(self, dpid: int) -> str:
+        return f"{self._prefix}own/{dpid:016x}"
+
+    def _take(
+        self, etcd: Etcd, conditions: list[Operation], dpids: Sequence[int], lease_id: int
+    ) -> list[list[KeyValue]] | None:
+        """Take switches, and what is known of them; return as ``_write``."""
+        taking = [put(self._place(dpid), self.me.encode(), lease_id) for dpid in dpids]
+        more = [get(f"{self._prefix}tested/{dpid:016x}") for dpid in dpids]
+        found = self._write(etcd, conditions, taking, more)
+        for (one,) in filter(None, found[len(self.reading) :] if found is not None else ()):
+            try:
+                self.believe(int(_name(one), 16), one.value)
+            except InvalidValueError as error:
+                LOG.warning("%s: %s", one.key, error)
+        return None if found is None else found[: len(self.reading)]
+
+    def _write(
+        self, etcd: Etcd, conditions: list[Operation], writing: list[Operation], more: Sequence[Operation] = ()
+    ) -> list[list[KeyValue]] | None:
+        """Write, unless others were first; return what there is then, None where etcd refuses writes."""
+        if not writing:
+            return None
+        try:
+            found = etcd.transact(conditions, [*writing, *self.reading, *more], self.reading)[1]
+        except EtcdError as error:
+            if not self._refused:  # it is asked four times a second
+                LOG.warning("switches keep their owners: %s", error)
+            self._refused = True
+            return None
+        self._refused = False
+        return found
+
+
+def keys_of(prefix: str) -> list[Operation]:
+    """Return what is read of nodes and switches."""
+    return [get(f"{prefix}{kind}/", prefix=True) for kind in _KINDS]
+
+
+def known_of(found: Sequence[list[KeyValue]]) -> Known:
+    """Return what was found of ``keys_of``, and more behind it."""
+    nodes, reached, owners, drained, wants, *_ = found
+    return Known(
+        [_name(one) for one in nodes],
+        {_name(one): frozenset(json.loads(one.value)) for one in reached},
+        [_name(one) for one in drained],
+        {int(_name(one), 16): one.value.decode() for one in wants},
+        {int(_name(one), 16): one.value.decode() for one in owners},
+    )
+
+
+def _name(one: KeyValue) -> str:
+    return one.key.rpartition("/")[2]
+
+
+def _owner(one: KeyValue, epoch: int) -> tuple[str, int, int]:
+    return one.value.decode(), one.lease_id, generation_id(epoch, one.mod_revision)

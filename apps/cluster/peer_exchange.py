@@ -1,0 +1,110 @@
+"""A node that shares switches with others: passes on what nodes tell each other, and who owns what.
+
+Everything here runs in the control loop, before and after an interval, and waits for nobody: what a peer does not take
+is lost, and later frames say it again. Of what peers say of hosts a piece is taken in the loop; where that is not all,
+the rest is taken in its spare time.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from apps.cluster.cluster_node import ClusterNode
+from apps.cluster.etcd_membership import Node, Shared
+from apps.runtime.memory_tuning import keeping
+from controller.central.controller import CentralController
+from controller.errors import InvalidValueError
+from controller.partition.node_partition import Sharing
+
+if TYPE_CHECKING:  # not everybody has ZeroMQ
+    from apps.cluster.peer_transport import Links
+
+LOG = logging.getLogger("dets.cluster")
+_ALL = object()
+
+
+class Exchange:
+    """What a node's control loop does about the other nodes. ``now_s`` is the clock of the controller.
+
+    ``hellos_key`` is given the key by which hellos are signed, ``ready`` returns the switches under control. ``spawn``
+    lets long work begin, which calls ``breathe`` between its pieces.
+    """
+
+    def __init__(
+        self,
+        node: ClusterNode,
+        shared: Shared,
+        links: Links,
+        central: CentralController,
+        now_s: Callable[[], float],
+        ready: Callable[[], Collection[int]],
+        hellos_key: Callable[[bytes], None],
+        spawn: Callable[..., object],
+        breathe: Callable[[], None],
+    ) -> None:
+        self._node, self._shared, self.links, self._now_s, self._ready = node, shared, links, now_s, ready
+        self._hellos_key, self._spawn, self._breathe = hellos_key, spawn, breathe
+        self._taking = False  # what peers say of hosts, in the loop's spare time
+        self.sharing = Sharing(central, node.cluster.node)
+        self._switches = {record.switch.name: dpid for dpid, record in central.switches.items()}
+        shared.public_key, shared.dpids = links.public_key, list(central.switches)
+        self._nodes: Mapping[str, Node] = {}
+
+    def before_interval(self) -> None:
+        """Hear what has come."""
+        now_s = self._now_s()
+        for name, data in self.links.receive():
+            self.sharing.hear(name, data, now_s)
+        if not self._taking:
+            hosts = self.sharing.take_hosts(now_s)
+            if next(hosts, _ALL) is not _ALL:
+                self._taking = True
+                self._spawn(self._take, hosts)
+
+    def _take(self, hosts: Iterator[None]) -> None:
+        breathe = keeping(self._breathe)
+        try:
+            breathe()
+            for _ in hosts:
+                breathe()
+        except Exception:  # what is left is taken from the next interval on
+            LOG.exception("what peers say of hosts was not taken")
+        finally:
+            self._taking = False
+
+    def after_interval(self) -> None:
+        """Say what is due, if this node may speak for its switches, and take what etcd has said of owners."""
+        shared, now_s = self._shared, self._now_s()
+        self.sharing.round(self._ready(), now_s)
+        messages = self.sharing.take_messages()
+        if self._node.relies():
+            for name, data in messages.items():
+                self.links.send(name, data)
+        if shared.secret:
+            self._hellos_key(shared.secret)
+        if shared.nodes != self._nodes:
+            self._nodes = shared.nodes
+            self._connect()
+        self.sharing.hear_owners(shared.owners, shared.token, now_s)
+        if shared.moving:
+            self.sharing.freeze(now_s)
+
+    def _connect(self) -> None:
+        me = self._node.cluster.node
+        others = {name: (one.address, one.public_key) for name, one in self._nodes.items() if name != me}
+        try:
+            self.links.set_peers(others)
+        except InvalidValueError as error:
+            LOG.error("a node cannot be talked to: %s", error)
+
+    def owners(self) -> dict[str, str | None]:
+        """Return the node that has each switch, by the switch's name; None: nobody has it."""
+        owners = self._shared.owners
+        return {name: owners[dpid].node if dpid in owners else None for name, dpid in self._switches.items()}
+
+    def describe(self) -> dict[str, Any]:
+        """Return what ``/v1/health`` says of the other nodes."""
+        nodes = {name: one.url for name, one in sorted(self._nodes.items())}
+        return {"owners": self.owners(), "nodes": nodes}

@@ -1,0 +1,265 @@
+"""Frames between the nodes of a cluster, over ZeroMQ: bounded queues, and names that are proven.
+
+Each node listens at one address and connects to every peer, so between two nodes there is a connection each way. Frames
+go out on the one and come in on the other. All of it is encrypted by CURVE with a key pair that a node makes when it
+starts; it publishes the public part where peers read it. A connection is let in if its key is a peer's, and a frame has
+the name that its key is listed under when it is read: so a peer that was removed is a stranger from then on, although
+its connection stands.
+
+libzmq's own thread does what is to be done between calls. Nothing here waits, and Python has no thread more.
+
+- What a peer does not take is not sent: two frames wait for it, and what TCP holds. Frames must not rely on arrival.
+- Strangers that connect: at most MOST_STRANGERS connections, each for HANDSHAKE_S at most, and at most EVENTS of them
+  are looked at in one call. Beyond that the kernel drops what asks for a connection, until a call finds fewer;
+  connections that stand go on. So strangers can keep a peer from connecting: let only nodes reach this port. A listed
+  peer that wants to exhaust memory is not kept from it.
+
+Needs pyzmq: ``pip install dets-controller[cluster]``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import socket
+import struct
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from ipaddress import ip_address
+
+import zmq
+from zmq.utils import z85
+
+from controller.config.value_types import parse_address
+from controller.errors import InvalidValueError
+from controller.openflow.bounded_reader import Buffer
+
+MOST_OCTETS = 64 << 20
+"""of a frame; ``controller.node_protocol`` has none that is longer"""
+QUEUED = 2  # frames for each connection, on either side
+UNCONFIRMED_MS = 1000  # after which the kernel ends a connection whose other end confirms no octets
+KEEPALIVE_S = 2
+HANDSHAKE_S = 2.0  # ``receive`` has to be called more often
+RECONNECT_MS = 100
+CONNECT_AGAIN = 20  # refused frames in a row: ZeroMQ gives up for good on a peer that refuses it once
+MOST_STRANGERS = 256
+EVENTS = 256
+_SO_ATTACH_FILTER, _SO_DETACH_FILTER = 26, 27  # of Linux; Python has no names for these
+_DROP_ALL = ctypes.create_string_buffer(struct.pack("=HBBI", 0x06, 0, 0, 0))  # BPF: return 0
+_DOMAIN = b"dets"  # without a domain ZeroMQ lets everybody in whom no ZAP handler refuses
+_CURVE_OCTETS = 33  # that encryption adds to a frame
+_Z85_OCTETS = 40
+
+
+@dataclass
+class Traffic:
+    """What has passed between this node and a peer since it was listed: frames, and their octets."""
+
+    sent: int = 0
+    sent_octets: int = 0
+    unsent: int = 0
+    received: int = 0
+    received_octets: int = 0
+    connected_again: int = 0
+
+
+@dataclass
+class _Peer:
+    address: str
+    public_key: str
+    socket: zmq.Socket[bytes]
+    refused: int = 0  # frames in a row
+
+
+class Links:
+    """The connections of one node. ``address`` is where it listens, HOST:PORT.
+
+    ``traffic`` has the counters of each peer, ``strangers`` how often somebody else was refused: ``key`` (connections
+    of keys that are not listed), ``handshake`` (connections that proved no key), ``frame`` (frames of keys that are
+    listed no more), ``flood`` (calls after which the listener was closed for a while). Raises InvalidValueError for an
+    address without an IP address, OSError where nobody can listen there.
+    """
+
+    def __init__(self, address: str, most_octets: int = MOST_OCTETS) -> None:
+        host, port = _numeric("address", address)
+        self._most_octets = most_octets
+        self._public, self._secret = zmq.curve_keypair()
+        self.public_key = self._public.decode()
+        self.traffic: dict[str, Traffic] = {}
+        self.strangers: Counter[str] = Counter(dict.fromkeys(("key", "handshake", "frame", "flood"), 0))
+        self._peers: dict[str, _Peer] = {}
+        self._names: dict[str, str] = {}  # by public key
+        self._open: set[int] = set()  # descriptors of connections that were let in by the kernel
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._listener = socket.create_server((host, port), family=family, backlog=MOST_STRANGERS)
+        self._listener.setblocking(False)
+        self._listens = True
+        self._context = zmq.Context(io_threads=1)
+        self._zap = self._context.socket(zmq.REP)
+        self._zap.bind("inproc://zeromq.zap.01")
+        self._inbox = self._socket(zmq.PULL, family == socket.AF_INET6)
+        self._inbox.curve_server = True
+        self._inbox.zap_domain = _DOMAIN
+        self._inbox.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)
+        self._inbox.setsockopt(zmq.USE_FD, os.dup(self._listener.fileno()))
+        handshakes = zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+        self._events = self._inbox.get_monitor_socket(zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED | handshakes)
+        self._inbox.bind(f"tcp://{address}")
+
+    def set_peers(self, peers: Mapping[str, tuple[str, str]]) -> None:
+        """Have these peers: (address, public key) by name. Peers that stay as they are notice nothing.
+
+        Raises InvalidValueError, and changes nothing, for an address without an IP address, a key that is none, and a
+        key of two peers or of this node.
+        """
+        names: dict[str, str] = {}
+        for name, (address, key) in peers.items():
+            _numeric(f"peers.{name}", address)
+            if not _is_key(key):
+                raise InvalidValueError(f"peers.{name}", key, f"is not a key of {_Z85_OCTETS} characters in Z85")
+            if key == self.public_key or names.setdefault(key, name) != name:
+                raise InvalidValueError(f"peers.{name}", key, "is the key of another node")
+        for name, peer in list(self._peers.items()):
+            if peers.get(name) != (peer.address, peer.public_key):
+                self._peers.pop(name).socket.close(0)
+        for name in self.traffic.keys() - peers.keys():
+            del self.traffic[name]
+        for name, (address, key) in peers.items():
+            if name not in self._peers:
+                self.traffic.setdefault(name, Traffic())
+                self._peers[name] = _Peer(address, key, self._connected(address, key))
+        self._names = names
+
+    def send(self, peer: str, data: Buffer) -> bool:
+        """Send a frame; return whether it is on its way. It is not if the peer is not listed or takes none."""
+        link = self._peers.get(peer)
+        if link is None:
+            return False
+        traffic = self.traffic[peer]
+        try:
+            if len(data) > self._most_octets:
+                raise zmq.Again
+            link.socket.send(data, zmq.NOBLOCK)
+        except zmq.Again:
+            traffic.unsent += 1
+            link.refused += 1
+            if link.refused >= CONNECT_AGAIN:
+                link.socket.close(0)
+                link.socket, link.refused = self._connected(link.address, link.public_key), 0
+                traffic.connected_again += 1
+            return False
+        link.refused = 0
+        traffic.sent += 1
+        traffic.sent_octets += len(data)
+        return True
+
+    def receive(self, most: int = 64) -> list[tuple[str, memoryview]]:
+        """Return at most so many frames that have come, with the name of the peer that has proven to be their sender.
+
+        A call ends at the first frame with which it has taken ``most_octets``. Peers get their turns one after another.
+        """
+        self._count_connections()
+        self._let_in()
+        frames, octets = list[tuple[str, memoryview]](), 0
+        for _ in range(most):
+            try:
+                frame = self._inbox.recv(zmq.NOBLOCK, copy=False)
+            except zmq.Again:
+                break
+            octets += len(frame)
+            name = self._names.get(str(frame.get("User-Id")))
+            if name is None:
+                self.strangers["frame"] += 1
+            else:
+                frames.append((name, frame.buffer.toreadonly()))
+                self.traffic[name].received += 1
+                self.traffic[name].received_octets += len(frame)
+            if octets >= self._most_octets:
+                break
+        return frames
+
+    def close(self) -> None:
+        """End all connections, and listen no more. Frames that wait are lost."""
+        if not self._context.closed:
+            self._inbox.disable_monitor()
+            self._context.destroy(linger=0)
+            self._listener.close()
+
+    def _socket(self, kind: int, ipv6: bool) -> zmq.Socket[bytes]:
+        made = self._context.socket(kind)
+        made.linger = 0
+        made.sndhwm = made.rcvhwm = QUEUED
+        made.maxmsgsize = self._most_octets + _CURVE_OCTETS
+        # No heartbeats of ZeroMQ's: it aborts the process when one is due on a connection whose peer has gone while
+        # nobody took its frames (libzmq's issue 4364), as after a pause.
+        made.tcp_maxrt = made.connect_timeout = UNCONFIRMED_MS
+        made.tcp_keepalive, made.tcp_keepalive_cnt = 1, 3
+        made.tcp_keepalive_idle = made.tcp_keepalive_intvl = KEEPALIVE_S
+        made.handshake_ivl = int(1e3 * HANDSHAKE_S)
+        made.ipv6 = ipv6
+        made.curve_publickey, made.curve_secretkey = self._public, self._secret
+        return made
+
+    def _connected(self, address: str, public_key: str) -> zmq.Socket[bytes]:
+        made = self._socket(zmq.PUSH, address.startswith("["))
+        made.immediate = True  # no queue for a peer that is not there
+        made.reconnect_ivl = RECONNECT_MS
+        made.curve_serverkey = public_key.encode()
+        made.connect(f"tcp://{address}")
+        return made
+
+    def _let_in(self) -> None:
+        """Answer what ZeroMQ asks about keys (ZAP, 27/ZAP of its RFCs): EVENTS at most."""
+        for _ in range(EVENTS):
+            try:
+                version, request, *_, key = self._zap.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            text = z85.encode(key).decode()
+            status = b"200" if text in self._names else b"400"
+            if status == b"400":
+                self.strangers["key"] += 1
+            self._zap.send_multipart([version, request, status, b"", text.encode(), b""], zmq.NOBLOCK)
+
+    def _count_connections(self) -> None:
+        """Keep count of connections, and close the listener while there are too many."""
+        seen = 0
+        while seen < EVENTS:
+            try:
+                event, _ = self._events.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                break
+            seen += 1
+            kind, value = struct.unpack("=HI", event)
+            if kind == zmq.EVENT_ACCEPTED:
+                self._open.add(value)
+            elif kind == zmq.EVENT_DISCONNECTED:
+                self._open.discard(value)
+            else:
+                self.strangers["handshake"] += 1
+        flooded = seen == EVENTS or len(self._open) > MOST_STRANGERS + len(self._peers)
+        self.strangers["flood"] += flooded
+        if flooded and self._listens:
+            program = struct.pack("HP", 1, ctypes.addressof(_DROP_ALL))
+            self._listener.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, program)
+        elif not flooded and not self._listens:
+            self._listener.setsockopt(socket.SOL_SOCKET, _SO_DETACH_FILTER, 0)
+        self._listens = not flooded
+
+
+def _numeric(key: str, address: str) -> tuple[str, int]:
+    """Return host and port; a host's name would have to be looked up, which takes time on ZeroMQ's only thread."""
+    try:
+        host, port = parse_address(address)
+        ip_address(host)
+    except ValueError:
+        raise InvalidValueError(key, address, "is not HOST:PORT with an IP address, such as 10.0.0.1:6654") from None
+    return host, port
+
+
+def _is_key(text: str) -> bool:
+    try:
+        return len(text) == _Z85_OCTETS and z85.encode(z85.decode(text)).decode() == text
+    except (ValueError, KeyError, struct.error):
+        return False

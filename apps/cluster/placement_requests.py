@@ -1,0 +1,187 @@
+"""What operators ask of nodes that share switches: nodes that take none, and switches that are to be elsewhere.
+
+All of it is keys in etcd (``shared``), which nodes follow by themselves (``controller.cluster.placement``). A wish is
+written as a whole, in one transaction that fails if somebody has changed what it was checked against.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+
+from apps.cluster.etcd_client import Etcd, EtcdError, Operation, delete, modified_at, put
+from apps.cluster.etcd_membership import keys_of, known_of
+from controller.cluster.placement import MOST_AT_ONCE, Known, able
+from controller.errors import DetsError, InvalidValueError
+
+PATIENCE_S = 15.0
+"""for so long it is waited for the next switch to move"""
+LOOK_EVERY_S = 0.1
+WISH_TTL_S = 5
+"""a wish for a move ends so long after who has asked for it has gone"""
+
+
+class Wishes:
+    """Asks for a cluster's nodes by name, and for ``switches``, dpids by name. ``prefix`` is that of its keys in etcd.
+
+    Everything raises InvalidValueError for what cannot be asked, EtcdError when etcd does not answer, and DetsError
+    when others have changed the cluster meanwhile; nothing is changed then.
+    """
+
+    def __init__(
+        self,
+        etcd: Etcd,
+        prefix: str,
+        switches: Mapping[str, int],
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._etcd, self._prefix, self._switches = etcd, prefix, switches
+        self._clock, self._sleep = clock, sleep
+        self._revision_of: dict[str, int] = {}
+        self._leased: set[str] = set()
+
+    def known(self) -> Known:
+        """Return what etcd says of nodes and switches now."""
+        found = self._etcd.read(*keys_of(self._prefix))
+        self._revision_of = {one.key: one.mod_revision for kind in found for one in kind}
+        self._leased = {one.key for kind in found for one in kind if one.lease_id}
+        return known_of(found)
+
+    def pinned(self) -> dict[str, str]:
+        """Return the node that each pinned switch is pinned to, by the switch's name."""
+        return self._pinned(self.known())
+
+    def drain(self, node: str) -> None:
+        """Let a node hand its switches over and take none."""
+        known = self.known()
+        self._check_node(node, known.nodes)
+        if node in known.drained:
+            raise InvalidValueError("NODE", node, "is drained already")
+        others = sorted(set(known.nodes).difference(known.drained) - {node})
+        if not others:
+            raise InvalidValueError("NODE", node, "is the only node that is there and not drained")
+        keys = [f"{kind}/{one}" for one in (node, *others) for kind in ("nodes", "drained")]
+        self._write(keys, [put(f"{self._prefix}drained/{node}", b"")])
+
+    def undrain(self, node: str) -> None:
+        """Let a node take switches again."""
+        drained = sorted(self.known().drained)
+        if node not in drained:
+            raise InvalidValueError("NODE", node, f"is not drained; drained: {', '.join(drained) or 'none'}")
+        self._write([f"drained/{node}"], [delete(f"{self._prefix}drained/{node}")])
+
+    def move(self, switch: str, node: str) -> bool:
+        """Move a switch, and wait; return whether it is there. If it is not, it stays where it is."""
+        known, dpid = self.known(), self._dpid(switch)
+        self._check_able(dpid, switch, node, known)
+        pinned = self._pinned(known).get(switch)
+        if pinned not in (None, node):
+            raise InvalidValueError("SWITCH", switch, f"is pinned to {pinned}: unpin it first")
+        return not (self._move({dpid: node}, known) if pinned is None else self._await({dpid: node}))
+
+    def pin(self, switch: str, node: str) -> bool:
+        """Keep a switch with a node whenever that can have it, and wait; return whether it is there."""
+        known, dpid = self.known(), self._dpid(switch)
+        self._check_able(dpid, switch, node, known)
+        self._write([f"drained/{node}", self._want(dpid)], [put(f"{self._prefix}{self._want(dpid)}", node.encode())])
+        return not self._await({dpid: node})
+
+    def unpin(self, switch: str) -> str:
+        """Let a switch be anywhere again; return where it was pinned to. It stays where it is."""
+        pinned, dpid = self.pinned(), self._dpid(switch)
+        if switch not in pinned:
+            shown = ", ".join(sorted(pinned)) or "none"
+            raise InvalidValueError("SWITCH", switch, f"is not pinned; pinned: {shown}")
+        self._write([self._want(dpid)], [delete(f"{self._prefix}{self._want(dpid)}")])
+        return pinned[switch]
+
+    def balance(self) -> tuple[int, int]:
+        """Move every switch to the node that is first for it, and wait; return how many are there, of how many."""
+        known = self.known()
+        first = {dpid: nodes[0] for dpid in known.owners if (nodes := able(dpid, known))}
+        moves = {dpid: node for dpid, node in first.items() if known.owners[dpid] != node and dpid not in known.wants}
+        return len(moves) - len(self._move(moves, known)), len(moves)
+
+    def handed_over(self, node: str) -> list[str]:
+        """Wait until a drained node has no switch that others could take; return the names of those that it keeps."""
+        left, since_s = -1, self._clock()
+        while True:
+            known = self.known()
+            kept = {dpid for dpid, owner in known.owners.items() if owner == node}
+            going = {dpid for dpid in kept if able(dpid, known)}
+            if len(going) != left:
+                left, since_s = len(going), self._clock()
+            if not going or node not in known.drained or self._clock() - since_s > PATIENCE_S:
+                return sorted(name for name, dpid in self._switches.items() if dpid in kept)
+            self._sleep(LOOK_EVERY_S)
+
+    # -- how it is written, and waited for
+
+    def _move(self, moves: Mapping[int, str], known: Known) -> Collection[int]:
+        """Want these switches at these nodes, and wait; return those that are not there. The wish is withdrawn then."""
+        going = [(dpid, node) for dpid, node in moves.items() if known.owners.get(dpid) != node]
+        if not going:
+            return []
+        lease_id = self._etcd.grant(WISH_TTL_S)
+        try:
+            for start in range(0, len(going), MOST_AT_ONCE):
+                some = going[start : start + MOST_AT_ONCE]
+                wants = [put(f"{self._prefix}{self._want(dpid)}", node.encode(), lease_id) for dpid, node in some]
+                nodes = {f"drained/{node}" for _, node in some}
+                self._write([*nodes, *(self._want(dpid) for dpid, _ in some)], wants)
+            return self._await(dict(going), lease_id)
+        finally:
+            with suppress(EtcdError):
+                self._etcd.revoke(lease_id)
+
+    def _await(self, wanted: Mapping[int, str], lease_id: int | None = None) -> Collection[int]:
+        missing, since_s = set(wanted), self._clock()
+        while missing and self._clock() - since_s <= PATIENCE_S:
+            self._sleep(LOOK_EVERY_S)
+            if lease_id is not None:
+                self._etcd.keep_alive(lease_id)
+            owners = self.known().owners
+            left = {dpid for dpid in missing if owners.get(dpid) != wanted[dpid]}
+            missing, since_s = left, since_s if left == missing else self._clock()
+        return missing
+
+    def _write(self, unchanged: Collection[str], writing: list[Operation]) -> None:
+        """Write, if these keys are what was read."""
+        places = [f"{self._prefix}{key}" for key in unchanged]
+        conditions = [modified_at(place, self._revision_of.get(place, 0)) for place in places]
+        if not self._etcd.transact(conditions, writing, [])[0]:
+            raise DetsError("somebody has changed the cluster meanwhile, and nothing was done: try again")
+
+    def _want(self, dpid: int) -> str:
+        return f"want/{dpid:016x}"
+
+    def _pinned(self, known: Known) -> dict[str, str]:
+        return {
+            name: known.wants[dpid]
+            for name, dpid in self._switches.items()
+            if dpid in known.wants and f"{self._prefix}{self._want(dpid)}" not in self._leased
+        }
+
+    # -- what may be asked
+
+    def _dpid(self, switch: str) -> int:
+        if switch not in self._switches:
+            names = ", ".join(sorted(self._switches))
+            raise InvalidValueError("SWITCH", switch, f"is not in the configuration: {names}")
+        return self._switches[switch]
+
+    def _check_node(self, node: str, nodes: Collection[str]) -> None:
+        if node not in nodes:
+            there = ", ".join(sorted(nodes)) or "none"
+            raise InvalidValueError("NODE", node, f"is not one of the nodes that are there: {there}")
+
+    def _check_able(self, dpid: int, switch: str, node: str, known: Known) -> None:
+        self._check_node(node, known.nodes)
+        nodes = able(dpid, known)
+        allowed = f"allowed: {', '.join(sorted(nodes)) or 'none'}"
+        if node in known.drained:
+            raise InvalidValueError("NODE", node, f"is drained; {allowed}")
+        if node not in nodes:
+            raise InvalidValueError("NODE", node, f"is not connected to {switch}; {allowed}")

@@ -1,0 +1,63 @@
+"""The live state of the whole fabric, where its switches are shared out over nodes: what all nodes' states make.
+
+Each node's state has what its own switches do: what is sent is known to one, what is received adds up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from apps.cluster.rest.cluster_aggregation import gathered, missing_everywhere, total
+from apps.cluster.rest.node_client import Nodes
+from apps.rest.resources.service import Json
+
+_PAIRS = 250
+
+
+def state_of_all(nodes: Nodes, own: Json, target: str, headers: Mapping[str, str], breathe: Callable[[], None]) -> Json:
+    """Return the state that this node's and the others', who are asked for ``target``, make.
+
+    ``partial`` names the nodes that are missing in it.
+    """
+    others, partial = gathered(nodes, target, headers, breathe)
+    try:
+        states = {nodes.me: own} | {part.node: part.said for part in others}
+        whole = whole_state(list(states.values())) | {"missing": missing_everywhere(nodes, states)}
+    except (KeyError, TypeError, ValueError, IndexError):  # a node of another version, or file
+        whole, partial = own, sorted(nodes.urls)
+    if not partial:
+        return whole
+    return whole | {"partial": partial, "status": "degraded"}
+
+
+def whole_state(states: list[Json]) -> Json:
+    """Return the state that these make, this node's first, which alone says what is ``missing``."""
+    own = dict(states[0])
+    own["rows"] = _added([one["rows"] for one in states])
+    own["status"] = "ready" if all(one["status"] == "ready" for one in states) else "degraded"
+    own["waiting"] = sorted({switch for one in states for switch in one["waiting"]})
+    if "links" in own:
+        own["congested"], own["missed"] = (_added([one[name] for one in states]) for name in ("congested", "missed"))
+        own["ports"] = [_first(column) for column in zip(*(one["ports"] for one in states), strict=True)]
+        links = zip(*(one["links"] for one in states), strict=True)
+        own["links"] = [[link[0][0], *_first([one[1:] for one in link])] for link in links]
+        return own
+    for name in ("congested", "missed"):
+        own[name] = sorted({row for one in states for row in one[name]})
+    own["bottlenecks"] = _first([one["bottlenecks"] for one in states])
+    if "pairs" in own:
+        own["pairs"] = [pair for one in states for pair in one["pairs"]][:_PAIRS]
+    return own
+
+
+def _added(columns: list[Any]) -> Any:
+    """Return lists of numbers added up, whatever they are nested in; None where none is known."""
+    if isinstance(columns[0], list):
+        return [_added(list(each)) for each in zip(*columns, strict=True)]
+    return total(columns)
+
+
+def _first(columns: Any) -> list[Any]:
+    """Return for each place the first value that is known."""
+    return [next((value for value in each if value is not None), None) for each in zip(*columns, strict=True)]

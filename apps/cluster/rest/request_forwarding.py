@@ -1,0 +1,93 @@
+"""Requests to one node of a cluster, which asks the others.
+
+A read is answered as ever, and then completed with what the other nodes answer to the same request. ``partial`` names
+nodes that did not answer.
+
+A change on a node that is not active goes to the one that is, which checks and stores it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+
+from flask import Response, request
+
+from apps.cluster.rest.cluster_aggregation import COMPLETE, Part, gathered
+from apps.cluster.rest.cluster_state import state_of_all
+from apps.cluster.rest.node_client import HOP, Nodes
+from apps.rest.http.problems import HttpRefusedError
+from apps.rest.resources.service import Json, Others, Service, service
+
+_CHANGES = frozenset({"PATCH", "POST", "PUT", "DELETE"})
+_OF_THIS_NODE = frozenset({"/v1/reload", "/v1/recording"})
+_EXPLANATION = (
+    "/v1/entries/<vlan_vid>/<sender_switch>/<sender_port_no>/<receiver_switch>/<receiver_port_no>/explanation"
+)
+_KEPT_HEADERS = frozenset({"content-type", "etag", "dry-run", "retry-after", "www-authenticate"})
+
+log = logging.getLogger(__name__)
+
+
+class Asked(Others):
+    """The other nodes, as this one knows them now: what ``nodes`` returns."""
+
+    def __init__(self, nodes: Callable[[], Nodes]) -> None:
+        self._nodes = nodes
+
+    def forwarded(self) -> Response | None:  # noqa: D102
+        if HOP in request.headers or request.url_rule is None:
+            return None
+        nodes = self._nodes()
+        if request.method in _CHANGES and request.path not in _OF_THIS_NODE:
+            return None if nodes.active is None else _ask(nodes, *nodes.active, changes=True)
+        if request.url_rule.rule == _EXPLANATION:
+            owner = nodes.owners.get(str((request.view_args or {})["sender_switch"]))
+            if owner is not None and owner in nodes.urls:
+                return _ask(nodes, owner, nodes.urls[owner], changes=False)
+        return None
+
+    def completed(self, response: Response) -> Response:  # noqa: D102
+        rule = None if request.url_rule is None else request.url_rule.rule
+        complete = COMPLETE.get(rule or "")
+        if complete is None or request.method != "GET" or response.status_code != HTTPStatus.OK:
+            return response
+        nodes = self._nodes()
+        if not nodes.urls or HOP in request.headers:
+            return response
+        own = Part(nodes.me, json.loads(response.get_data()))
+        others, partial = gathered(nodes, _target(), request.headers, lambda: service().sleep(0.0))
+        try:
+            whole = complete(service(), nodes, [own, *others])
+        except (AttributeError, KeyError, TypeError, ValueError) as error:  # a node of another version, or file
+            log.warning("REST: answers of %s do not go together: %r", ", ".join(nodes.urls), error)
+            whole, partial = own.said, sorted(nodes.urls)
+        response.set_data(json.dumps(whole | ({"partial": partial} if partial else {})))
+        return response
+
+    def asked(self) -> dict[str, str] | None:  # noqa: D102
+        return None if HOP in request.headers else dict(request.headers)
+
+    def whole(self, here: Service, own: Json, target: str, asked: Mapping[str, str]) -> Json:  # noqa: D102
+        nodes = self._nodes()
+        return state_of_all(nodes, own, target, asked, lambda: here.sleep(0.0)) if nodes.urls else own
+
+
+def _target() -> str:
+    return str(request.environ["REQUEST_URI"])
+
+
+def _ask(nodes: Nodes, name: str, url: str, *, changes: bool) -> Response | None:
+    body = request.get_data() if changes else None
+    try:
+        answer = nodes.hop.ask(url, request.method, _target(), request.headers, body)
+    except OSError as error:
+        if changes and isinstance(error, ConnectionRefusedError):
+            return None  # nobody has got it: the store here says who keeps changes
+        doubt = ": the change may have been made, see /v1/history" if changes else ""
+        detail = f"node {name} at {url} does not answer ({error}){doubt}"
+        raise HttpRefusedError(HTTPStatus.GATEWAY_TIMEOUT, "no-answer", detail) from error
+    headers = [(key, value) for key, value in answer.headers if key.lower() in _KEPT_HEADERS]
+    return Response(answer.body, answer.status, headers)

@@ -1,0 +1,170 @@
+"""The role that this node has at each switch: master where it may change it, slave elsewhere, as the switch confirmed.
+
+Every connection of a configured switch comes here first. Until the switch has confirmed this node as its master,
+nothing but role requests and reads goes to it (``controller.cluster.write_gate``); then it is brought up as usual.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from apps.runtime.connection.connection_limits import CutOff, Sparing
+from controller.cluster.write_gate import WriteGate
+from controller.errors import ProtocolError, SwitchRefusedError
+from controller.openflow.constants import ControllerRole, MessageType
+from controller.openflow.messages import decode_role, encode_role_request, parse_error
+
+if TYPE_CHECKING:
+    from apps.runtime.connection.switch_connection import SwitchConnection
+
+LOG = logging.getLogger("dets.cluster")
+ROLE_TIMEOUT_S = 2.0
+Request = tuple[ControllerRole, int]
+
+
+@dataclass
+class _Link:
+    """The connection of one switch: what was asked for last, and whether it was handed to the controller.
+
+    ``asked`` is None again where the same may be asked for once more.
+    """
+
+    connection: SwitchConnection
+    gate: WriteGate
+    asked: Request | None = None
+    in_control: bool = False
+
+
+class Roles:
+    """Asks the switches for this node's role whenever it changes.
+
+    ``control`` takes a switch whose master this node is, ``release`` one whose master it is no more. ``wanted`` returns
+    the role to ask a switch for, None: none now; ``held`` the generation under which this node may change it, None: it
+    may not. ``spawn`` calls a function next to the loop.
+    """
+
+    def __init__(
+        self,
+        wanted: Callable[[int], Request | None],
+        held: Callable[[int], int | None],
+        now_s: Callable[[], float],
+        spawn: Callable[..., object],
+    ) -> None:
+        self._wanted, self._held, self._spawn = wanted, held, spawn
+        self.control: Callable[[SwitchConnection], None] = lambda connection: None
+        self.release: Callable[[SwitchConnection], None] = lambda connection: None
+        self._links: dict[int, _Link] = {}
+        self._sparing = Sparing(now_s)
+        self.refused = 0
+
+    def connection(self, dpid: int) -> SwitchConnection | None:
+        """Return the connection of a switch, under control or not; None if there is none."""
+        link = self._links.get(dpid)
+        return None if link is None or link.connection.closed else link.connection
+
+    def reached(self) -> set[int]:
+        """Return the switches that are connected, under control or not."""
+        return {dpid for dpid, link in self._links.items() if not link.connection.closed}
+
+    def arrived(self, connection: SwitchConnection) -> None:
+        """A configured switch has connected."""
+        gate = connection.gate
+        assert isinstance(gate, WriteGate)
+        gate.held = partial(self._held, connection.dpid)
+        before = self._links.get(connection.dpid)
+        link = self._links[connection.dpid] = _Link(connection, gate)
+        if before is not None:
+            before.connection.disconnect(CutOff.REPLACED)
+        connection.keep()
+        self._wait(link)
+        if connection.closed:
+            self._gone(link)
+        else:
+            self._ask_if_due(link)
+
+    def demoted(self, connection: SwitchConnection) -> None:
+        """The switch refuses this node as a slave: somebody has a newer generation id."""
+        link = self._links.get(connection.dpid)
+        if link is not None and link.connection is connection:
+            self.refused += 1
+            if link.in_control:
+                self._give_up(link)
+
+    def round(self) -> None:
+        """Ask for roles that are due, and give up switches whose gate has closed. Waits for nothing."""
+        for link in list(self._links.values()):
+            if link.connection.closed:
+                self._gone(link)
+            else:
+                self._settle(link)
+
+    def _settle(self, link: _Link) -> None:
+        if link.in_control and not link.gate.is_open:
+            self._give_up(link)
+            link.asked = None  # the same generation may be confirmed again: nobody has said that it is not this node's
+        self._ask_if_due(link)
+
+    def _give_up(self, link: _Link) -> None:
+        link.in_control = False
+        link.gate.close()
+        self.release(link.connection)
+        self._wait(link)
+
+    def _wait(self, link: _Link) -> None:
+        """Take what the switch says while it is not under control: nothing but refusals matters."""
+
+        def report(kind: int, message: bytes) -> bool:
+            if kind == MessageType.ERROR:
+                try:
+                    error = parse_error(message)
+                except ProtocolError:
+                    return True
+                link.connection.fail(error.xid, SwitchRefusedError(error.text))
+            return kind == MessageType.ERROR
+
+        link.connection.on_report = report
+        link.connection.on_close = lambda: self._gone(link)
+
+    def _gone(self, link: _Link) -> None:
+        if self._links.get(link.connection.dpid) is link:
+            del self._links[link.connection.dpid]
+
+    def _ask_if_due(self, link: _Link) -> None:
+        wanted = self._wanted(link.connection.dpid)
+        if wanted is not None and wanted != link.asked:  # what was refused is not asked for again
+            link.asked = wanted
+            self._spawn(self._ask, link, wanted)
+
+    def _ask(self, link: _Link, wanted: Request) -> None:
+        role, generation = wanted
+        connection = link.connection
+        try:
+            body = connection.ask(lambda xid: encode_role_request(xid, role, generation)).wait(ROLE_TIMEOUT_S)
+            confirmed = body is not None and decode_role(body) is role
+        except SwitchRefusedError as error:
+            self.refused += 1
+            self._complain(link, f"refuses the role {role.name} under generation id {generation}: {error}")
+            return
+        except ProtocolError as error:
+            self._complain(link, f"gave no role: {error}")
+            connection.disconnect()
+            return
+        if not confirmed:
+            self._complain(link, f"has not confirmed the role {role.name}; connecting again")
+            connection.disconnect()
+        elif role is ControllerRole.MASTER and link.asked == wanted and not connection.closed:
+            link.gate.confirm(generation)
+            if not link.gate.is_open:
+                link.asked = None
+            elif self._links.get(connection.dpid) is link:
+                link.in_control = True
+                self.control(connection)
+
+    def _complain(self, link: _Link, text: str) -> None:
+        dpid = link.connection.dpid
+        if self._sparing.due((dpid, text)):
+            LOG.warning("switch %016x %s", dpid, text)

@@ -1,0 +1,258 @@
+"""Writes the receiving queues of switches into their Open vSwitch databases (RFC 7047, OVSDB management protocol).
+
+    writer = QueueWriter("unix:/run/openvswitch/db.sock")
+    problems = writer.apply(dpid, {"s1-eth1": PortQueues(...)})
+
+Each call connects, reads the few tables that matter, writes what differs in one transaction, and hangs up. Limits are
+what people change: a connection kept for years, with its probes, its reconnecting and its copy of the database, would
+buy nothing. Only sockets of the standard library: where eventlet has patched them, the hub goes on meanwhile.
+
+Choice: no OVSDB library. ovsdbapp holds up the hub for 160 to 260 ms while it writes 48 ports of 20 queues; this, for
+7 to 18 ms (docs/adr/0003-enforcement.md).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from controller.config.value_types import check_ovsdb, parse_address
+from controller.errors import DetsError, InvalidValueError, ProtocolError
+from controller.switch.desired_queues import PortQueues
+from controller.switch.ovsdb_queues import DATABASE, Operation, plan_rows, read_operations, read_tables
+
+TIMEOUT_S = 5.0
+ATTEMPTS = 5
+_MAX_REPLY_BYTES = 8 << 20  # the rows of 30,000 queues
+_MAX_REASON_LENGTH = 200
+_MOST_PARTS = 500_000  # lists and objects of a reply: those rows have so many, and all are made at once
+_CHUNK_BYTES = 1 << 16
+_MOST_OTHERS = 100  # messages of one connection that answer nothing; a server's probes are seconds apart
+_TOKEN = re.compile(rb'["{}]')
+# A string up to its end. A character after a backslash is not what it looks like; a backslash at the end waits for it.
+_IN_STRING = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
+# What a transaction's ``wait`` answers when a row was changed between reading and writing.
+_OUTRUN = "timed out"
+
+
+class OvsdbError(DetsError):
+    """The database at ``address`` did not do what it was asked; ``reason`` is short. Trying again may help."""
+
+    def __init__(self, address: str, reason: str) -> None:
+        self.address = address
+        self.reason = " ".join(reason.split())
+        if len(self.reason) > _MAX_REASON_LENGTH:
+            self.reason = self.reason[: _MAX_REASON_LENGTH - 3] + "..."
+        super().__init__(f"OVSDB {address}: {self.reason}")
+
+
+class QueueWriter:
+    """Writes queues into one database, for any number of its bridges. One call at a time; further ones wait.
+
+    ``address`` is ``unix:/PATH``, ``tcp:HOST:PORT`` or ``ssl:HOST:PORT`` (else InvalidValueError). ``tls`` holds the
+    certificates for ``ssl:``; without it the server must have one for its host name from the system's authorities.
+    """
+
+    def __init__(self, address: str, *, tls: ssl.SSLContext | None = None, timeout_s: float = TIMEOUT_S) -> None:
+        self.address = check_ovsdb(address)
+        self._tls = tls
+        self._timeout_s = timeout_s
+        self._lock = threading.Lock()
+        self._closed = False
+        self.writes = 0
+        """How many transactions have changed rows."""
+
+    def apply(self, dpid: int, desired: Mapping[str, PortQueues]) -> list[str]:
+        """Make the queues of a switch those desired, by interface name, in one transaction, and nothing if they are.
+
+        The controller's queues on its other ports are removed, and rows that its earlier runs left. Returns the
+        obstacles, port by port (a QoS row of others, no such port): those ports are left alone. Raises OvsdbError when
+        the database cannot be reached, answers too late, refuses, or has no bridge of this dpid (after a restart
+        ovs-vswitchd has yet to write it). Then nothing has changed, except that after "no answer" it may have.
+        """
+        with self._lock:
+            if self._closed:
+                raise OvsdbError(self.address, "this writer is closed")
+            try:
+                with _Session(self.address, self._tls, self._timeout_s) as session:
+                    return self._apply(session, dpid, desired)
+            except TimeoutError as error:
+                raise OvsdbError(self.address, f"no answer within {self._timeout_s:g} s") from error
+            except (OSError, ProtocolError, InvalidValueError) as error:
+                raise OvsdbError(self.address, _reason(error)) from error
+            except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
+                raise OvsdbError(self.address, f"answers in a form that is not OVSDB's: {error!r}") from error
+
+    def remove(self, dpid: int) -> list[str]:
+        """Remove the controller's queues from all ports of a switch; returns and raises what ``apply`` does."""
+        return self.apply(dpid, {})
+
+    def close(self) -> None:
+        """Refuse further calls, once the one under way has ended."""
+        with self._lock:
+            self._closed = True
+
+    def _apply(self, session: _Session, dpid: int, desired: Mapping[str, PortQueues]) -> list[str]:
+        for _ in range(ATTEMPTS):
+            answer = session.transact(read_operations())
+            _let_others_run()
+            plan = plan_rows(read_tables(answer), dpid, desired)
+            if not plan.operations:
+                return plan.problems
+            _let_others_run()
+            results = session.transact(plan.operations)
+            error = next((result for result in results if result and result.get("error")), None)
+            if error is None:
+                self.writes += 1
+                return plan.problems
+            if error["error"] != _OUTRUN:
+                raise ProtocolError(f"transact: {error['error']}: {error.get('details', '')}")
+        raise ProtocolError(f"transact: others changed the same rows {ATTEMPTS} times meanwhile")
+
+
+class _Session:
+    """A connection for a few transactions, all within one deadline; a context manager."""
+
+    def __init__(self, address: str, tls: ssl.SSLContext | None, timeout_s: float) -> None:
+        self._deadline_s = time.monotonic() + timeout_s
+        self._socket = _connect(address, tls, timeout_s)
+        self._buffer = bytearray()
+        self._frame = _Frame()
+        self._last_id = self._others = 0
+
+    def __enter__(self) -> _Session:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._socket.close()
+
+    def transact(self, operations: list[Operation]) -> list[Any]:
+        """Return the results of one transaction (RFC 7047, section 4.1.3), errors of single operations among them.
+
+        Raises OSError and ProtocolError.
+        """
+        self._last_id += 1
+        self._send({"method": "transact", "params": [DATABASE, *operations], "id": self._last_id})
+        while True:
+            message = self._receive()
+            if message.get("id") == self._last_id and message.get("method") is None:
+                break
+            self._others += 1
+            if self._others > _MOST_OTHERS:
+                raise ProtocolError(f"message: more than {_MOST_OTHERS} that nobody has asked for")
+            if message.get("method") == "echo":
+                self._send({"result": message.get("params"), "error": None, "id": message.get("id")})
+        if message.get("error") or not isinstance(message.get("result"), list):
+            raise ProtocolError(f"transact: {message.get('error') or 'the reply has no results'}")
+        return list(message["result"])
+
+    def _send(self, message: object) -> None:
+        self._limit_time()
+        self._socket.sendall(json.dumps(message, separators=(",", ":")).encode())
+
+    def _receive(self) -> dict[str, Any]:
+        """Return the next message; nothing is decoded before all of it is there."""
+        while True:
+            end = self._frame.end(self._buffer)
+            if end is not None:
+                text, self._buffer, self._frame = self._buffer[:end], self._buffer[end:], _Frame()
+                if text.count(b"[") + text.count(b"{") > _MOST_PARTS:
+                    raise ProtocolError(f"message: has more than {_MOST_PARTS} lists and objects")
+                try:
+                    return dict(json.loads(text))
+                except ValueError as error:
+                    raise ProtocolError(f"message: is not JSON: {error}") from error
+            if len(self._buffer) > _MAX_REPLY_BYTES:
+                raise ProtocolError(f"message: is longer than {_MAX_REPLY_BYTES} bytes")
+            self._limit_time()
+            chunk = self._socket.recv(_CHUNK_BYTES)
+            if not chunk:
+                raise ConnectionResetError("the server closed the connection")
+            self._buffer += chunk
+            _let_others_run()  # whoever sends without an end is read without waiting
+
+    def _limit_time(self) -> None:
+        left_s = self._deadline_s - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError
+        self._socket.settimeout(left_s)
+
+
+class _Frame:
+    """Finds the end of a message. JSON-RPC 1.0 frames nothing: it is an object, and ends where its braces do.
+
+    What has been looked at is not looked at again when more comes.
+    """
+
+    def __init__(self) -> None:
+        self._at = self._depth = 0
+        self._in_string = False
+
+    def end(self, buffer: bytearray) -> int | None:
+        """Return where the message ends that ``buffer`` begins with; None if it does not. ProtocolError for no object.
+
+        Each call gets the buffer of the last one with more at its end.
+        """
+        if not self._depth and buffer.lstrip()[:1] not in (bytearray(), bytearray(b"{")):
+            raise ProtocolError("message: expected a JSON object")
+        while self._pass_string(buffer) and (token := _TOKEN.search(buffer, self._at)):
+            self._at = token.end()
+            if token[0] == b'"':
+                self._in_string = True
+                continue
+            self._depth += 1 if token[0] == b"{" else -1
+            if self._depth == 0:
+                return self._at
+        if not self._in_string:
+            self._at = len(buffer)
+        return None
+
+    def _pass_string(self, buffer: bytearray) -> bool:
+        """Go on behind the string that it is in, if any; return whether that ends."""
+        if self._in_string and (rest := _IN_STRING.match(buffer, self._at)):
+            self._at = rest.end()
+            self._in_string = buffer[self._at : self._at + 1] != b'"'
+            self._at += not self._in_string
+        return not self._in_string
+
+
+def _connect(address: str, tls: ssl.SSLContext | None, timeout_s: float) -> socket.socket:
+    scheme, _, place = address.partition(":")
+    if scheme == "unix":
+        unix = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            unix.settimeout(timeout_s)
+            unix.connect(place)
+        except BaseException:
+            unix.close()
+            raise
+        return unix
+    host, port = parse_address(place)
+    plain = socket.create_connection((host, port), timeout_s)
+    if scheme == "tcp":
+        return plain
+    try:
+        return (tls or ssl.create_default_context()).wrap_socket(plain, server_hostname=host)
+    except BaseException:
+        plain.close()
+        raise
+
+
+def _let_others_run() -> None:
+    """Between two pieces of work: a switch of 1,000 queues takes some 20 ms each, which the hub should not wait for."""
+    time.sleep(0)
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ssl.SSLError | socket.gaierror):
+        return error.strerror or str(error)
+    if isinstance(error, OSError) and error.errno:
+        return os.strerror(error.errno)  # eventlet puts "ENOENT" where the text should be
+    return str(error) or type(error).__name__

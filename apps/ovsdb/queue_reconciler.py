@@ -1,0 +1,129 @@
+"""Keeps the receiving queues of the switches as the limits want them."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import Counter
+from dataclasses import replace
+
+from apps.ovsdb.ovsdb_client import QueueWriter
+from apps.runtime.ryu_adapter import hub
+from apps.southbound.southbound_driver import Shell
+from controller.errors import DetsError
+from controller.events import EventKind
+from controller.fabric.config_model import Switch
+from controller.fabric.topology import PortId
+from controller.switch.desired_queues import PortQueues, desired_queues
+
+LOG = logging.getLogger("dets.queues")
+RETRY_S = 5.0
+# Rows may be changed by others, and nothing tells: they are compared so often. Reading them takes milliseconds.
+AUDIT_S = 30.0
+# Between two rounds, each of which asks all databases: ports that go down and up wake it again and again.
+PAUSE_S = 0.5
+
+
+class QueueKeeper:
+    """Writes queues over OVSDB whenever it is woken, one transaction per switch; what fails is tried again."""
+
+    def __init__(self, shell: Shell) -> None:
+        self._shell = shell
+        self._wake = hub.Event()
+        self._writers: dict[str, QueueWriter] = {}
+        self._problems: dict[int, list[str]] = {}
+        self._wanted: dict[int, dict[str, PortQueues]] = {}  # what each switch's rows were last brought to
+        self.applied = self.failed = 0
+        self._ended_s = -math.inf  # when the last round did
+        self.seen_to_s = -math.inf  # what limits and ports wanted then is written
+
+    def wake(self) -> None:
+        """Limits or ports have changed: see to the queues soon."""
+        self._wake.set()
+
+    def wait(self) -> None:
+        """Return when there is something to see to: when woken, soon after something failed, and now and then.
+
+        That is PAUSE_S after the last round at the earliest.
+        """
+        self._wake.wait(RETRY_S if any(self._problems.values()) else AUDIT_S)
+        left_s = self._ended_s + PAUSE_S - self._shell.now_s()
+        if left_s > 0.0:
+            hub.sleep(left_s)
+
+    def run_round(self) -> None:
+        """Bring the queues of all switches that are connected to what the limits want."""
+        self._wake.clear()
+        started_s = self._shell.now_s()
+        for dpid in list(self._shell.peers):
+            self._apply(dpid)
+        if not self.failing():
+            self.seen_to_s = started_s
+        self._ended_s = self._shell.now_s()
+
+    def failing(self) -> list[int]:
+        """Return the switches whose queues could not be written."""
+        return [dpid for dpid, problems in self._problems.items() if problems]
+
+    def remove_all(self) -> None:
+        """Remove the controller's queues from all switches."""
+        for record in self._shell.central.switches.values():
+            self.remove(record.switch)
+
+    def remove(self, switch: Switch) -> None:
+        """Remove the controller's queues from a switch, and forget it."""
+        self._problems.pop(switch.dpid, None)
+        self._wanted.pop(switch.dpid, None)
+        if switch.ovsdb is not None:
+            try:
+                self._writer(switch.ovsdb).remove(switch.dpid)
+            except DetsError as error:
+                LOG.warning("queues of switch %s stay: %s", switch.name, error)
+
+    def _apply(self, dpid: int) -> None:
+        record = self._shell.central.switches.get(dpid)
+        if record is None:  # a reload has taken it out meanwhile
+            return
+        peer = self._shell.peers.get(dpid)
+        if record.switch.ovsdb is None or peer is None or not peer.ports:
+            return
+        desired = desired_queues(self._shell.central.config, self._shell.central.vns).get(dpid, {})
+        if not record.can.sets_queues:
+            desired = {}
+        numbers = self._shell.central.network.numbers
+        number_of = {port_no: numbers.number(PortId(dpid, port_no)) for port_no in desired}
+        there = {port_no: number for port_no, number in number_of.items() if number in peer.ports}
+        times = Counter(peer.ports[number].name for number in there.values())
+        names = {  # of two ports of one name, as OpenFlow cuts them, each is called by its number
+            name if times[name := peer.ports[number].name] == 1 else f"port {number}": port_no
+            for port_no, number in there.items()
+        }
+        wanted = {name: replace(desired[port_no], port_no=there[port_no]) for name, port_no in names.items()}
+        self.applied += 1
+        writer = self._writer(record.switch.ovsdb)
+        writes = writer.writes
+        try:
+            problems = writer.apply(dpid, wanted)
+        except DetsError as error:
+            self.failed += 1
+            problems = [str(error)]
+            record.can.queues_set = dict.fromkeys(names.values(), str(error))
+        else:
+            told = [(problem.partition(":")[0], problem.partition(": ")[2]) for problem in problems]
+            in_the_way = {names[name]: text for name, text in told if name in names}
+            absent = dict.fromkeys(desired.keys() - names.values(), "the switch has no such port")
+            record.can.queues_set = {**{port_no: in_the_way.get(port_no) for port_no in names.values()}, **absent}
+            if writer.writes > writes and self._wanted.get(dpid) == wanted:
+                text = f"switch {record.switch.name}: queues mended that others had changed"
+                self._shell.central.note(EventKind.TABLES_MENDED, text, self._shell.now_s(), dpid=dpid)
+            self._wanted[dpid] = wanted
+        for problem in problems:
+            if problem not in self._problems.get(dpid, []):
+                text = f"switch {record.switch.name} ({dpid:016x}): {problem}"
+                self._shell.central.note(EventKind.QUEUES_FAILED, text, self._shell.now_s(), dpid=dpid)
+        self._problems[dpid] = problems
+
+    def _writer(self, address: str) -> QueueWriter:
+        if address not in self._writers:
+            self._writers[address] = QueueWriter(address)
+        return self._writers[address]

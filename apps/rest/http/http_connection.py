@@ -1,0 +1,203 @@
+"""One client's connection: requests are read by h11, bounded in time and size, and answered by a WSGI application."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any, NamedTuple
+
+import eventlet
+import h11
+
+from apps.rest.http.access import WsgiApp
+from apps.rest.http.framing import LONE_LINE_FEED, MOST_TRAILERS_BYTES, fault, fault_of_request_line, shown
+from apps.rest.http.problems import raw_answer
+from apps.rest.http.room import Room, Share
+from apps.rest.http.wsgi_exchange import (
+    MAX_DISCARDED_BYTES,
+    READ_BYTES,
+    Body,
+    Exchange,
+    Patience,
+    environ_of_connection,
+    environ_of_request,
+)
+
+MAX_LINE_BYTES = 8 * 1024
+MAX_HEAD_BYTES = 64 * 1024
+MAX_FIELDS = 100
+_LINGER_S = 1.0
+_MAX_DETAIL = 300
+_END = b"\r\n\r\n"
+
+log = logging.getLogger(__name__)
+
+_TOO_SLOW = raw_answer(HTTPStatus.REQUEST_TIMEOUT, "too-slow", "the request did not come in time")
+_HEAD_TOO_LARGE = raw_answer(
+    HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
+    "head-too-large",
+    f"a line of the head may have 8 KiB, all of them together 64 KiB, and there may be {MAX_FIELDS} fields",
+)
+_LINE_TOO_LONG = raw_answer(HTTPStatus.REQUEST_URI_TOO_LONG, "uri-too-long", "the line of the request may have 8 KiB")
+
+
+class _NoRequestError(Exception):
+    """A client has sent something that is not a request; ``answer`` is what it gets."""
+
+    def __init__(self, answer: bytes) -> None:
+        self.answer = answer
+        super().__init__(answer)
+
+
+class Rooms(NamedTuple):
+    """Where long bodies and long answers are held."""
+
+    bodies: Room
+    answers: Room
+
+
+class Connection:
+    """Serves the requests on ``sock``, one after the other, until either side ends it.
+
+    ``wait`` returns when it is the caller's turn to look at what has come, and to serve a request that is whole.
+    """
+
+    def __init__(
+        self,
+        sock: Any,
+        address: tuple[Any, ...],
+        app: WsgiApp,
+        patience: Patience,
+        wait: Callable[[], None],
+        rooms: Rooms,
+    ) -> None:
+        self._sock, self._address, self._app, self._patience, self._wait = sock, address, app, patience, wait
+        self._body_share, self._answer_share = (Share(room, address[0]) for room in rooms)
+        self._received = b""  # and not yet given to h11
+        sock.settimeout(patience.socket_s)
+        self._environ = environ_of_connection(sock, address)
+
+    def serve(self) -> None:
+        """Serve until the connection ends, and close it."""
+        try:
+            while self._serve_one():
+                eventlet.sleep(0)  # requests that came in one piece give others their turn in between
+        except (OSError, ValueError) as error:  # of TLS, or of a socket that has gone
+            log.debug("REST: %s: %s", self._address, error)
+        finally:
+            self._sock.close()
+
+    def _serve_one(self) -> bool:
+        """Read and answer a request; return whether another may follow."""
+        try:
+            head = self._read_head()
+        except _NoRequestError as refusal:
+            self._refuse(refusal.answer)
+            return False
+        if not head:
+            return False
+        http = h11.Connection(h11.SERVER, max_incomplete_event_size=MOST_TRAILERS_BYTES)
+        try:
+            http.receive_data(head)
+            request = http.next_event()
+            assert isinstance(request, h11.Request)
+        except h11.RemoteProtocolError as error:
+            self._refuse(_not_http(f"this cannot be read as a request of HTTP/1.1: {error}"[:_MAX_DETAIL]))
+            return False
+        if self._received:
+            http.receive_data(self._received)
+            self._received = b""
+        body = Body(self._sock, http, request, self._patience, self._body_share)
+        # What has been changed cannot be refused any more.
+        share = self._answer_share if request.method == b"GET" else None
+        try:
+            exchange = Exchange(self._sock, http, request.method == b"HEAD", body, share)
+            exchange.run(self._app, {**self._environ, **environ_of_request(request), "wsgi.input": body})
+        finally:
+            self._body_share.end()
+            self._answer_share.end()
+        if not body.discard():
+            self._linger()
+            return False
+        if http.our_state is not h11.DONE or http.their_state is not h11.DONE:
+            return False
+        self._received = http.trailing_data[0]
+        return True
+
+    def _read_head(self) -> bytes:
+        """Return the next request's head, b"" when the client has gone; raise _NoRequestError when it is none."""
+        with eventlet.Timeout(self._patience.head_s, False):
+            return self._read_to_end_of_head()
+        if not self._received:  # a client that has sent nothing has asked for nothing
+            return b""
+        raise _NoRequestError(_TOO_SLOW)
+
+    def _read_to_end_of_head(self) -> bytes:
+        looked_at, has_line = 0, False
+        while True:
+            received = self._received
+            if received:
+                self._wait()
+            start = 2 if received.startswith(b"\r\n") else 0  # one empty line may come first (RFC 9112, section 2.2)
+            end = received.find(_END, max(looked_at - 3, start))
+            has_line = has_line or _has_request_line(received[start:])
+            size = end if end >= 0 else len(received)
+            lone = LONE_LINE_FEED.search(received, max(looked_at - 1, start), size)
+            if lone is not None:
+                line = received[: lone.end()].rpartition(b"\r\n")[2]
+                raise _NoRequestError(_not_http(f"a line of the head ends without a carriage return: {shown(line)}"))
+            if size > MAX_HEAD_BYTES:
+                raise _NoRequestError(_HEAD_TOO_LARGE)
+            if end >= 0:
+                self._received = received[end + len(_END) :]
+                _check_head(received[start:end])
+                return received[start : end + len(_END)]
+            looked_at = len(received)
+            data = self._sock.recv(READ_BYTES)
+            if not data and received:
+                raise _NoRequestError(_not_http("the head ends before its empty line"))
+            if not data:
+                return b""
+            self._received += data
+
+    def _refuse(self, answer: bytes) -> None:
+        self._sock.sendall(answer)
+        self._linger()
+
+    def _linger(self) -> None:
+        """Say that nothing more is sent, and read on for a moment: unread bytes make the kernel drop the answer."""
+        self._sock.shutdown(socket.SHUT_WR)
+        with eventlet.Timeout(_LINGER_S, False):
+            for _ in range(MAX_DISCARDED_BYTES // READ_BYTES):
+                if not self._sock.recv(READ_BYTES):
+                    return
+
+
+def _has_request_line(received: bytes) -> bool:
+    """Return whether the line has come whole; raise _NoRequestError when it is not that of a request."""
+    line, found, _ = received.partition(b"\r\n")
+    if len(line) > MAX_LINE_BYTES:
+        raise _NoRequestError(_LINE_TOO_LONG)
+    wrong = fault_of_request_line(line) if found else None
+    if wrong is not None:
+        raise _NoRequestError(_not_http(wrong))
+    if found and not line[:-1].endswith(b" HTTP/1."):
+        detail = "only HTTP/1.1 and HTTP/1.0 are understood"
+        raise _NoRequestError(raw_answer(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "not-http", detail))
+    return bool(found)
+
+
+def _check_head(head: bytes) -> None:
+    """Raise _NoRequestError unless a head, its empty line left out, is as it must be."""
+    line, *lines = head.split(b"\r\n")
+    if len(lines) > MAX_FIELDS or max(map(len, lines), default=0) > MAX_LINE_BYTES:
+        raise _NoRequestError(_HEAD_TOO_LARGE)
+    wrong = fault(lines, line[-len("HTTP/1.1") :].decode())
+    if wrong is not None:
+        raise _NoRequestError(_not_http(wrong))
+
+
+def _not_http(detail: str) -> bytes:
+    return raw_answer(HTTPStatus.BAD_REQUEST, "not-http", detail)

@@ -1,0 +1,385 @@
+"""The state of the controller as JSON values: whole columns at a time, unknown numbers as null."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import lru_cache
+from math import isfinite
+from typing import Any
+
+import numpy as np
+
+from apps.rest.resources.service import Service
+from apps.rest.schema.change_responses import OverrideView
+from apps.rest.schema.fabric_responses import GuaranteeView, MissedBy
+from apps.rest.schema.responses import (
+    AgentView,
+    EntryView,
+    EventView,
+    ExplanationView,
+    HostView,
+    PairView,
+    PortView,
+    VlanView,
+    VnView,
+)
+from apps.settings.settings import Outcome, Settings
+from controller.allocation.parameters import check_parameters, parameters_of
+from controller.central.controller import CentralController
+from controller.central.port_enforceability import of_switch
+from controller.columns import FloatArray, IntArray
+from controller.dets.send_rate_controller import Control
+from controller.events import Event, severity_of
+from controller.fabric.agent_ports import AgentSeen, Shaping
+from controller.fabric.config_model import EdgePort, Switch
+from controller.fabric.topology import PortId
+from controller.forwarding.known_hosts import NOWHERE, HostColumns
+from controller.forwarding.pairs import Pair
+from controller.limits.overrides import Overrides, VnName, vn_value
+from controller.loop import control_step
+from controller.monitoring.live_rates import connected, flood_rates, granted_bps, live_rates, mark_rates
+from controller.monitoring.pair_explanation import explain_entry
+from controller.monitoring.policy_metrics import busiest_entries, policy_columns
+from controller.monitoring.traffic_totals import MISSED, Fulfilment
+from controller.openflow.ethernet import format_mac
+from controller.policy.registry import policies
+from controller.switch.port_states import PortState
+
+Json = dict[str, Any]
+
+
+def vlan_views(service: Service, vlan_vids: Sequence[int], outcome: Outcome | None = None) -> list[Json]:
+    """Return VLANs as ``VlanView`` has them, as they are or as they would be after ``outcome``."""
+    central, settings = service.central, service.settings
+    vlans = outcome.values.vlans if outcome else central.config.vlans
+    overrides = (outcome.overrides if outcome else settings.overrides).vlans
+    vids, counts = np.unique(central.vns.vlan_vid, return_counts=True)
+    vns = dict(zip(vids.tolist(), counts.tolist(), strict=True))
+    views = []
+    for vid in vlan_vids:
+        vlan, override = vlans[vid], overrides.get(vid)
+        values = (
+            vid,
+            vlan.name,
+            vlan.algorithm,
+            _all_parameters(vlan.algorithm, vlan.parameters),
+            vlan.weight,
+            vlan.send_limit_bps,
+            vlan.receive_limit_bps,
+            vns.get(vid, 0),
+            vlan.shadow,
+            _all_parameters(vlan.shadow, vlan.shadow_parameters) if vlan.shadow else {},
+            [] if override is None else sorted(override.values),
+            settings.vlan_revision(vid),
+        )
+        views.append(dict(zip(VlanView.model_fields, values, strict=True)))
+    return views
+
+
+def vn_views(service: Service, rows: IntArray, outcome: Outcome | None = None) -> list[Json]:
+    """Return the VNs of these rows as ``VnView`` has them, as they are or as they would be after ``outcome``."""
+    central, settings = service.central, service.settings
+    vns = outcome.values.vns if outcome else central.vns
+    overrides = outcome.overrides if outcome else settings.overrides
+    congestion, live = central.fabric.congestion, live_rates(central)
+    columns = (
+        vns.vlan_vid[rows].tolist(),
+        *_places(central, rows),
+        json_rates(vns.send_limit_bps[rows]),
+        json_rates(vns.receive_limit_bps[rows]),
+        json_rates(vns.send_ceiling_bps[rows]),
+        json_rates(vns.receive_ceiling_bps[rows]),
+        vns.weight[rows].tolist(),
+        *(json_rates(column[rows]) for column in live),
+        json_rates(_delivered(central, rows)),
+        json_rates(granted_bps(central)[rows]),
+        *(shares(column[rows], live[0][rows]) for column in mark_rates(central)),
+        bottlenecks(central, rows),
+        *(json_rates(column[rows]) for column in flood_rates(central)),
+        congestion.congested[rows].tolist(),
+        [utc(service, since_s) for since_s in congestion.since_s[rows].tolist()],
+        json_rates(central.fabric.queue_dropped_bps[rows]),
+        central.fabric.notifications[rows].astype(np.int64).tolist(),
+        _guarantees(service, rows),
+        _hosts(central, rows),
+        central.network.known.full_vns()[rows].tolist(),
+        *_enforceable(central, rows),
+        _overridden(overrides, rows),
+        [settings.vn_revision(row) for row in rows.tolist()],
+    )
+    return _objects(VnView, columns)
+
+
+def _guarantees(service: Service, rows: IntArray) -> list[Json]:
+    """Return how the guarantees of these VNs fare as ``GuaranteeView`` has it."""
+    service.observer.follow()
+    found, traffic = service.central.fabric.guarantees, service.observer.traffic
+    seconds = traffic.seconds[:, rows].round(3)
+    by = [dict(zip(MissedBy.model_fields, one, strict=True)) for one in seconds[MISSED[0] :].T.tolist()]
+    columns = (
+        json_rates(found.owed_bps[rows]),
+        json_rates(found.received_bps[rows]),
+        found.missing[rows].tolist(),
+        [utc(service, since_s) for since_s in traffic.missing_since_s[rows].tolist()],
+        seconds[Fulfilment.IDLE].tolist(),
+        seconds[Fulfilment.MET].tolist(),
+        traffic.missed_s[rows].round(3).tolist(),
+        traffic.missed_last_hour_s[rows].round(3).tolist(),
+        by,
+    )
+    return _objects(GuaranteeView, columns)
+
+
+def port_views(service: Service, ports: Sequence[tuple[Switch, EdgePort]]) -> list[Json]:
+    """Return these edge ports as ``PortView`` has them."""
+    central = service.central
+    vns, views = central.vns, list[Json]()
+    verdicts = {dpid: of_switch(central.fabric, dpid) for dpid in {switch.dpid for switch, _ in ports}}
+    for switch, port in ports:
+        record, delivery = central.switches[switch.dpid], central.fabric.deliveries[switch.dpid]
+        port_no = np.array([port.port_no], dtype=np.int64)
+        unknown = np.full(1, np.nan)
+        (received_bps,) = json_rates(delivery.port_received_bps(port_no) if record.connected else unknown)
+        (sent_bps,) = json_rates(delivery.port_sent_bps(port_no) if record.connected else unknown)
+        in_table = (vns.row_of(vid, switch.dpid, port.port_no) for vid in port.vlan_vids)
+        rows = [row for row in in_table if row is not None]
+        limits = [int(column[rows].sum()) for column in (vns.send_limit_bps, vns.receive_limit_bps)]
+        seen = _seen(service, *record.ports.get(port.port_no, (None, np.nan)))
+        place = (switch.name, f"{switch.dpid:016x}", port.port_no, port.name, *seen, port.capacity_bps)
+        can = verdicts[switch.dpid][port.port_no]
+        agent = central.agents.seen(PortId(switch.dpid, port.port_no))
+        shown = None if agent is None else agent_view(agent)
+        values = (*place, list(port.vlan_vids), *limits, received_bps, sent_bps, str(can.verdict), list(can.why), shown)
+        views.append(dict(zip(PortView.model_fields, values, strict=True)))
+    return views
+
+
+def _seen(service: Service, state: PortState | None, since_s: float) -> tuple[str | int | None, ...]:
+    """Return what a switch says of an edge port, in the order of ``PortView``."""
+    if state is None:
+        return (None,) * 5
+    return state.name, state.state, utc(service, since_s), state.speed_bps or None, state.fence or None
+
+
+def agent_view(agent: AgentSeen) -> Json:
+    """Return the agent behind a port as ``AgentView`` has it."""
+    heard_ms = max(round(agent.silent_s * 1000), 0) if isfinite(agent.silent_s) else None
+    values = (agent.mode, str(agent.state), agent.features, heard_ms, agent.refused)
+    return dict(zip(AgentView.model_fields, values, strict=True))
+
+
+def entry_views(central: CentralController, rows: IntArray) -> list[Json]:
+    """Return the entries of these rows of the entry table as ``EntryView`` has them."""
+    state = central.state
+    sender, receiver = state.entries.sender[rows], state.entries.receiver[rows]
+    measured, known = state.measured, connected(central)[sender]
+    shaping = np.array(central.agents.shaping(), dtype=object)[rows].tolist()
+    egress_bps, notified_s_ago = central.fabric.of_senders()
+    shown = policy_columns(central.fabric, rows)
+    control = [Control(value).name.lower() for value in state.machines.control[rows].tolist()]
+    columns = (
+        central.vns.vlan_vid[sender].tolist(),
+        _objects(("switch", "dpid", "port_no"), _places(central, sender)),
+        _objects(("switch", "dpid", "port_no"), _places(central, receiver)),
+        *(
+            json_rates(np.where(known, rate_bps[rows], np.nan))
+            for rate_bps in (measured.measured_bps, measured.offered_bps, measured.dropped_bps)
+        ),
+        json_rates(state.machines.limit_bps[rows]),
+        json_rates(control_step.limits_in_force_bps(state, central.fabric.shared_vns)[rows]),
+        json_rates(state.enforcement.rate_bps[rows]),
+        [meter_id or None for meter_id in state.entries.meter_id[rows].tolist()],
+        [str(one) for one in shaping],
+        control,
+        [
+            one is not Shaping.METER or central.fabric.record_of_sender(row).can.limits.works
+            for row, one in zip(sender.tolist(), shaping, strict=True)
+        ],
+        state.enforcement.unresponsive[rows].tolist(),
+        json_rates(central.fabric.control.shadow.rates_of(state.entries)[rows]),
+        json_rates(egress_bps[rows]),
+        [None if silent_s != silent_s else round(silent_s, 3) for silent_s in notified_s_ago[rows].tolist()],
+        _shares(shown.marked),
+        _shares(shown.lost),
+        shown.bottleneck,
+    )
+    return _objects(EntryView, columns)
+
+
+def host_views(service: Service, hosts: HostColumns) -> list[Json]:
+    """Return these hosts as ``HostView`` has them."""
+    central = service.central
+    moved = hosts.moved_from != NOWHERE
+    before = iter(_objects(("switch", "dpid", "port_no"), _places(central, hosts.moved_from[moved])))
+    columns = (
+        list(map(format_mac, hosts.mac.tolist())),
+        hosts.vlan_vid.tolist(),
+        *_places(central, hosts.vn),
+        [utc(service, since_s) for since_s in hosts.since_s.tolist()],
+        [next(before) if one else None for one in moved.tolist()],
+    )
+    return _objects(HostView, columns)
+
+
+def unmetered_views(central: CentralController, senders: IntArray) -> list[Json]:
+    """Return the pairs of these senders (rows) that talk without a meter as ``PairView`` has them."""
+    pairs = np.array(central.pairs.unmetered, dtype=np.int64).reshape(-1, 2)
+    pairs = pairs[np.isin(pairs[:, 0], senders)]
+    ends = [_objects(("switch", "dpid", "port_no"), _places(central, pairs[:, end])) for end in (0, 1)]
+    why = [central.pairs.why_unmetered(Pair(*pair)) for pair in pairs.tolist()]
+    return _objects(PairView, (central.vns.vlan_vid[pairs[:, 0]].tolist(), *ends, why))
+
+
+def explanation_views(central: CentralController, rows: IntArray) -> list[Json]:
+    """Return why the entries of these rows have the limits they have, as ``ExplanationView`` has it."""
+    entries = central.state.entries
+    senders = _objects(("switch", "dpid", "port_no"), _places(central, entries.sender[rows]))
+    receivers = _objects(("switch", "dpid", "port_no"), _places(central, entries.receiver[rows]))
+    shaping = central.agents.shaping()
+    found = [replace(explain_entry(central.fabric, row), shaping=shaping[row]) for row in rows.tolist()]
+    columns = (
+        [one.vlan_vid for one in found],
+        senders,
+        receivers,
+        [round(one.limit_bps) for one in found],
+        [one.bound for one in found],
+        [one.place for one in found],
+        [one.sharers for one in found],
+        [one.next_bound for one in found],
+        [round(one.next_limit_bps) for one in found],
+        json_rates(np.array([one.sent_bps for one in found])),
+        json_rates(np.array([one.send_limit_dropped_bps for one in found])),
+        [str(one) for one in found],
+    )
+    return _objects(ExplanationView, columns)
+
+
+def event_views(service: Service, events: Sequence[Event]) -> list[Json]:
+    """Return events as ``EventView`` has them."""
+    rows = (
+        (
+            event.number,
+            event.at_s,
+            utc(service, event.at_s),
+            event.kind,
+            severity_of(event.kind),
+            event.vlan_vid,
+            event.switch,
+            event.port_no,
+            event.text,
+        )
+        for event in events
+    )
+    return [dict(zip(EventView.model_fields, row, strict=True)) for row in rows]
+
+
+def override_views(settings: Settings, names: Iterable[int | VnName], outcome: Outcome | None = None) -> list[Json]:
+    """Return the overrides of these VLANs (ids) and VNs as ``OverrideView`` has them."""
+    overrides = outcome.overrides if outcome else settings.overrides
+    values = outcome.values if outcome else settings.values
+    file, views = settings.file, []
+    for name in names:
+        if isinstance(name, VnName):
+            row = file.row_of.get(name)
+            override = overrides.strays[name] if row is None else overrides.of_vn(row)
+            columns = {} if row is None else {one: getattr(file.vns, one)[row] for one in override.values}
+            said = {one: vn_value(one, float(value)) for one, value in columns.items()}
+            place: tuple[int, str | None, int | None] = name
+            active, reason = values.reason_of(name)
+        else:
+            override, vlan = overrides.vlans[name], file.config.vlans.get(name)
+            said = {one: getattr(vlan, one) for one in override.values} if vlan else {}
+            place, reason = (name, None, None), values.inactive_vlans.get(name)
+            active = reason is None
+        row_values = (*place, dict(override.values), said, override.revision, active, reason)
+        views.append(dict(zip(OverrideView.model_fields, row_values, strict=True)))
+    return views
+
+
+def utc(service: Service, at_s: float) -> str | None:
+    """Return a time on the controller's clock as RFC 3339 in UTC, None for NaN."""
+    return None if at_s != at_s else _rfc_3339(service.epoch_s + at_s)
+
+
+@lru_cache(maxsize=4096)  # many VNs have been congested since the same interval
+def _rfc_3339(epoch_s: float) -> str:
+    return datetime.fromtimestamp(epoch_s, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def json_rates(rate_bps: FloatArray) -> list[int | None]:
+    """Return rates in whole bit/s; NaN and infinities, which JSON does not have, become None."""
+    known = np.isfinite(rate_bps)
+    whole = np.rint(np.where(known, rate_bps, 0.0)).astype(np.int64)
+    if known.all():
+        return list(whole.tolist())
+    values = whole.astype(object)
+    values[~known] = None
+    return list(values.tolist())
+
+
+def shares(part_bps: FloatArray, whole_bps: FloatArray) -> list[float | None]:
+    """Return parts of rates; None where one is unknown or nothing is there to take a part of."""
+    of = np.where(whole_bps > 0.0, whole_bps, np.nan)
+    return _shares(np.minimum(part_bps / of, 1.0))
+
+
+def bottlenecks(central: CentralController, vns: IntArray) -> list[str | None]:
+    """Return where the entry that sends most to each of these VNs is held back; None: nowhere that its policy names."""
+    busiest = busiest_entries(central.fabric, vns)
+    rows = np.unique(busiest[busiest >= 0])
+    name_of = dict(zip(rows.tolist(), policy_columns(central.fabric, rows).bottleneck, strict=True))
+    return [name_of.get(row) for row in busiest.tolist()]
+
+
+def _shares(column: FloatArray) -> list[float | None]:
+    return [None if share != share else round(share, 4) for share in column.tolist()]
+
+
+def _all_parameters(algorithm: str, parameters: Mapping[str, object]) -> dict[str, float]:
+    return check_parameters(algorithm, parameters_of(policies[algorithm]), parameters)
+
+
+def _overridden(overrides: Overrides, rows: IntArray) -> list[list[str]]:
+    given = {name: ~np.isnan(column[rows]) for name, column in overrides.columns.items()}
+    if not any(column.any() for column in given.values()):
+        return [[] for _ in rows]
+    return [[name for name, column in given.items() if column[at]] for at in range(len(rows))]
+
+
+def _delivered(central: CentralController, rows: IntArray) -> FloatArray:
+    """Return what the queues of these VNs sent, NaN where the switch has no such queue or is not connected."""
+    vns = central.vns
+    delivered_bps = np.full(len(rows), np.nan)
+    for dpid, record in central.switches.items():
+        mine = np.flatnonzero(vns.dpid[rows] == dpid)
+        if record.connected and len(mine):
+            delivery, vn = central.fabric.deliveries[dpid], rows[mine]
+            delivered_bps[mine] = delivery.queue_bps(vns.port_no[vn], vns.vlan_vid[vn])
+    return delivered_bps
+
+
+def _enforceable(central: CentralController, rows: IntArray) -> tuple[list[str], list[list[str]]]:
+    """Return what can be enforced at the ports of the VNs of these rows: verdicts, and why each is not yes."""
+    ends = list(zip(central.vns.dpid[rows].tolist(), central.vns.port_no[rows].tolist(), strict=True))
+    verdicts = {dpid: of_switch(central.fabric, dpid) for dpid in {dpid for dpid, _ in ends}}
+    found = [verdicts[dpid][port_no] for dpid, port_no in ends]
+    return [str(one.verdict) for one in found], [list(one.why) for one in found]
+
+
+def _places(central: CentralController, rows: IntArray) -> tuple[list[str], list[str], list[int]]:
+    """Return switch name, dpid and port number of the VNs of these rows."""
+    names = {dpid: record.switch.name for dpid, record in central.switches.items()}
+    dpids = central.vns.dpid[rows].tolist()
+    return [names[dpid] for dpid in dpids], [f"{dpid:016x}" for dpid in dpids], central.vns.port_no[rows].tolist()
+
+
+def _hosts(central: CentralController, rows: IntArray) -> list[list[str]]:
+    hosts_of_vn = central.network.hosts_of_vn
+    return [sorted(format_mac(host.mac) for host in hosts_of_vn(row)) for row in rows.tolist()]
+
+
+def _objects(names: Any, columns: Sequence[Sequence[Any]]) -> list[Json]:
+    keys = tuple(getattr(names, "model_fields", names))
+    return [dict(zip(keys, values, strict=True)) for values in zip(*columns, strict=True)]

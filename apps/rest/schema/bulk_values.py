@@ -1,0 +1,131 @@
+"""Values of thousands of VNs in one body, read a few hundred at a time, so that other work waits only briefly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from pydantic import ValidationError
+
+from apps.rest.http import problems
+from apps.rest.schema.request_bodies import MOST_LIMITS, VlanPatch
+from controller.config.value_types import MAX_PORT_NO, MAX_VLAN_VID, MIN_VLAN_VID
+from controller.errors import InvalidValueError
+from controller.fabric.value_checks import check_vn_value
+from controller.limits.overrides import VN_FIELDS, VnName
+
+_PLACE = ("vlan_vid", "switch", "port_no")
+_KEYS = frozenset({*_PLACE, *VN_FIELDS})
+_AT_ONCE = 250
+_MOST_ERRORS = 20
+
+Values = dict[str, float | None]
+VnValues = dict[VnName, Values]
+
+
+class Ids(Protocol):
+    """The ids of VLANs and edge ports by their names; InvalidValueError with that key for a name that is not one's."""
+
+    def vlan_vid(self, key: str, name: str) -> int:
+        """Return the id of a VLAN."""
+
+    def port_no(self, key: str, switch: str, name: str) -> int:
+        """Return the number of an edge port."""
+
+
+def read_vns(
+    key: str, items: object, ids: Ids, check: Callable[[str, VnName, Values], None], breathe: Callable[[], None]
+) -> VnValues:
+    """Return what a list of VNs with values says; VLANs and ports are given by id or name.
+
+    ``check`` is given field, VN and values of each, and raises InvalidValueError for those that must not be.
+    Raises HttpRefusedError (422) with all that is wrong, twenty errors at most.
+    """
+    values: VnValues = {}
+    errors: list[InvalidValueError] = []
+    for at, item in enumerate(_list(key, items, MOST_LIMITS)):
+        try:
+            name, given = _vn(f"{key}.{at}", item, ids)
+            check(f"{key}.{at}", name, given)
+            if name in values:
+                raise InvalidValueError(f"{key}.{at}", str(name), "stands there twice")
+            values[name] = given
+        except InvalidValueError as error:
+            errors.append(error)
+            if len(errors) == _MOST_ERRORS:
+                break
+        if at % _AT_ONCE == _AT_ONCE - 1:
+            breathe()
+    if errors:
+        raise problems.invalid(*errors)
+    return values
+
+
+def read_vlans(
+    key: str, items: object, ids: Ids, complete: Callable[[int, dict[str, Any]], dict[str, Any]]
+) -> dict[int, dict[str, Any]]:
+    """Return what a list of ``{vlan_vid, values}`` says. Raises HttpRefusedError (422).
+
+    ``complete`` returns the values of a VLAN with those that follow from them; it raises InvalidValueError.
+    """
+    found: dict[int, dict[str, Any]] = {}
+    for at, item in enumerate(_list(key, items, MAX_VLAN_VID)):
+        here = f"{key}.{at}"
+        try:
+            if not isinstance(item, dict) or item.keys() != {"vlan_vid", "values"}:
+                raise InvalidValueError(here, item, "must be an object with vlan_vid and values")
+            vid = _vlan_vid(here, item, ids)
+            if vid in found:
+                raise InvalidValueError(f"{here}.vlan_vid", vid, "stands there twice")
+            found[vid] = complete(vid, VlanPatch.model_validate(item["values"]).given())
+        except ValidationError as error:
+            raise problems.of_validation(error, {"VlanPatch": tuple(VlanPatch.model_fields)}) from error
+        except InvalidValueError as error:
+            raise problems.invalid(error) from error
+    return found
+
+
+def _vn(key: str, item: object, ids: Ids) -> tuple[VnName, Values]:
+    if not isinstance(item, dict):
+        raise InvalidValueError(key, item, f"must be an object with {', '.join(_PLACE)} and values")
+    unknown = item.keys() - _KEYS
+    if unknown:
+        name = sorted(unknown)[0]
+        raise InvalidValueError(
+            f"{key}.{name}", item[name], f"is not known here; there are: {', '.join(sorted(_KEYS))}"
+        )
+    missing = [name for name in _PLACE if name not in item]
+    if missing or len(item) == len(_PLACE):
+        what = f"lacks {', '.join(missing)}" if missing else f"changes nothing: give {' or '.join(VN_FIELDS)}"
+        raise InvalidValueError(key, item, what)
+    vid, switch, port = _vlan_vid(key, item, ids), item["switch"], item["port_no"]
+    if not isinstance(switch, str) or not 0 < len(switch) <= 63:
+        raise InvalidValueError(f"{key}.switch", switch, "must be the name of a switch")
+    at = f"{key}.port_no"
+    port_no = ids.port_no(at, switch, port) if _is_name(port) else _whole(at, port, 1, MAX_PORT_NO)
+    given = {one: check_vn_value(one, item[one], key=f"{key}.{one}") for one in VN_FIELDS if one in item}
+    return VnName(vid, switch, port_no), given
+
+
+def _list(key: str, items: object, most: int) -> list[Any]:
+    if not isinstance(items, list):
+        raise problems.invalid(InvalidValueError(key, items, "must be a list"))
+    if len(items) > most:
+        raise problems.invalid(InvalidValueError(key, len(items), f"is longer than {most}, the most at once"))
+    return items
+
+
+def _vlan_vid(key: str, item: dict[str, Any], ids: Ids) -> int:
+    key, value = f"{key}.vlan_vid", item["vlan_vid"]
+    return ids.vlan_vid(key, value) if _is_name(value) else _whole(key, value, MIN_VLAN_VID, MAX_VLAN_VID)
+
+
+def _is_name(value: object) -> bool:
+    """Whether it may be a name. Digits never are: they would be taken for an id, and an id is a number."""
+    return isinstance(value, str) and not value.isdecimal()
+
+
+def _whole(key: str, value: object, least: int, most: int) -> int:
+    if type(value) is not int or not least <= value <= most:
+        raise InvalidValueError(key, value, f"must be a whole number, {least} to {most}, or a name")
+    return value

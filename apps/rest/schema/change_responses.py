@@ -1,0 +1,117 @@
+"""What answers hold of changes: what one did, overrides, the history, and the document of all overrides."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from apps.rest.schema.responses import Page
+
+
+class Done(BaseModel):
+    """What a change did, or with ``dry_run`` would do."""
+
+    revision: int = Field(description="its number; with dry_run that of the last change")
+    changed: int = Field(description="how many values in force are others than before")
+
+
+class ConfigChangeView(BaseModel):
+    """One value of the configuration that differs; null where there is none."""
+
+    path: str = Field(description="where it stands; rates in bit/s")
+    before: bool | int | float | str | None
+    after: bool | int | float | str | None
+
+
+class Reloaded(BaseModel):
+    """What a reload did, or with ``dry_run`` would do."""
+
+    revision: int = Field(description="the last change to anything")
+    changes: list[ConfigChangeView]
+
+
+class OverrideView(BaseModel):
+    """What was set at run time of a VLAN, or of a VN if ``switch`` and ``port_no`` are given."""
+
+    vlan_vid: int
+    switch: str | None
+    port_no: int | None
+    values: dict[str, Any] = Field(description="what was set, by field; rates in bit/s")
+    file: dict[str, Any] = Field(description="what the configuration says of these fields; empty: it has no such thing")
+    revision: int
+    active: bool = Field(description="whether it is in force")
+    reason: str | None = Field(description="why it, or a part of it, is not in force")
+
+
+class Replaced(Done):
+    """What replacing all overrides did, or with ``dry_run`` would do."""
+
+    inactive: list[OverrideView] = Field(description="those that do not fit the configuration, a thousand at most")
+
+
+class OverrideList(Page):
+    """Overrides: of VLANs first, by id, then of VNs in the order of the configuration."""
+
+    overrides: list[OverrideView]
+    revision: int = Field(description="of the last change to anything")
+
+
+class ChangeView(BaseModel):
+    """Who changed what and when."""
+
+    revision: int
+    at: str = Field(description="RFC 3339, UTC")
+    who: str = Field(description="the name of the token or certificate; anonymous: neither was needed")
+    address: str = Field(description="where the request came from")
+    action: Literal["vn", "vlan", "limits", "reset", "import", "configuration"] = Field(
+        description="the request; configuration: the file was another one"
+    )
+    changed: int = Field(description="how many values")
+
+
+class ItemView(BaseModel):
+    """A value that was changed: of a VLAN, or of a VN if ``switch`` and ``port_no`` are given."""
+
+    vlan_vid: int
+    switch: str | None
+    port_no: int | None
+    field: str
+    before: Any
+    after: Any
+
+
+class ChangeDetail(ChangeView):
+    """A change with all that it changed."""
+
+    items: list[ItemView]
+
+
+class History(Page):
+    """Changes, newest first; the last ten thousand are kept."""
+
+    changes: list[ChangeView]
+
+
+class VlanValues(BaseModel):
+    """What was set of a VLAN."""
+
+    vlan_vid: int
+    values: dict[str, Any]
+
+
+class VnValues(BaseModel):
+    """What was set of a VN; values that were not set are absent."""
+
+    model_config = ConfigDict(extra="allow")
+    vlan_vid: int
+    switch: str
+    port_no: int
+
+
+class Export(BaseModel):
+    """All overrides, for ``/v1/import``."""
+
+    format: Literal["dets-overrides-1"]
+    vlans: list[VlanValues]
+    vns: list[VnValues]

@@ -1,0 +1,225 @@
+"""The queries, headers and paths that requests may have. The models are also what ``/v1/openapi.json`` says.
+
+Field descriptions end up in the reference, so they state units.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+
+from apps.rest.schema import value_types
+from controller.events import EventKind
+
+
+def absent_not_null(schema: dict[str, Any]) -> None:
+    """A field that may be left out has no default and may not be null."""
+    for field in schema["properties"].values():
+        field.pop("default", None)
+
+
+class _Parameters(BaseModel):
+    """Has its JSON schema at hand: the library asks for it again with every request that has parameters."""
+
+    @classmethod
+    def model_json_schema(cls, *arguments: Any, **options: Any) -> dict[str, Any]:
+        return super().model_json_schema(*arguments, **options) if arguments or options else cls._plain_schema()
+
+    @classmethod
+    @cache
+    def _plain_schema(cls) -> dict[str, Any]:
+        return super().model_json_schema()
+
+
+class _Query(_Parameters):
+    model_config = ConfigDict(extra="forbid", json_schema_extra=absent_not_null)
+
+    def given(self, name: str) -> str | None:
+        """Return a part of the query, None if it is absent; empty text is a name, of nothing."""
+        return getattr(self, name) if name in self.model_fields_set else None
+
+
+class NoQuery(_Query):
+    """The query of resources that have none."""
+
+
+class ChangeQuery(_Query):
+    """How a change must be made."""
+
+    dry_run: value_types.Flag = Field(
+        default=False, description="check and answer as the change would, and change nothing"
+    )
+
+
+class IfMatch(_Parameters):
+    """What a change is meant for."""
+
+    model_config = ConfigDict(json_schema_extra=absent_not_null)
+    if_match: Annotated[str, WithJsonSchema({"type": "string", "example": "*"})] = Field(
+        default="", alias="If-Match", description='the ETag of the resource that changes, such as "17"; * for any'
+    )
+
+
+class PageQuery(_Query):
+    """Which page of a list."""
+
+    limit: value_types.PageSize = Field(
+        default=value_types.MAX_PAGE, description="how many at most; the most unless given"
+    )
+    cursor: Annotated[str, WithJsonSchema({"type": "string", "maxLength": 500})] = Field(
+        default="", description="`next` of the page before; the first page without it"
+    )
+
+
+class VnQuery(PageQuery):
+    """Which VNs, or whose entries, to list: all, or those of a VLAN, of a switch, or of both."""
+
+    vlan: value_types.VlanText = Field(default="", description="only those of this VLAN, by its id or name")
+    switch: value_types.SwitchText = Field(default="", description="only those on this switch, by its name")
+
+
+class VnListQuery(VnQuery):
+    """Which VNs to list."""
+
+    missing: value_types.Flag = Field(default=False, description="only those whose guarantee is missing now")
+
+
+class HistoryQuery(PageQuery):
+    """Which changes to list: all, or those that changed something of a VLAN or a VN."""
+
+    vlan: value_types.VlanText = Field(
+        default="", description="only changes of this VLAN, by its id or name, and its VNs; needed for the others"
+    )
+    switch: value_types.SomeSwitch = Field(default="", description="only changes of VNs on this switch, by its name")
+    port: value_types.PastPort = Field(
+        default="", description="only changes of VNs at this port, by its number or name"
+    )
+
+
+class PortQuery(PageQuery):
+    """Which edge ports to list."""
+
+    switch: value_types.SwitchText = Field(default="", description="only those of this switch, by its name")
+    name: value_types.PortName = Field(default="", description="only those of this name")
+
+
+class HostQuery(VnQuery):
+    """Which hosts to list: all, or those of a VLAN, of an edge port, and of an address."""
+
+    port: value_types.PastPort = Field(
+        default="", description="only those at this port, by number or name; needs switch"
+    )
+    mac: value_types.MacText = Field(default="", description="only those of this MAC address, with colons or dashes")
+
+
+class OverrideQuery(PageQuery):
+    """Which overrides to list."""
+
+    active: value_types.Flag | None = Field(
+        default=None, description="only those that are in force, or only those that are not"
+    )
+
+
+class StreamQuery(_Query):
+    """Of what the stream tells, and how often."""
+
+    vlan: value_types.VlanText = Field(default="", description="the state of the VNs of this VLAN, by its id or name")
+    switch: value_types.SwitchText = Field(default="", description="the state of the VNs on this switch, by its name")
+    interval_ms: value_types.StreamMs = Field(
+        default=1000, description="milliseconds between two states; 1000 unless given"
+    )
+    receiver: value_types.VnText = Field(
+        default="", description="with vlan or switch: also the pairs of this VN, as VLAN/SWITCH/PORT"
+    )
+    states: value_types.StreamCount = Field(
+        default=value_types.MAX_STREAM_STATES, description="end after so many states"
+    )
+
+
+class SeriesQuery(_Query):
+    """Of what to show the last five minutes: of a VLAN or of a VN."""
+
+    vlan: value_types.VlanText = Field(default="", description="of this VLAN, by its id or name: sums over its VNs")
+    vn: Annotated[
+        value_types.VnText, WithJsonSchema({"type": "string", "minLength": 1, "maxLength": 200, "example": "10/s1/1"})
+    ] = Field(default="", description="of this VN, as VLAN/SWITCH/PORT")
+
+
+class EventQuery(_Query):
+    """From where on to list events, and of which kind and place."""
+
+    kind: Annotated[EventKind | None, WithJsonSchema({"type": "string", "enum": [str(kind) for kind in EventKind]})] = (
+        Field(default=None, description="only events of this kind")
+    )
+    vlan: value_types.VlanText = Field(default="", description="only events of this VLAN, by its id or name")
+    switch: value_types.SomeSwitch = Field(default="", description="only events of this switch, by its name")
+    after: value_types.EventNumber = Field(
+        default=0, description="only events with a higher number", ge=0, le=value_types.MAX_EVENT_NUMBER
+    )
+    limit: value_types.EventCount = Field(
+        default=value_types.MAX_EVENTS, description="how many at most; the most unless given"
+    )
+
+
+class LoopQuery(_Query):
+    """From where on to look at rounds."""
+
+    after: value_types.EventNumber = Field(
+        default=0, description="only rounds with a higher number", ge=0, le=value_types.MAX_EVENT_NUMBER
+    )
+
+
+class PortPath(BaseModel):
+    """Names an edge port."""
+
+    switch: value_types.SwitchName
+    port_no: value_types.PortText
+
+
+class HostPath(_Parameters):
+    """Names a host address, in whichever VLANs it is."""
+
+    mac: value_types.MacText
+
+
+class ChangePath(BaseModel):
+    """Names a change of the history."""
+
+    revision: Annotated[
+        str,
+        WithJsonSchema(
+            {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": 2**62,
+                "description": "the number of the change",
+                "example": 1,
+            }
+        ),
+    ]
+
+
+class VlanPath(BaseModel):
+    """Names a VLAN."""
+
+    vlan_vid: value_types.VlanText
+
+
+class VnPath(BaseModel):
+    """Names a VN: its VLAN, and the edge port behind which it lives."""
+
+    vlan_vid: value_types.VlanText
+    switch: value_types.SwitchName
+    port_no: value_types.PortText
+
+
+class EntryPath(BaseModel):
+    """Names an entry: its VLAN, and the edge ports of its sender and its receiver."""
+
+    vlan_vid: value_types.VlanText
+    sender_switch: value_types.SwitchName
+    sender_port_no: value_types.PortText
+    receiver_switch: value_types.SwitchName
+    receiver_port_no: Annotated[str, value_types.named("port of the receiver, by its number or name", "2")]

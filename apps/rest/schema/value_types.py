@@ -1,0 +1,175 @@
+"""The values that requests hold: what is accepted, and what ``/v1/openapi.json`` says of it.
+
+Values are checked by the core's own rules; the types only add their JSON schemas, so that no value is ever converted
+into an acceptable one. Each check raises InvalidValueError.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, ValidationInfo, WithJsonSchema
+
+from controller.allocation.parameters import Parameter, parameters_of
+from controller.config.value_types import MAX_PORT_NO, MAX_VLAN_VID, MIN_VLAN_VID
+from controller.errors import InvalidValueError
+from controller.fabric.value_checks import check_name, check_vn_value, check_weight
+from controller.openflow.ethernet import parse_mac
+from controller.policy.registry import policies
+from controller.units import MAX_RATE_BPS, MAX_WEIGHT, MIN_RATE_BPS, MIN_WEIGHT
+
+MAX_EVENT_NUMBER = 10**18 - 1
+# A page of VNs of this many takes about as long as the controller can spare at once.
+MAX_PAGE = 250
+MAX_EVENTS = 1000
+MIN_STREAM_MS, MAX_STREAM_MS = 250, 60_000
+MAX_STREAM_STATES = 1_000_000
+_WHOLE_NUMBER = re.compile(r"0|[1-9][0-9]{0,17}")
+
+
+def _vn_value(value: object, info: ValidationInfo) -> int | float | None:
+    return check_vn_value(info.field_name or "", value)
+
+
+def _parameters(value: object, info: ValidationInfo) -> dict[str, Any]:
+    key = info.field_name or "parameters"
+    if not isinstance(value, dict):
+        raise InvalidValueError(key, value, 'must be an object of numbers, such as {"d": 2}')
+    for name, number in value.items():
+        if isinstance(number, int) and abs(number) >= 2**63:
+            raise InvalidValueError(f"{key}.{name}", number, "is larger than any parameter may be")
+    return value
+
+
+def _event_number(value: object) -> int:
+    if _WHOLE_NUMBER.fullmatch(str(value)) is None:
+        raise InvalidValueError("after", value, "is not the number of an event: write 0 or more, in decimal digits")
+    return int(str(value))
+
+
+def _digits(least: int, most: int) -> BeforeValidator:
+    def number(value: object, info: ValidationInfo) -> int:
+        text, key = str(value), info.field_name or "number"
+        if _WHOLE_NUMBER.fullmatch(text) is None or not least <= int(text) <= most:
+            raise InvalidValueError(key, value, f"must be a whole number in decimal digits, {least} to {most}")
+        return int(text)
+
+    return BeforeValidator(number)
+
+
+def _flag(value: object, info: ValidationInfo) -> bool:
+    if value not in ("true", "false", True, False):
+        raise InvalidValueError(info.field_name or "flag", value, "must be true or false")
+    return value in ("true", True)
+
+
+def _some_name(value: object, info: ValidationInfo) -> str:
+    if not value or not isinstance(value, str):
+        raise InvalidValueError(info.field_name or "name", value, "is empty: give a name, or leave it out")
+    return value
+
+
+def _mac(value: object, info: ValidationInfo) -> str:
+    parse_mac(info.field_name or "mac", str(value))
+    return str(value)
+
+
+def _parameters_schema() -> dict[str, Any]:
+    of_name: dict[str, list[Parameter]] = {}
+    for policy in policies.values():
+        for name, one in parameters_of(policy).items():
+            of_name.setdefault(name, []).append(one)
+    known = {name: _number_schema(found) for name, found in of_name.items()}
+    return {
+        "type": "object",
+        "properties": known,
+        "additionalProperties": False,
+        "description": "all parameters; those not given take their defaults; each algorithm has its own",
+    }
+
+
+def _number_schema(found: Sequence[Parameter]) -> dict[str, Any]:
+    """Return what values a parameter may have; where several policies have one of that name, in any of them."""
+    low, exclusive = min((one.least, False) if one.above is None else (one.above, True) for one in found)
+    meanings = dict.fromkeys(f"{one.about}; {one.bounds}, {one.default:g} unless given" for one in found)
+    return {
+        "type": "integer" if all(one.whole for one in found) else "number",
+        "exclusiveMinimum" if exclusive else "minimum": low,
+        "maximum": max(one.most for one in found),
+        "description": ". Or: ".join(meanings),
+    }
+
+
+NAME_SCHEMA = {"type": "string", "pattern": r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$", "maxLength": 63}
+VLAN_SCHEMA = {"anyOf": [{"type": "integer", "minimum": MIN_VLAN_VID, "maximum": MAX_VLAN_VID}, NAME_SCHEMA]}
+PORT_SCHEMA = {"anyOf": [{"type": "integer", "minimum": 1, "maximum": MAX_PORT_NO}, NAME_SCHEMA]}
+
+
+def _whole(least: int, most: int, **more: object) -> WithJsonSchema:
+    return WithJsonSchema({"type": "integer", "minimum": least, "maximum": most, **more})
+
+
+def named(meaning: str, example: str | None = None) -> WithJsonSchema:
+    """Return what the reference says of a part of a path that names something."""
+    schema: dict[str, Any] = {"type": "string", "minLength": 1, "description": meaning}
+    return WithJsonSchema(schema if example is None else schema | {"example": example})
+
+
+# -- of paths and bodies. A path's parts stay text: what they name is looked up, and a 404 says when it does not exist.
+
+VlanText = Annotated[str, named("VLAN id, or the VLAN's name", "10")]
+PortText = Annotated[str, named("OpenFlow port number of an edge port, or the port's name", "1")]
+PastPort = Annotated[str, named("OpenFlow port number, or a port's name")]
+SwitchName = Annotated[str, named("name of the switch", "s1")]
+RateBps = Annotated[
+    int, BeforeValidator(_vn_value), _whole(MIN_RATE_BPS, MAX_RATE_BPS, description="bit/s on the wire (layer 2)")
+]
+
+CeilingBps = Annotated[
+    int | None,
+    BeforeValidator(_vn_value),
+    WithJsonSchema(
+        {
+            "anyOf": [{"type": "integer", "minimum": MIN_RATE_BPS, "maximum": MAX_RATE_BPS}, {"type": "null"}],
+            "description": "bit/s up to which its algorithm may borrow, its limit to its port's capacity; null: none",
+        }
+    ),
+]
+
+Weight = Annotated[
+    float,
+    BeforeValidator(check_weight),
+    WithJsonSchema({"type": "number", "minimum": MIN_WEIGHT, "maximum": MAX_WEIGHT, "description": "its share"}),
+]
+
+# -- in queries, where all is text
+
+SwitchText = Annotated[str, WithJsonSchema({"type": "string", "minLength": 1})]
+SomeSwitch = Annotated[SwitchText, BeforeValidator(_some_name)]
+PortName = Annotated[str, BeforeValidator(check_name), WithJsonSchema(NAME_SCHEMA | {"example": "s1-1"})]
+MacText = Annotated[
+    str,
+    BeforeValidator(_mac),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "pattern": "^[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}$",
+            "description": "MAC address, with colons or dashes",
+            "example": "00:00:00:00:00:01",
+        }
+    ),
+]
+VnText = Annotated[str, WithJsonSchema({"type": "string", "minLength": 1, "maxLength": 200})]
+Flag = Annotated[bool, BeforeValidator(_flag), WithJsonSchema({"type": "boolean"})]
+PageSize = Annotated[int, _digits(1, MAX_PAGE), _whole(1, MAX_PAGE)]
+EventCount = Annotated[int, _digits(1, MAX_EVENTS), _whole(1, MAX_EVENTS)]
+StreamMs = Annotated[int, _digits(MIN_STREAM_MS, MAX_STREAM_MS), _whole(MIN_STREAM_MS, MAX_STREAM_MS)]
+StreamCount = Annotated[int, _digits(1, MAX_STREAM_STATES), _whole(1, MAX_STREAM_STATES)]
+EventNumber = Annotated[int, BeforeValidator(_event_number)]
+
+# -- in bodies
+
+Name = Annotated[str, BeforeValidator(check_name), WithJsonSchema(NAME_SCHEMA)]
+Parameters = Annotated[Any, BeforeValidator(_parameters), WithJsonSchema(_parameters_schema())]

@@ -1,0 +1,140 @@
+"""The live state as columns: short enough for a page that shows a thousand VLANs.
+
+``keys`` says what the rows are, once for each configuration; ``state`` then has arrays in that order. Rates are means
+over the last second, in kb/s, null while unknown; of VNs there is also where they are held back.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from apps.rest.resources import lookup, views
+from apps.rest.resources.fabric import link_load
+from apps.rest.resources.service import Json, Service
+from controller.columns import FloatArray, IntArray
+from controller.fabric.config_model import EdgePort, Switch
+from controller.monitoring.live_rates import congested_here
+from controller.monitoring.time_series import KEPT
+from controller.monitoring.traffic_totals import COLUMNS
+
+MOST_PORTS = 1000
+MOST_LINKS = 1000
+MOST_PAIRS = 250
+SHOWN = (*KEPT, "send_dropped", "flood_dropped", "marked", "lost")
+"""Those of the columns of traffic that a stream shows."""
+_ROWS = np.array([COLUMNS.index(name) for name in SHOWN], dtype=np.int64)
+_OF_POLICIES = frozenset({"marked", "lost"})
+
+
+class Columns(NamedTuple):
+    """What a stream of columns shows: the VLANs, or the VNs of a VLAN or a switch; and the pairs of a receiving VN."""
+
+    vlan: str | None
+    switch: str | None
+    receiver: str | None
+
+    @property
+    def is_fabric(self) -> bool:
+        """Whether it shows all VLANs, with links and ports."""
+        return self.vlan is None and self.switch is None
+
+
+def keys_of(here: Service, picked: Columns) -> Json:
+    """Return what the rows of the states are until another configuration comes."""
+    central, config = here.central, here.central.config
+    keys: Json = {"columns": list(SHOWN)}
+    if not picked.is_fabric:
+        names = here.settings.file.names
+        rows = lookup.vn_rows(central, picked.vlan, picked.switch)
+        return keys | {"vns": [list(names[row]) for row in rows.tolist()]}
+    keys["vlans"] = [[vid, config.vlans[vid].name] for vid in np.unique(central.vns.vlan_vid).tolist()]
+    keys["ports"] = [[switch.name, port.port_no] for switch, port in _ports(here)]
+    keys["links"] = [
+        [f"{central.fabric.switch_name(end.dpid)}:{end.port_no}" for end in one.link]
+        for one in here.observer.links.of(config)[:MOST_LINKS]
+    ]
+    return keys
+
+
+def state_of(here: Service, picked: Columns) -> Json:
+    """Return the state; its arrays are in the order of ``keys_of``."""
+    here.observer.follow()
+    central, fabric = here.central, here.central.fabric
+    in_force, loop = here.in_force(here.settings.revision), here.loop(2**62)
+    health = here.health()
+    state: Json = {
+        "at": views.utc(here, here.clock()),
+        "revision": in_force["revision"],
+        "installed_revision": in_force["installed_revision"],
+        "waiting": in_force["waiting"],
+        "missing": in_force["missing"],
+        "status": health["status"],
+        "skipped": loop["skipped_intervals"] if loop else 0,
+        "rounds": loop["rounds"] if loop else 0,
+    }
+    mean_bps = here.observer.traffic.mean_bps[_ROWS]
+    congested, missing = congested_here(central), fabric.guarantees.missing
+    if picked.is_fabric:
+        vids, of_vn = np.unique(central.vns.vlan_vid, return_inverse=True)
+        state["rows"] = [
+            _kilo(_sums(column, of_vn, len(vids), name in _OF_POLICIES))
+            for name, column in zip(SHOWN, mean_bps, strict=True)
+        ]
+        state["congested"] = np.bincount(of_vn[congested], minlength=len(vids)).tolist()
+        state["missed"] = np.bincount(of_vn[missing], minlength=len(vids)).tolist()
+        return state | _loads(here)
+    rows = lookup.vn_rows(central, picked.vlan, picked.switch)
+    state["rows"] = [_kilo(column[rows]) for column in mean_bps]
+    state["congested"] = np.flatnonzero(congested[rows]).tolist()
+    state["missed"] = np.flatnonzero(missing[rows]).tolist()
+    state["bottlenecks"] = views.bottlenecks(central, rows)
+    if picked.receiver is not None:
+        receiver = lookup.vn_row_of(central, picked.receiver, "receiver")
+        state["pairs"] = views.entry_views(central, pairs_of(here, receiver)[:MOST_PAIRS])
+    return state
+
+
+def _sums(column: FloatArray, of_vn: IntArray, vlans: int, may_be_unknown: bool) -> FloatArray:
+    """Return the sums by VLAN of what is known; NaN, if that may be, where nothing is."""
+    sums: FloatArray = np.bincount(of_vn, np.nan_to_num(column), vlans).astype(np.float64)
+    if may_be_unknown:
+        sums[np.bincount(of_vn, ~np.isnan(column), vlans) == 0] = np.nan
+    return sums
+
+
+def pairs_of(here: Service, receiver: int) -> IntArray:
+    """Return the rows of the entries of a receiver."""
+    return np.flatnonzero(here.central.state.entries.receiver == receiver)
+
+
+def _loads(here: Service) -> Json:
+    """Return what ports and links carry: of ports what came in and went out, of links each way."""
+    ports, traffic = _ports(here), here.observer.ports
+    received, sent = np.full(len(ports), np.nan), np.full(len(ports), np.nan)
+    dpids = np.array([switch.dpid for switch, _ in ports], dtype=np.uint64)
+    port_no = np.array([port.port_no for _, port in ports], dtype=np.int64)
+    for dpid in np.unique(dpids).tolist():
+        mine = np.flatnonzero(dpids == dpid)
+        received[mine], sent[mine] = (
+            traffic.received_bps(dpid, port_no[mine]),
+            traffic.sent_bps(dpid, port_no[mine]),
+        )
+    links = here.observer.links.of(here.central.config)[:MOST_LINKS]
+    loads = [[link_load(here, one.link.a, one.link.b), link_load(here, one.link.b, one.link.a)] for one in links]
+    return {
+        "ports": [_kilo(received), _kilo(sent)],
+        "links": [
+            [one.up, *(None if bps is None else round(bps / 1e3) for bps in load)]
+            for one, load in zip(links, loads, strict=True)
+        ],
+    }
+
+
+def _ports(here: Service) -> list[tuple[Switch, EdgePort]]:
+    return list(here.central.config.ports())[:MOST_PORTS]
+
+
+def _kilo(rate_bps: FloatArray) -> list[int | None]:
+    return views.json_rates(rate_bps / 1e3)

@@ -1,0 +1,200 @@
+"""Live state and events as Server-Sent Events.
+
+However many clients watch, a state is made and written as text once for all that watch the same. A client that reads
+slowly gets the state of the time when it is ready for the next, and nothing piles up.
+"""
+
+from __future__ import annotations
+
+import json as plain_json
+import math
+from collections.abc import Iterator, Mapping
+from http import HTTPStatus
+from urllib.parse import urlencode
+
+from flask import Response, current_app, json, request
+
+from apps.rest.http.problems import HttpRefusedError, invalid
+from apps.rest.resources import lookup, views
+from apps.rest.resources.service import NOT_FOUND, Json, Service, api, service
+from apps.rest.schema import request_parameters
+from apps.rest.streams.column_state import Columns, keys_of, state_of
+from controller.errors import InvalidValueError
+from controller.events import Event
+
+_MOST_VNS = 1000
+# Clients that ask for the same state within so long get the same bytes.
+_FRESH_S = 0.2
+_MOST_EVENT_FRAMES = 1000
+_STREAM = {
+    "description": "events `keys` and `state` (live state), and `event` (as in /v1/events, its number as id)",
+    "content": {
+        "text/event-stream": {
+            "schema": {
+                "type": "object",
+                "description": "one event",
+                "properties": {"event": {"type": "string"}, "data": {"type": "string"}, "id": {"type": "string"}},
+                "required": ["event", "data"],
+            }
+        }
+    },
+}
+
+
+@api.get("/stream", responses={200: _STREAM, **NOT_FOUND})
+def stream(query: request_parameters.StreamQuery) -> Response:
+    """Follow the live state and the events, as Server-Sent Events.
+
+    Without a filter the state has a row per VLAN with sums over its VNs, else one per VN. ``Last-Event-ID`` resumes the
+    events behind that number.
+    """
+    here = service()
+    vlan, switch = query.given("vlan"), query.given("switch")
+    if vlan is not None:
+        vlan = str(lookup.vlan_vid(here.central, vlan, "vlan"))  # a stream stays with its VLAN, whatever its name
+    rows = None if vlan is None and switch is None else lookup.vn_rows(here.central, vlan, switch)
+    if rows is not None and len(rows) > _MOST_VNS:
+        reason = f"picks {len(rows)} VNs, and a stream shows at most {_MOST_VNS}: give vlan and switch"
+        raise invalid(InvalidValueError("vlan" if vlan is not None else "switch", vlan or switch, reason))
+    streams: Streams = current_app.extensions["dets.streams"]
+    if streams.open >= streams.most:
+        detail = f"{streams.open} streams are open already, the most there may be"
+        raise HttpRefusedError(
+            HTTPStatus.SERVICE_UNAVAILABLE, "too-many-streams", detail, headers={"Retry-After": "10"}
+        )
+    last = request.headers.get("Last-Event-ID", "")
+    after = int(last) if last.isascii() and last.isdecimal() and len(last) < 19 else None
+    receiver = query.given("receiver")
+    if receiver is not None and rows is None:
+        raise invalid(InvalidValueError("receiver", receiver, "needs vlan or switch"))
+    if receiver is not None:
+        lookup.vn_row_of(here.central, receiver, "receiver")
+    picked = Columns(vlan, switch, receiver)
+    follower = _Follower(streams, picked, query.interval_ms / 1e3, query.states, after, here.others.asked())
+    return Response(follower, mimetype="text/event-stream", headers={"X-Accel-Buffering": "no"})
+
+
+class Streams:
+    """What all streams share: how many are open, and what is written once for all clients that watch the same."""
+
+    def __init__(self, here: Service, most: int) -> None:
+        self.here, self.most, self.open = here, most, 0
+        self._states: dict[tuple[Columns, bool], tuple[float, bytes]] = {}
+        self._being_made: set[tuple[Columns, bool]] = set()
+        self._events: dict[int, bytes] = {}
+        self._named: tuple[object, ...] = ()
+
+    def event(self, event: Event) -> bytes:
+        """Return an event of the controller as one of the stream."""
+        frame = self._events.get(event.number)
+        if frame is None:
+            if len(self._events) >= _MOST_EVENT_FRAMES:
+                self._events.clear()
+            text = json.dumps(views.event_views(self.here, [event])[0])
+            frame = self._events[event.number] = f"id: {event.number}\nevent: event\ndata: {text}\n\n".encode()
+        return frame
+
+    def state(self, picked: Columns, asked: Mapping[str, str] | None) -> bytes:
+        """Return the state as an event, from a moment ago if another client has just asked for it.
+
+        ``asked`` are the headers with which other nodes are asked for their part, None: this node's part is meant.
+        """
+        here, now_s = self.here, self.here.clock()
+        if not _same(self._named, named := self.named()):
+            self._states, self._named = {}, named
+        key = picked, asked is not None
+        made_s, frame = self._states.get(key, (-math.inf, b""))
+        if now_s - made_s < _FRESH_S or (frame and key in self._being_made):
+            return frame
+        state = state_of(here, picked)
+        if asked is not None:
+            self._being_made.add(key)
+            try:
+                state = here.others.whole(here, state, _target(picked), asked)
+            finally:
+                self._being_made.discard(key)
+        frame = b"event: state\ndata: " + _compact(state) + b"\n\n"
+        made = self._states.items()
+        self._states = {one: kept for one, kept in made if now_s - kept[0] < _FRESH_S or one in self._being_made}
+        self._states[key] = here.clock(), frame
+        return frame
+
+    def named(self) -> tuple[object, ...]:
+        """Return what there is to be named: the configuration in force, and the links."""
+        return self.here.central.fabric, self.here.observer.links.up
+
+    def keys(self, picked: Columns) -> bytes:
+        """Return what the rows of a stream of columns are, as an event."""
+        return b"event: keys\ndata: " + _compact(keys_of(self.here, picked)) + b"\n\n"
+
+
+def _same(before: tuple[object, ...], now: tuple[object, ...]) -> bool:
+    return len(before) == len(now) and all(a is b for a, b in zip(before, now, strict=True))
+
+
+def _target(picked: Columns) -> str:
+    """Return what other nodes are asked for one state."""
+    query = {key: one for key, one in picked._asdict().items() if one is not None}
+    return "/v1/stream?" + urlencode({"states": 1, **query})
+
+
+def _compact(state: Json) -> bytes:
+    return plain_json.dumps(state, separators=(",", ":")).encode()
+
+
+class _Follower:
+    """What one client gets. It counts as open until it is closed, which the server does in any case."""
+
+    def __init__(
+        self,
+        streams: Streams,
+        picked: Columns,
+        interval_s: float,
+        states: int,
+        after: int | None,
+        asked: Mapping[str, str] | None,
+    ) -> None:
+        self._streams, self._picked, self._interval_s, self._left = streams, picked, interval_s, states
+        self._asked = asked
+        self._after = after if after is not None else streams.here.central.events.last
+        self._due_s = streams.here.clock()
+        self._open = True
+        self._keys: tuple[object, ...] = ()  # for which the rows of columns were named last
+        streams.open += 1
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        here = self._streams.here
+        if not self._left:
+            raise StopIteration
+        wait_s = self._due_s - here.clock()
+        if wait_s > 0.0:
+            here.sleep(wait_s)
+        self._due_s = max(self._due_s + self._interval_s, here.clock())
+        self._left -= 1
+        try:
+            return self._events() + self._new_keys() + self._streams.state(self._picked, self._asked)
+        except HttpRefusedError:  # another configuration, which does not have what was picked
+            raise StopIteration from None
+
+    def close(self) -> None:
+        """The client has gone."""
+        if self._open:
+            self._open = False
+            self._streams.open -= 1
+
+    def _new_keys(self) -> bytes:
+        """Return what the rows are, when the configuration or the links are others than before."""
+        if _same(self._keys, now := self._streams.named()):
+            return b""
+        self._keys = now
+        return self._streams.keys(self._picked)
+
+    def _events(self) -> bytes:
+        events = self._streams.here.central.events.after(self._after)
+        if not events:
+            return b""
+        self._after = events[-1].number
+        return b"".join(map(self._streams.event, events))

@@ -1,0 +1,157 @@
+"""Bytes to and from the sockets of peers: a bounded queue for each (docs/adr/0077), one reader for all switches.
+
+The queue never makes the sender wait. The reader is one turn of one greenlet for whichever switches have answered: with
+a greenlet for each socket, each answer costs two changes of greenlets and two registrations with the hub
+(docs/adr/0150).
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from eventlet import hubs, patcher
+from ryu.lib import hub
+
+from apps.runtime.sockets.bulk_request import MeterCall, RollCall
+from apps.runtime.sockets.socket_reader import Arrival, Inbox
+from controller.openflow.bounded_reader import Buffer
+
+_select = patcher.original("select")  # eventlet takes epoll away from the patched one
+# A switch under control may be sent 100,000 entries at once; a stranger gets next to nothing.
+MOST_UNREAD_BYTES = 32 << 20
+MOST_UNREAD_BY_STRANGER_BYTES = 1 << 20
+_SEND_BYTES = 64 << 10
+# Switches answer one after the other: a look so long after the last one finds the answers of several.
+GATHER_S = 0.0005
+
+
+class SendQueue:
+    """What waits to be sent to one peer. ``octets`` counts what the peer's socket has not taken yet.
+
+    ``plain`` is the non-blocking socket below ``sock``, if bytes go over it as they are: while nothing waits, it takes
+    them at once, without a turn of the greenlet that sends the rest.
+    """
+
+    def __init__(self, sock: Any, plain: Any = None) -> None:
+        self._socket = sock
+        self._plain = plain
+        self._unsent: deque[Buffer] = deque()
+        self._most_octets = MOST_UNREAD_BY_STRANGER_BYTES
+        self._changed = hub.Event()
+        self._ended = False
+        self.octets = 0
+        self.closing = False
+
+    def allow_switch(self) -> None:
+        """Let as much wait as a switch under control may leave unread."""
+        self._most_octets = MOST_UNREAD_BYTES
+
+    def put(self, data: Buffer, last: bool = False) -> bool:
+        """Add bytes, after which nothing follows if ``last``; return False if more wait than the peer may leave."""
+        if self._plain is not None and not self.octets:
+            data = data[self._send_now(data) :]
+            if not data and not last:
+                return True
+        self._unsent.append(data)
+        self.octets += len(data)
+        if self.octets > self._most_octets:
+            return False
+        self.closing = last
+        self._changed.set()
+        return True
+
+    def _send_now(self, data: Buffer) -> int:
+        """Return how many bytes the socket has taken."""
+        try:
+            taken: int = self._plain.send(data)
+        except OSError:  # full, or gone: then the greenlet finds that out
+            return 0
+        return taken
+
+    def end(self) -> None:
+        """Discard what waits; ``send_all`` returns."""
+        self._ended = True
+        self._unsent.clear()
+        self._changed.set()
+
+    def send_all(self) -> None:
+        """Send what is put until the queue ends or the last bytes are sent; raise OSError as the socket does."""
+        while not self._ended:
+            if not self._unsent:
+                if self.closing:
+                    return
+                self._changed.clear()
+                self._changed.wait()
+                continue
+            data = self._next_bytes()
+            self._socket.sendall(memoryview(data))
+            self.octets -= len(data)
+
+    def _next_bytes(self) -> Buffer:
+        """Return what to send next: many short messages in one go."""
+        first = self._unsent.popleft()
+        if not self._unsent or len(first) >= _SEND_BYTES:
+            return first
+        some, octets = [first], len(first)
+        while self._unsent and octets + len(self._unsent[0]) <= _SEND_BYTES:
+            some.append(self._unsent.popleft())
+            octets += len(some[-1])
+        return b"".join(some)
+
+
+class SharedReader:
+    """Calls whom a socket belongs to with what has come. Nobody who is called may wait.
+
+    The sockets stay registered with an epoll instance of their own, and the hub waits for that.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.meters, self.barriers = MeterCall(), RollCall()
+        self._on_arrival: dict[int, Callable[[Arrival], bool]] = {}
+        self._inbox, self._clock = Inbox(self.meters, self.barriers), clock
+        self._epoll = _select.epoll()
+        self._running = False
+
+    def watch(self, fileno: int, on_arrival: Callable[[Arrival], bool]) -> None:
+        """Call ``on_arrival`` whenever something has come, until it returns False."""
+        if not self._running:
+            self._running = True
+            hub.spawn(self._run)
+        self._on_arrival[fileno] = on_arrival
+        self._epoll.register(fileno, _select.EPOLLIN)
+
+    def forget(self, fileno: int) -> None:
+        """Leave a socket alone, which may be left alone already; before it is closed."""
+        if self._on_arrival.pop(fileno, None) is not None:
+            self._epoll.unregister(fileno)
+
+    def _run(self) -> None:
+        while True:
+            hubs.trampoline(self._epoll.fileno(), read=True)
+            if self._awaited() > 1:  # the others answer as soon: one look may find all of them
+                hub.sleep(GATHER_S)
+            while self._look():  # to be called by the hub takes two registrations
+                hub.sleep(GATHER_S)
+
+    def _look(self) -> bool:
+        """Read what is there; return whether more is to be expected soon."""
+        ready = self._epoll.poll(0)
+        if not ready:
+            return False
+        was_over, goes_on = not self._awaited(), False
+        for arrival in self._inbox.receive([fileno for fileno, _events in ready], self._clock()):
+            goes_on = True
+            on_arrival = self._on_arrival.get(arrival.fileno)
+            if on_arrival is not None and not on_arrival(arrival):
+                self.forget(arrival.fileno)
+        if was_over:
+            return True
+        self.meters.look()
+        return goes_on or self._awaited() > 0
+
+    def _awaited(self) -> int:
+        """Return how many answers to roll calls are awaited."""
+        return int(self.meters.left[0] + self.barriers.left[0])

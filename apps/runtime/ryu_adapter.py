@@ -1,0 +1,254 @@
+"""The seam to the controller framework, which is Ryu 4.34 (docs/adr/0001): its applications, hub, listener and options.
+
+Everything else sees a base class for the application, a hub to spawn and sleep with, and ``SwitchConnection``, which
+sends bytes and collects replies. The other modules that know Ryu are those of one connection
+(``connection``) and sockets/roll_call.py.
+"""
+
+from __future__ import annotations
+
+import logging
+import resource
+import signal
+import socket
+import ssl
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import eventlet
+from eventlet import tpool
+from ryu import cfg
+from ryu.base import app_manager
+from ryu.controller import controller, ofp_event
+from ryu.controller.handler import MAIN_DISPATCHER, set_ev_cls
+from ryu.lib import hub
+from ryu.ofproto import ofproto_v1_3
+
+from apps.runtime.connection.connection_limits import ConnectionLimits, CutOff
+from apps.runtime.connection.ryu_datapath import READER, PeerDatapath, serve_peer
+from apps.runtime.connection.switch_connection import Reply, SwitchConnection, call_all
+from apps.runtime.logs import LogFormat, set_format, set_level
+from apps.runtime.retrying_listener import LastingListener
+from apps.runtime.tls import TlsConnection
+from apps.runtime.tls_handshake import shake_hands
+from controller.errors import InvalidValueError
+
+__all__ = [
+    "BARRIER_CALL",
+    "METER_CALL",
+    "OFP_VERSION",
+    "AppBase",
+    "PeerDatapath",
+    "Reply",
+    "SwitchConnection",
+    "call_all",
+    "check_free",
+    "configured_file",
+    "hub",
+    "listen_on",
+    "on_hangup",
+    "other_web_applications",
+    "run_in_thread",
+    "set_log",
+]
+
+LOG = logging.getLogger("dets.framework")
+HANDSHAKE_TIMEOUT_S = 10.0
+# Calls a function that blocks, and lets the hub go on meanwhile. The hub makes dozens of system calls in a round, and
+# after each it has to wait for this long if a thread is at work in Python: of 5 ms, the default, a round has no room.
+run_in_thread = tpool.execute
+sys.setswitchinterval(0.0005)
+OFP_VERSION = ofproto_v1_3.OFP_VERSION
+# The roll calls of this process.
+METER_CALL, BARRIER_CALL = READER.meters, READER.barriers
+CONNECTIONS_PER_S = 200.0
+MOST_WAITING, MOST_WAITING_OF_HOST = 128, 64  # connections without a handshake
+MOST_FILES = 65_536
+_RawSocket = eventlet.patcher.original("socket").socket
+
+
+class AppBase(app_manager.RyuApp):  # type: ignore[misc]  # Ryu has no types
+    """An application that is notified of every switch once its handshake is done."""
+
+    def switch_connected(self, connection: SwitchConnection) -> None:
+        """A switch has connected."""
+        raise NotImplementedError
+
+    @set_ev_cls(ofp_event.EventOFPStateChange, MAIN_DISPATCHER)  # type: ignore[untyped-decorator]
+    def _introduced(self, event: Any) -> None:
+        if event.datapath.connection is not None:
+            self.switch_connected(event.datapath.connection)
+
+
+def configured_file() -> str | None:
+    """Return the configuration file that the command line names, if it does."""
+    name: str | None = getattr(cfg.CONF, "dets_config", None)
+    return name
+
+
+def set_log(log_format: LogFormat, level: str) -> None:
+    """Log in this format from this level on, as far as the framework's own command line does not say otherwise."""
+    conf = cfg.CONF
+    if conf.log_config_file is None:
+        set_format(log_format)
+    if conf.log_config_file is None and conf.default_log_level is None and not conf.verbose:
+        set_level(level)
+
+
+def on_hangup(work: Callable[[], None]) -> None:
+    """Do ``work``, in a greenlet of its own, whenever the process gets SIGHUP."""
+    signal.signal(signal.SIGHUP, lambda _number, _frame: eventlet.spawn_n(work))
+
+
+def listen_on(
+    host: str,
+    port: int,
+    tls: ssl.SSLContext | None = None,
+    reserved_files: int = 0,
+    wait: Callable[[], None] = lambda: None,
+) -> None:
+    """Make the framework listen for switches there, over TLS if there is a context for it; the log says where.
+
+    ``wait`` returns when it is the caller's turn for a step of a TLS handshake.
+    Options on Ryu's own command line take precedence. Connections of switches leave ``reserved_files`` of the process's
+    file descriptors to others, or half of them if there are so few. Raises InvalidValueError when nobody can listen
+    there: the framework itself would go on, and be deaf.
+    """
+    for name, value in (("ofp_listen_host", host), ("ofp_tcp_listen_port", port)):
+        place = cfg.CONF.get_location(name)
+        if place is None or not place.location.is_user_controlled:
+            cfg.CONF.set_override(name, value)
+        elif getattr(cfg.CONF, name) != value:
+            option = f"--{name.replace('_', '-')} {getattr(cfg.CONF, name)}"
+            LOG.warning("%s takes precedence over openflow.listen: %s:%s", option, host, port)
+    check_free("openflow.listen", cfg.CONF.ofp_listen_host, cfg.CONF.ofp_tcp_listen_port)
+    LOG.info("listens for switches at %s:%s", cfg.CONF.ofp_listen_host, cfg.CONF.ofp_tcp_listen_port)
+    files = _raise_file_limit()
+    most = files - min(reserved_files, files // 2)
+    waiting = min(MOST_WAITING, most // 2)
+    limits: ConnectionLimits[_Visit] = ConnectionLimits(most, waiting, min(MOST_WAITING_OF_HOST, waiting))
+    controller.StreamServer = partial(_Server, limits, tls, wait)
+    # For connections that the framework itself opens (ofp-switch-address-list).
+    controller.datapath_connection_factory = lambda sock, address: serve_peer(PeerDatapath(sock, address))
+
+
+def _raise_file_limit() -> int:
+    """Let the process have as many file descriptors as it may; return how many that is, MOST_FILES at most."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    if soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    return max(soft, most) if soft != resource.RLIM_INFINITY else MOST_FILES
+
+
+def other_web_applications() -> tuple[str, list[str]] | None:
+    """Return where other Ryu applications serve HTTP, without authentication, and their names; None if none does."""
+    served = [
+        name for name, app in app_manager.AppManager.get_instance().applications.items() if "wsgi" in app._CONTEXTS
+    ]
+    return (f"{cfg.CONF.wsapi_host}:{cfg.CONF.wsapi_port}", sorted(served)) if served else None
+
+
+class _Server(hub.StreamServer):  # type: ignore[misc]
+    """Takes switches for as long as the process lives: Ryu's own ends for good when a connection cannot be taken.
+
+    Connections are taken no faster than CONNECTIONS_PER_S, and who may stay is said by ``limits``. With a ``context``
+    they are TLS; Ryu's own server uses its certificates up on the first.
+    """
+
+    def __init__(
+        self,
+        limits: ConnectionLimits[_Visit],
+        context: ssl.SSLContext | None,
+        wait: Callable[[], None],
+        address: tuple[str, int],
+        _handle: Callable[..., None],
+    ) -> None:
+        super().__init__(address, None)
+        self.server = LastingListener(self.server, "OpenFlow", hub.sleep)  # type: ignore[has-type]
+        self._limits, self._context, self._wait = limits, context, wait
+
+    def serve_forever(self) -> None:
+        """Take connections."""
+        while True:
+            plain, address = self.server.accept()
+            visit = _Visit(plain, address)
+            for leaving in list(self._limits.admit(visit, address[0])):
+                leaving.cut_off(CutOff.CROWDED)
+            if visit.ended:
+                plain.close()
+            else:
+                hub.spawn(self._serve, visit)
+            hub.sleep(1.0 / CONNECTIONS_PER_S)
+
+    def _serve(self, visit: _Visit) -> None:
+        lateness = hub.spawn_after(HANDSHAKE_TIMEOUT_S, visit.cut_off, CutOff.LATE)
+
+        def introduced() -> None:
+            lateness.cancel()
+            self._limits.introduced(visit)
+
+        try:
+            sock = visit.plain if self._context is None else self._encrypted(visit)
+            if sock is not None:
+                datapath = visit.datapath = PeerDatapath(sock, visit.address)
+                datapath.on_introduced, datapath.on_keep = introduced, lambda: self._limits.keep(visit)
+                serve_peer(datapath)
+        except OSError:  # it has gone again before anything was said
+            pass
+        finally:
+            lateness.cancel()
+            self._limits.leave(visit)
+            visit.plain.close()
+
+    def _encrypted(self, visit: _Visit) -> TlsConnection | None:
+        """Do the TLS handshake; None if it fails. ``cut_off`` closes the socket below it."""
+        assert self._context is not None
+        try:
+            connection = self._context.wrap_socket(visit.plain, server_side=True, do_handshake_on_connect=False)
+            visit.plain = connection
+            shake_hands(connection, HANDSHAKE_TIMEOUT_S, self._wait)
+        except OSError as error:  # ssl.SSLError and time-outs among them
+            if PeerDatapath.sparing.due(("TLS", visit.address[0])):
+                LOG.warning("TLS handshake with %s failed: %s", visit.address, error)
+            return None
+        connection.settimeout(None)
+        return TlsConnection(connection)
+
+
+class _Visit:
+    """A connection from the moment it is taken: its socket, and what serves it once it does."""
+
+    def __init__(self, plain: Any, address: Any) -> None:
+        self.plain, self.address = plain, address
+        self.datapath: PeerDatapath | None = None
+        self.ended = False
+
+    def cut_off(self, reason: CutOff) -> None:
+        """End the visit."""
+        self.ended = True
+        if self.datapath is not None:
+            self.datapath.cut_off(reason)
+            return
+        PeerDatapath.counts.cut_off[reason] += 1
+        with suppress(OSError):  # below TLS, whose own state belongs to the handshake that is going on
+            raw = _RawSocket(fileno=self.plain.fileno())
+            try:
+                raw.shutdown(socket.SHUT_RDWR)
+            finally:
+                raw.detach()
+
+
+def check_free(key: str, host: str, port: int) -> None:
+    """Raise InvalidValueError, naming ``key``, when a TCP endpoint cannot be listened on."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+            probe.listen()
+        except OSError as error:
+            raise InvalidValueError(key, f"{host}:{port}", f"cannot be listened on: {error.strerror}") from error

@@ -1,0 +1,102 @@
+"""What has come at sockets of switches: their bytes, with the whole replies at the beginning told apart.
+
+A reply is cut out by its header alone; what it answers, and what it may take of the process, is the connection's
+business (docs/adr/0150).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from apps.runtime.sockets import native as native_sockets
+from apps.runtime.sockets.bulk_request import MeterCall, RollCall
+from controller.openflow import constants as ofp
+from controller.openflow.bounded_reader import HEADER
+from controller.openflow.constants import MessageType
+
+REPLIES = frozenset(
+    {
+        *(MessageType.ECHO_REPLY, MessageType.FEATURES_REPLY, MessageType.GET_CONFIG_REPLY),
+        *(MessageType.MULTIPART_REPLY, MessageType.BARRIER_REPLY, MessageType.QUEUE_GET_CONFIG_REPLY),
+        *(MessageType.ROLE_REPLY, MessageType.GET_ASYNC_REPLY),
+    }
+)
+# So many messages of one peer are handled before others in the process get their turn.
+MESSAGES_AT_ONCE = 32
+READ_BYTES = 256 << 10
+_ROOM_BYTES, _ROOM_REPLIES = 4 * READ_BYTES, 64 * MESSAGES_AT_ONCE
+_MULTIPART, _MULTIPART_BYTES = int(MessageType.MULTIPART_REPLY), 16
+_KINDS = sum(1 << kind for kind in REPLIES)
+
+
+class Arrival(NamedTuple):
+    """What has come at a socket: nothing when it has ended; valid until the next ones are read.
+
+    ``replies`` are whole messages at the beginning: type, xid, and from where to where. ``only_replies`` tells whether
+    nothing else is there, but for a message that has not come whole.
+    """
+
+    fileno: int
+    octets: memoryview
+    replies: Sequence[Sequence[int]]
+    only_replies: bool
+
+
+class Inbox:
+    """Reads many sockets, none of which it waits for; answers to roll calls go to these."""
+
+    def __init__(self, meters: MeterCall, barriers: RollCall) -> None:
+        self._calls = meters, barriers
+        self._room = None if native_sockets.library is None else native_sockets.Room(_ROOM_BYTES, _ROOM_REPLIES)
+        self._octets = memoryview(bytearray(READ_BYTES if self._room is None else 0))
+
+    def receive(self, filenos: Sequence[int], now_s: float) -> Iterator[Arrival]:
+        """Yield what else has come at each of these sockets that is not empty; READ_BYTES at most, the rest stays."""
+        if self._room is not None:
+            return self._receive_at_once(self._room, filenos, now_s)
+        return self._receive(filenos)
+
+    def _receive(self, filenos: Sequence[int]) -> Iterator[Arrival]:
+        for fileno in filenos:
+            try:
+                came = os.readv(fileno, [self._octets])
+            except BlockingIOError:
+                continue
+            except OSError:
+                came = 0
+            octets = self._octets[:came]
+            yield Arrival(fileno, octets, *replies_in(octets))
+
+    def _receive_at_once(self, room: native_sockets.Room, filenos: Sequence[int], now_s: float) -> Iterator[Arrival]:
+        what = READ_BYTES, ofp.VERSION, _KINDS, MESSAGES_AT_ONCE
+        meters, barriers = self._calls
+        while filenos:
+            rolls = (*meters.columns, *barriers.columns)
+            arrivals, replies = room.receive(filenos, rolls, now_s, *what)
+            first = start = 0
+            for fileno, (length, count, only_replies) in zip(filenos, arrivals, strict=False):
+                if length >= 0:
+                    octets = room.octets[start : start + length]
+                    yield Arrival(fileno, octets, replies[first : first + count], bool(only_replies))
+                    start, first = start + length, first + count
+            filenos = filenos[len(arrivals) :]
+
+
+def replies_in(octets: memoryview) -> tuple[list[tuple[int, int, int, int]], bool]:
+    """Return the whole replies at the beginning, MESSAGES_AT_ONCE at most, and whether there is nothing else."""
+    found: list[tuple[int, int, int, int]] = []
+    start, end = 0, len(octets)
+    for _ in range(MESSAGES_AT_ONCE):
+        if end - start < HEADER.size:
+            return found, True
+        version, kind, length, xid = HEADER.unpack_from(octets, start)
+        if length > end - start:
+            return found, True
+        least = _MULTIPART_BYTES if kind == _MULTIPART else HEADER.size
+        if version != ofp.VERSION or kind not in REPLIES or length < least:
+            return found, False
+        found.append((kind, xid, start, start + length))
+        start += length
+    return found, False

@@ -1,0 +1,38 @@
+"""Control frames of hosts' agents: in by packet-in, out by packet-out, one write a switch."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from apps.southbound.connected_switches import Peers
+from controller.openflow.actions import Output
+from controller.openflow.constants import PORT_CONTROLLER
+from controller.openflow.messages import PacketIn, encode_packet_out
+
+
+class AgentFrames:
+    """Carries frames between the central controller and the agents behind edge ports."""
+
+    def __init__(self, peers: Peers) -> None:
+        self._peers = peers
+
+    def heard(self, dpid: int, packet: PacketIn) -> bool:
+        """An edge switch sent a control frame up; return whether it was looked at."""
+        return self._peers.central.control_frame_heard(dpid, packet.in_port, packet.data, self._peers.clock())
+
+    def say(self) -> None:
+        """Send what agents are to be told; what is for a switch that has gone is lost, and said again."""
+        by_switch: dict[int, list[tuple[int, bytes]]] = {}
+        for port, octets in self._peers.central.take_agent_frames():
+            by_switch.setdefault(port.dpid, []).append((port.port_no, octets))
+        for dpid, frames in by_switch.items():
+            peer = self._peers.get(dpid)
+            if peer is not None:
+                peer.connection.send(partial(_encode, frames), len(frames))
+
+
+def _encode(frames: list[tuple[int, bytes]], xid_first: int) -> bytes:
+    return b"".join(
+        encode_packet_out(xid_first + number, PORT_CONTROLLER, (Output(port_no),), octets)
+        for number, (port_no, octets) in enumerate(frames)
+    )

@@ -1,0 +1,158 @@
+"""What switches report of themselves: frames, entries that are gone, ports, refusals.
+
+A report belongs to the connection that carried it, whatever dpid that says it has.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+from typing import Any
+
+from apps.runtime.connection.connection_limits import MOST_PORTS, CutOff, Sparing
+from apps.southbound.agent_frames import AgentFrames
+from apps.southbound.bring_up import note_port
+from apps.southbound.connected_switches import MOST_COMPLAINTS, REPEAT_S, Peer, Peers
+from apps.southbound.edge_ports import EdgePorts
+from apps.southbound.link_discovery import Hellos
+from controller.errors import ProtocolError, SwitchRefusedError
+from controller.forwarding.pipeline import OWN_COOKIE, OWN_COOKIE_MASK, Table
+from controller.openflow import constants as ofp
+from controller.openflow.constants import MessageType
+from controller.openflow.ethernet import is_control
+from controller.openflow.messages import (
+    ErrorMessage,
+    FlowRemoved,
+    PacketIn,
+    PortStatus,
+    parse_error,
+    parse_flow_removed,
+    parse_packet_in,
+    parse_port_status,
+)
+
+LOG = logging.getLogger("dets.shell")
+
+
+class Reports:
+    """Acts upon what switches report.
+
+    ``push_soon`` sends what is due before long; ``on_ports`` is called with a dpid when a switch's ports have changed,
+    ``on_slave`` when a switch says that another controller is its master.
+    """
+
+    def __init__(
+        self,
+        peers: Peers,
+        hellos: Hellos,
+        agents: AgentFrames,
+        edge_ports: EdgePorts,
+        push_soon: Callable[[], None],
+        on_ports: Callable[[int], None],
+        on_slave: Callable[[Peer], None] = lambda peer: None,
+    ) -> None:
+        self._agents, self._edge_ports, self._on_slave = agents, edge_ports, on_slave
+        self._peers, self._hellos, self._push_soon, self._on_ports = peers, hellos, push_soon, on_ports
+        self._sparing = Sparing(peers.clock)
+        self._handlers: dict[int, tuple[Callable[[bytes], Any], Callable[[Peer, Any], bool | None]]] = {
+            MessageType.PACKET_IN: (parse_packet_in, self._frame),
+            MessageType.FLOW_REMOVED: (parse_flow_removed, self._entry_removed),
+            MessageType.PORT_STATUS: (parse_port_status, self._port_changed),
+            MessageType.ERROR: (parse_error, self._error),
+        }
+
+    def handle(self, peer: Peer, kind: int, message: bytes) -> bool:
+        """Handle one message of a type that there is a handler for; return whether it was acted upon.
+
+        A frame is not that is beyond what its port or its VN may have reported.
+        """
+        if not self._peers.holds(peer):
+            return False
+        parse, act = self._handlers[kind]
+        try:
+            return act(peer, parse(message)) is not False
+        except ProtocolError as error:
+            dpid = peer.connection.dpid
+            if self._sparing.due((dpid, kind)):
+                LOG.warning("switch %016x sent a malformed message: %s", dpid, error)
+        return True
+
+    def catch_up(self, peer: Peer) -> None:
+        """A switch has been brought up: look at what its ports did meanwhile."""
+        early, peer.early = peer.early, {}
+        for status in early.values():
+            self._port_changed(peer, status)
+
+    def _frame(self, peer: Peer, packet: PacketIn) -> bool:
+        """A packet-in; ignored before it is known what the switch holds, for its entries may say more than a frame."""
+        central, dpid = self._peers.central, peer.connection.dpid
+        if peer.probe is not None and peer.probe.heard(packet):
+            return True
+        if not central.switches[dpid].connected or packet.in_port > ofp.PORT_MAX:
+            return False
+        if packet.table_id == Table.CLASSIFY and is_control(packet.data):
+            return self._agents.heard(dpid, packet)
+        if packet.table_id == Table.CLASSIFY:
+            self._hellos.heard(dpid, packet)
+        elif not central.frame_reported(dpid, packet, self._peers.clock()):
+            return False
+        self._push_soon()
+        return True
+
+    def _entry_removed(self, peer: Peer, removed: FlowRemoved) -> None:
+        central, dpid = self._peers.central, peer.connection.dpid
+        own = removed.cookie & OWN_COOKIE_MASK == OWN_COOKIE
+        if own and removed.reason == ofp.FlowRemovedReason.IDLE_TIMEOUT and central.switches[dpid].connected:
+            central.entry_removed(dpid, removed, self._peers.clock())
+            self._push_soon()
+
+    def _port_changed(self, peer: Peer, status: PortStatus) -> None:
+        central, dpid, port = self._peers.central, peer.connection.dpid, status.port
+        if len(peer.ports) + len(peer.early) > MOST_PORTS:
+            peer.connection.disconnect(CutOff.PORTS)
+            return
+        if not central.switches[dpid].connected:
+            peer.early.pop(port.port_no, None)
+            peer.early[port.port_no] = status
+            return
+        before = peer.ports.get(port.port_no)
+        note_port(peer, status)
+        gone = status.reason == ofp.PortReason.DELETE or not port.up
+        if gone or (before is not None and before.name != port.name):  # a link of another name is another link
+            central.port_down(dpid, port.port_no, self._peers.clock())
+        self._edge_ports.touch(peer)
+        if not gone:
+            self._hellos.say(dpid, port.port_no)
+        self._on_ports(dpid)
+        self._push_soon()
+
+    def _error(self, peer: Peer, error: ErrorMessage) -> None:
+        """A switch refused something: say so, and compare its tables with what they should hold.
+
+        Both no more than once in REPEAT_S for the same reason.
+        """
+        if peer.connection.fail(error.xid, SwitchRefusedError(error.text)):
+            return
+        if peer.probe is not None and peer.probe.failed(error):
+            return
+        if error.is_slave:
+            self._on_slave(peer)
+            if not self._peers.holds(peer):  # another node of the cluster has it: nothing is wrong with the switch
+                return
+        kind = error.data[1] if len(error.data) > 1 else None
+        refused = MessageType(kind).name if kind in set(MessageType) else "a message"
+        text = f"refused {refused}: {error.text}"
+        now_s = self._peers.clock()
+        if kind == MessageType.METER_MOD:
+            peer.meters_refused_s = now_s
+        if now_s - peer.complaints.get(text, -math.inf) >= REPEAT_S:
+            peer.complaints.pop(text, None)
+            if len(peer.complaints) < MOST_COMPLAINTS or now_s - next(iter(peer.complaints.values())) >= REPEAT_S:
+                while len(peer.complaints) >= MOST_COMPLAINTS:
+                    del peer.complaints[next(iter(peer.complaints))]
+                peer.complaints[text] = now_s
+                self._peers.complain(peer.connection.dpid, text)
+        central, dpid, code = self._peers.central, peer.connection.dpid, error.text.rpartition(" / ")[2]
+        seen_to = kind in (None, MessageType.METER_MOD) and central.meter_refused(dpid, error.data, code)
+        peer.audit_wanted = peer.audit_wanted or not seen_to

@@ -1,0 +1,226 @@
+"""What the shell knows of connected switches: what they said of themselves, what they were asked, what is wrong."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apps.runtime.ryu_adapter import BARRIER_CALL, Reply, SwitchConnection
+from apps.southbound.reply_timeouts import await_answer
+from controller.capability.bound_search import BoundTest
+from controller.capability.meter_monitor import MeterWatch
+from controller.capability.meter_probe import MeterProbe
+from controller.capability.queue_monitor import QueueWatch
+from controller.central.controller import CentralController
+from controller.errors import ProtocolError, SwitchRefusedError
+from controller.events import EventKind
+from controller.openflow.bounded_reader import Buffer
+from controller.openflow.flows import FlowStats, decode_flow_stats
+from controller.openflow.messages import PortStatus
+from controller.openflow.multipart import PortDesc
+from controller.switch.flow_stats_meters import FlowCounting
+from controller.switch.flow_stats_reader import FlowListing
+
+AUDIT_INTERVAL_S = 10.0
+# Limit how often a refused message is sent again and logged.
+REPEAT_S = 10.0
+# A reply that is not read in pieces: 37,000 meters, 18,000 ports or 52,000 queues.
+MOST_BYTES = 2 << 20
+# What a switch holds was read when it came. It is not read again for so long while other switches are awaited.
+FIRST_AUDIT_S = 30.0
+MOST_COMPLAINTS = 100  # kinds of refusals that are kept apart
+# A switch that has not sent its counters for so long is asked again.
+POLL_PATIENCE_S = 1.0
+
+
+class SwitchState(StrEnum):
+    """How far a switch of the configuration is."""
+
+    DISCONNECTED = "disconnected"
+    STANDBY = "standby"  # connected; the other node of the cluster is to control it
+    CONNECTING = "connecting"
+    READY = "ready"
+    FAILED = "failed"
+
+
+class Poll(NamedTuple):
+    """What a switch was asked for at ``asked_s`` and has not answered yet, or not all. None: not asked this time."""
+
+    asked_s: float
+    meters: Reply
+    ports: Reply | None = None
+    queues: Reply | None = None
+
+
+@dataclass(eq=False)
+class Peer:
+    """One connected switch: what it said of itself, and its latest counters.
+
+    ``counting`` is there only when its meters do not count, and then turns flow-stats into what they would say.
+    ``early`` is the last port-status of each port that came while it was brought up. ``complaints`` is when each of its
+    refusals was reported last. ``known_flows`` makes reading its flow entries again quick.
+    """
+
+    connection: SwitchConnection
+    meters: MeterWatch
+    queues: QueueWatch
+    listing: FlowListing  # its flow entries when it was last asked for them
+    state: SwitchState = SwitchState.CONNECTING
+    ports: dict[int, PortDesc] = field(default_factory=dict)
+    counting: FlowCounting | None = None
+    poll: Poll | None = None
+    look: Poll | None = None  # for ports and queues alone, behind a roll call: what comes last is as ``meters``
+    overtaken: list[NDArray[np.int64]] = field(default_factory=list)  # ids of meters that were set since that was asked
+    probe: MeterProbe | BoundTest | None = None  # the test of its meters that is going on
+    unfinished: list[tuple[float, Reply]] = field(default_factory=list)
+    early: dict[int, PortStatus] = field(default_factory=dict)
+    complaints: dict[str, float] = field(default_factory=dict)
+    asked_s: float = -math.inf  # when it was last asked for a barrier
+    looked_s: float = -math.inf  # when it was last asked for the counters of its ports and queues
+    # The barrier behind the meters that an interval modified last, unless a roll call awaits it.
+    meters_set: Reply | None = None
+    confirmed_s: float | None = None  # when a roll call heard that these were set
+    meters_listed: int = 0  # how many it listed the last time
+    known_flows: FlowStats = field(default_factory=lambda: decode_flow_stats(b""))
+    compared: bool = False  # whether they have been compared with what they should be, all of them
+    tidied: bool = False  # whether no other switch was awaited when they were compared last
+    counted_s: float = math.inf  # when its counters came last
+    meters_refused_s: float = -math.inf  # when it refused a meter last
+    unreadable_s: float = -math.inf  # when it was last said that its counters cannot be read
+    audit_wanted: bool = False
+    in_audit: bool = False
+    hurried_s: float = -math.inf  # when it was last audited because of a refusal
+
+    def troubles(self, now_s: float) -> list[str]:
+        """Return what is wrong with the switch, though it is ready."""
+        if self.state != SwitchState.READY:
+            return []
+        told = []
+        if now_s - self.counted_s > POLL_PATIENCE_S:
+            told.append(f"has not sent its counters for {now_s - self.counted_s:.0f} s")
+        if self.refuses_meters(now_s):
+            told.append("refuses meters")
+        return told
+
+    def refuses_meters(self, now_s: float) -> bool:
+        """Return whether it has refused a meter lately: an audit sends again what was refused."""
+        return now_s - self.meters_refused_s < AUDIT_INTERVAL_S + REPEAT_S
+
+    def excuse(self, seconds: float) -> None:
+        """Forgive a silence of so long: nobody listened."""
+        self.unfinished = [(at_s + seconds, reply) for at_s, reply in self.unfinished]
+        self.counted_s += seconds
+        self.asked_s += seconds
+
+    def await_barrier(self, reply: Reply, now_s: float) -> None:
+        """Note that it was asked for a barrier just now."""
+        self.asked_s = now_s
+        self.unfinished.append((now_s, reply))
+
+    def meters_set_s(self) -> float | None:
+        """Return when it said that the meters that an interval modified last were set; None while it has not."""
+        if self.meters_set is None:
+            return self.confirmed_s
+        return self.meters_set.received_s if self.meters_set.done else None
+
+    def count_by_flows(self, wanted: bool) -> None:
+        """Read rates from flow-stats, or not."""
+        self.counting = FlowCounting(self.meters.settings) if wanted else None
+
+
+def check_size(what: str, octets: int, most_bytes: int = MOST_BYTES) -> None:
+    """Raise ProtocolError when a reply of so many octets is longer than ``most_bytes``: none of an honest switch is."""
+    if octets > most_bytes:
+        raise ProtocolError(f"reply of {what}: {octets} bytes, expected {most_bytes} at most")
+
+
+class Batch(NamedTuple):
+    """Messages for a switch, the last of which is a barrier request with that xid."""
+
+    peer: Peer
+    data: Buffer
+    messages: int
+    xid: int
+    restarts_counts: bool
+
+
+class Peers(dict[int, Peer]):
+    """The switches that are connected, by dpid. ``clock`` is monotonic."""
+
+    def __init__(self, central: CentralController, clock: Callable[[], float]) -> None:
+        super().__init__()
+        self.central, self.clock = central, clock
+        self._called: list[
+            tuple[Peer, float, bool]
+        ] = []  # who confirms by the roll call what was sent when, and if meters
+
+    def send_all(self, batches: list[Batch]) -> None:
+        """Send each switch its messages, and await that it confirms them."""
+        if not batches:
+            return
+        self.note_confirmed()
+        filenos, xids = [], []
+        for peer, data, messages, xid, restarts_counts in batches:
+            fileno, done = peer.connection.call(BARRIER_CALL, data, xid, messages), None
+            if fileno is None:
+                done = peer.connection.request(data, xid, messages)
+                peer.await_barrier(done, self.clock())
+            else:
+                peer.asked_s = self.clock()
+                self._called.append((peer, peer.asked_s, restarts_counts))
+                filenos.append(fileno)
+                xids.append(xid)
+            if restarts_counts:
+                peer.meters_set, peer.confirmed_s = done, None
+        BARRIER_CALL.call(filenos, xids)
+
+    def note_confirmed(self) -> None:
+        """Note who has confirmed what was sent last; of the others it is awaited as any reply from now on."""
+        if not self._called:
+            return
+        called, self._called = self._called, []
+        for (peer, sent_s, restarts_counts), at_s in zip(called, BARRIER_CALL.at_s.tolist(), strict=True):
+            if math.isnan(at_s):
+                done = peer.connection.recall(BARRIER_CALL)
+                peer.unfinished.append((sent_s, done))
+                if restarts_counts:
+                    peer.meters_set = done
+            else:
+                peer.connection.count.received += 1
+                if restarts_counts:
+                    peer.meters_set, peer.confirmed_s = None, at_s
+
+    def holds(self, peer: Peer) -> bool:
+        """Whether the switch is still there, and has not connected again: whoever waited for it must ask."""
+        return self.get(peer.connection.dpid) is peer and not peer.connection.closed
+
+    def held(self, peers: Iterable[Peer]) -> list[Peer]:
+        """Return those of these switches that it ``holds``."""
+        return [peer for peer in peers if self.holds(peer)]
+
+    def ready(self) -> dict[int, Peer]:
+        """Return those that are under control."""
+        is_ready = SwitchState.READY
+        return {dpid: peer for dpid, peer in self.items() if peer.state is is_ready}
+
+    def complain(self, dpid: int, text: str) -> None:
+        """Note that something is wrong with a switch of the configuration."""
+        name = self.central.switches[dpid].switch.name
+        self.central.note(EventKind.SWITCH_REFUSED, f"switch {name} ({dpid:016x}) {text}", self.clock(), dpid=dpid)
+
+    def answer(self, reply: Reply) -> bytes:
+        """Wait for an answer; raises ProtocolError when it stays away or is bad (``await_answer``)."""
+        return await_answer(reply, self.clock)
+
+    def answer_or_refusal(self, reply: Reply) -> bytes | None:
+        """Wait for an answer; None when the switch refuses to give one. Else as ``answer``."""
+        try:
+            return self.answer(reply)
+        except SwitchRefusedError:
+            return None

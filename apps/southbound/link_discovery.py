@@ -1,0 +1,67 @@
+"""Hellos: LLDP frames by which switches find out which of their ports lead to each other."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+
+from apps.southbound.connected_switches import Peers
+from controller.fabric.topology import PortId
+from controller.openflow import constants as ofp
+from controller.openflow import lldp
+from controller.openflow.actions import Output
+from controller.openflow.messages import PacketIn, encode_packet_out
+
+# So many hellos are made before others in the process get their turn.
+_AT_ONCE = 50
+
+
+class Hellos:
+    """Says hello out of ports that may lead to other switches, and hears what arrives there.
+
+    Hellos are signed with a ``key`` of this process, or of all nodes that share the switches. ``breathe`` lets others
+    run.
+    """
+
+    def __init__(self, peers: Peers, breathe: Callable[[], None]) -> None:
+        self._peers, self._breathe = peers, breathe
+        self.key = secrets.token_bytes(32)
+
+    def say_all(self) -> None:
+        """Send a hello out of every port of every switch that may lead to another switch."""
+        said = 0
+        for dpid, peer in list(self._peers.items()):  # switches and ports come and go meanwhile
+            network = self._peers.central.network
+            for port_no in [port_no for port_no in peer.ports if not network.is_edge(PortId(dpid, port_no))]:
+                self.say(dpid, port_no)
+                said += 1
+                if said % _AT_ONCE == 0:
+                    self._breathe()
+
+    def repeat(self, now_s: float) -> None:
+        """Send a hello out of ports whose last hellos did not arrive; call it every interval."""
+        for port in self._peers.central.network.topology.late(now_s):
+            self.say(*port)
+
+    def say(self, dpid: int, port_no: int) -> None:
+        """Send a hello out of a port, if the switch has it, it is up, and it leads to no host."""
+        peer = self._peers.get(dpid)
+        port = peer.ports.get(port_no) if peer is not None else None
+        if peer is None or port is None or not port.up or not 1 <= port_no <= ofp.PORT_MAX:
+            return
+        if self._peers.central.network.is_edge(PortId(dpid, port_no)):
+            return
+        frame = lldp.build(dpid, port_no, lldp.authenticator(self.key, dpid, port_no))
+        action = (Output(port_no),)
+        peer.connection.send(lambda xid: encode_packet_out(xid, ofp.PORT_CONTROLLER, action, frame), 1)
+
+    def heard(self, dpid: int, packet: PacketIn) -> None:
+        """A frame arrived where hellos do; a neighbour's own LLDP and forgeries are ignored."""
+        info = lldp.parse(packet.data)
+        if info is None or not lldp.is_authentic(info, self.key):
+            return
+        central, receiver = self._peers.central, PortId(dpid, packet.in_port)
+        news = not central.network.topology.is_linked(receiver)
+        central.hello_heard(PortId(info.dpid, info.port_no), receiver, self._peers.clock())
+        if news:  # answer at once, so that a link is up after one round trip
+            self.say(*receiver)

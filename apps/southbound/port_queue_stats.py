@@ -1,0 +1,108 @@
+"""Reads what switches have answered of their ports and queues, and passes it on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apps.runtime.ryu_adapter import Reply
+from apps.southbound.connected_switches import Peer, Peers, Poll, check_size
+from controller.errors import ProtocolError
+from controller.openflow.multipart import decode_port_stats, decode_queue_stats
+
+Complain = Callable[[Peer, ProtocolError], None]
+_Body = tuple[Peer, bytes]
+_Decode = Callable[[bytes], NDArray[np.void]]
+
+
+def read_ports_and_queues(
+    peers: Peers, looked: Sequence[tuple[Peer, Poll]], received_s: Mapping[int, float], complain: Complain
+) -> None:
+    """Pass on the counters that have come. They count as of this round where the meters came with them (``received_s``
+    of their dpid), else they are nobody's.
+
+    ``complain`` is called for a switch of which they cannot be read: its queues are not where its ports are not.
+    """
+    looked = [(peer, asked) for peer, asked in looked if asked.ports is not None]
+    if not looked:
+        return
+    at_s = {peer.connection.dpid: received_s.get(peer.connection.dpid, asked.asked_s) for peer, asked in looked}
+    bodies, refused = _bodies("ports", [(peer, asked.ports) for peer, asked in looked], complain)
+    ports, unreadable = _decoded(bodies, decode_port_stats, complain)
+    for peer, port_stats in ports:
+        dpid = peer.connection.dpid
+        _name_ports(peers, dpid, port_stats)
+        peers.central.fabric.deliveries[dpid].read_ports(port_stats, at_s[dpid])
+        if dpid in received_s and peer.counting is None and peers.central.switches[dpid].can.uses_meters:
+            peer.meters.look(port_stats, peers.clock())
+    left_out = refused | unreadable
+    asked_queues = [(peer, asked.queues) for peer, asked in looked if peer.connection.dpid not in left_out]
+    bodies, _ = _bodies("queues", asked_queues, complain)
+    ports_of = {peer.connection.dpid: port_stats for peer, port_stats in ports}
+    for peer, queue_stats in _decoded(bodies, decode_queue_stats, complain)[0]:
+        dpid = peer.connection.dpid
+        _name_ports(peers, dpid, queue_stats)
+        peers.central.fabric.deliveries[dpid].read_queues(queue_stats, at_s[dpid])
+        if dpid in ports_of:
+            peer.queues.read(queue_stats, ports_of[dpid], peers.clock())
+
+
+def _name_ports(peers: Peers, dpid: int, stats: NDArray[np.void]) -> None:
+    """Let counters be of the ports that the configuration calls by their names, not of their numbers."""
+    numbers = peers.central.network.numbers
+    if numbers.bound(dpid):
+        stats["port_no"] = numbers.ports(dpid, stats["port_no"].astype(np.int64))
+
+
+def _bodies(what: str, asked: Sequence[tuple[Peer, Reply | None]], complain: Complain) -> tuple[list[_Body], set[int]]:
+    """Return the answers that have come, and of which switches (dpid) they are refusals or too long."""
+    found: list[_Body] = []
+    refused: set[int] = set()
+    for peer, reply in asked:
+        try:
+            if reply is not None and (body := reply.wait(0.0)) is not None:
+                check_size(what, len(body))
+                found.append((peer, body))
+        except ProtocolError as error:
+            complain(peer, error)
+            refused.add(peer.connection.dpid)
+    return found, refused
+
+
+def _decoded(
+    bodies: Sequence[_Body], decode: _Decode, complain: Complain
+) -> tuple[list[tuple[Peer, NDArray[np.void]]], set[int]]:
+    """Return the counters in each body, and of which switches (dpid) they cannot be read.
+
+    All bodies are decoded as one. If one of them is malformed, each is by itself.
+    """
+    whole = b"".join([body for _, body in bodies])
+    try:
+        counters = decode(whole)
+    except ProtocolError:
+        return _decoded_one_by_one(bodies, decode, complain)
+    octets = len(whole) // len(counters) if len(counters) else 1
+    if any(len(body) % octets for _, body in bodies):
+        return _decoded_one_by_one(bodies, decode, complain)
+    found, start = [], 0
+    for peer, body in bodies:
+        end = start + len(body) // octets
+        found.append((peer, counters[start:end].copy()))  # a part would keep those of all switches alive
+        start = end
+    return found, set()
+
+
+def _decoded_one_by_one(
+    bodies: Sequence[_Body], decode: _Decode, complain: Complain
+) -> tuple[list[tuple[Peer, NDArray[np.void]]], set[int]]:
+    found: list[tuple[Peer, NDArray[np.void]]] = []
+    unreadable: set[int] = set()
+    for peer, body in bodies:
+        try:
+            found.append((peer, decode(body)))
+        except ProtocolError as error:
+            complain(peer, error)
+            unreadable.add(peer.connection.dpid)
+    return found, unreadable

@@ -1,0 +1,404 @@
+"""The shell around the core: switches come and go, the interval runs, what follows is sent.
+
+All conversation with switches is in this package; nothing of the interval waits for a switch but the poll, which waits
+for a part of the interval (docs/adr/0077).
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+
+from apps.runtime.connection.connection_limits import CutOff, MessageCounts, Sparing
+from apps.runtime.logs import EventLines
+from apps.runtime.loop_stats import LoopTimes
+from apps.runtime.memory_tuning import keep_entries, keeping
+from apps.runtime.ryu_adapter import Reply, SwitchConnection, hub
+from apps.southbound.agent_frames import AgentFrames
+from apps.southbound.async_messages import Reports
+from apps.southbound.audits import Audits
+from apps.southbound.bring_up import SwitchHoldings, introduce
+from apps.southbound.capability_tests import test_meters
+from apps.southbound.connected_switches import Batch, Peer, Peers, SwitchState
+from apps.southbound.dpid_arbitration import Claims
+from apps.southbound.edge_ports import EdgePorts
+from apps.southbound.link_discovery import Hellos
+from apps.southbound.polling import poll
+from controller.capability import capabilities
+from controller.capability.meter_monitor import MeterWatch
+from controller.capability.queue_monitor import QueueWatch
+from controller.central import edge_ports, port_enforceability
+from controller.central.controller import CentralController
+from controller.columns import IntArray, KiloArray
+from controller.errors import ProtocolError
+from controller.events import EventKind
+from controller.fabric.config_model import Config
+from controller.forwarding.host_probing import Question
+from controller.forwarding.pipeline import OWN_COOKIE, OWN_COOKIE_MASK
+from controller.limits.effective_settings import LimitsInForce
+from controller.openflow import constants as ofp
+from controller.openflow.actions import Output
+from controller.openflow.bounded_reader import MAX_XID
+from controller.openflow.flows import encode_flow_delete_by_cookie
+from controller.openflow.messages import encode_packet_out
+from controller.openflow.meters import encode_meter_deletes
+from controller.switch.flow_stats_reader import FlowListing
+from controller.switch.switch_record import SwitchUpdate, encode_updates
+
+LOG = logging.getLogger("dets.shell")
+# A switch that answers no barrier for so long is not doing what it is told. One that has been told nothing for a while
+# is asked all the same: it may have stalled, or a malformed message may have left the rest of the stream unreadable.
+BARRIER_TIMEOUT_S = 5.0
+BARRIER_INTERVAL_S = 2.5
+# A round that is overdue for so long: nobody has listened meanwhile, so that no silence says anything.
+STALL_S = 0.5
+
+
+class Roles(Protocol):
+    """In a cluster, where switches wait until this node is their master (``apps.cluster.role_manager``)."""
+
+    def connection(self, dpid: int) -> SwitchConnection | None:
+        """Return the connection of a switch, under control or not."""
+
+    def arrived(self, connection: SwitchConnection) -> None:
+        """A configured switch has connected."""
+
+    def demoted(self, connection: SwitchConnection) -> None:
+        """A switch says that another controller is its master."""
+
+
+class Shell:
+    """Drives a central controller with the switches of one framework.
+
+    ``clock`` is monotonic; ``on_ports`` is called with a dpid when a switch's ports are known or have changed;
+    ``breathe`` lets others run, and returns when the interval has time to spare; inside ``waiting`` it has.
+    With ``roles`` switches are left to these, which call ``control`` and ``release``.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        clock: Callable[[], float],
+        on_ports: Callable[[int], None],
+        breathe: Callable[[], None] = lambda: None,
+        waiting: Callable[[], AbstractContextManager[None]] = nullcontext,
+        roles: Roles | None = None,
+    ) -> None:
+        self.roles = roles
+        self.lines = EventLines(breathe, hub.Event())
+        self.central = CentralController(config, self.lines.note, random.getrandbits(32))
+        self.peers = Peers(self.central, clock)
+        self.hellos = Hellos(self.peers, breathe)
+        self.agents = AgentFrames(self.peers)
+        self.edge_ports = EdgePorts(self.peers)
+        self.audits = Audits(self.peers, self.push, breathe)
+        self.strangers: set[SwitchConnection] = set()  # connected, and not under control
+        self.counts: dict[int, MessageCounts] = {}  # by dpid of the configuration
+        self.times = LoopTimes(config.interval_s)
+        self.standing_still = hub.Semaphore()  # held while a switch is brought up, or the configuration changes
+        self._config = config
+        self._clock = clock
+        self._on_ports = on_ports
+        self._breathe, self._waiting = breathe, waiting
+        self._push_due = False
+        self._reports = Reports(
+            self.peers, self.hellos, self.agents, self.edge_ports, self.push_soon, on_ports, self._demoted
+        )
+        self._claims = Claims(self.peers, self._owner)
+        self._sparing = Sparing(clock)
+
+    def now_s(self) -> float:
+        """Return the time on the shell's clock."""
+        return self._clock()
+
+    def is_ready(self, dpid: int) -> bool:
+        """Whether a switch is under control."""
+        peer = self.peers.get(dpid)
+        return peer is not None and peer.state == SwitchState.READY
+
+    def health(self) -> dict[str, Any]:
+        """Return the state of every switch by name, what is wrong with those that are ready, and if all is well."""
+        states = {
+            record.switch.name: str(self.peers[dpid].state if dpid in self.peers else self._absent(dpid))
+            for dpid, record in self.central.switches.items()
+        }
+        now_s = self._clock()
+        told = {self.central.switches[dpid].switch.name: peer.troubles(now_s) for dpid, peer in self.peers.items()}
+        for dpid in self.peers.ready():
+            record = self.central.switches[dpid]
+            told[record.switch.name] += capabilities.troubles(record.can, record.switch.ports)
+            told[record.switch.name] += edge_ports.troubles(record)
+        troubles = {name: texts for name, texts in told.items() if texts}
+        ready = not troubles and all(state == SwitchState.READY for state in states.values())
+        status = "ready" if ready else "degraded"
+        counts = port_enforceability.counts(self.central.fabric)
+        health: dict[str, Any] = {"status": status, "switches": states, "enforceable": counts}
+        if full_vns := int(self.central.network.known.full_vns().sum()):
+            health["full_vns"] = full_vns
+        return {**health, "troubles": troubles} if troubles else health
+
+    def _absent(self, dpid: int) -> SwitchState:
+        return SwitchState.STANDBY if self._owner(dpid) is not None else SwitchState.DISCONNECTED
+
+    def _owner(self, dpid: int) -> SwitchConnection | None:
+        """Return the connection that a switch has."""
+        if self.roles is not None:
+            return self.roles.connection(dpid)
+        peer = self.peers.get(dpid)
+        return None if peer is None else peer.connection
+
+    # -- switches come and go
+
+    def connected(self, connection: SwitchConnection) -> None:
+        """A switch has connected: learn what it is and holds, then bring its tables to the desired state."""
+        dpid = connection.dpid
+        self.strangers.add(connection)
+        connection.on_close = partial(self.strangers.discard, connection)
+        if connection.closed:
+            self.strangers.discard(connection)
+        elif dpid not in self.central.switches:
+            if self._sparing.due(connection.address[0]):
+                LOG.warning("switch %016x from %s is not in the configuration; left alone", dpid, connection.address)
+        elif self._claims.granted(connection) and dpid in self.central.switches:
+            if self.roles is None:
+                self.control(connection)
+            else:
+                self.strangers.discard(connection)
+                self.roles.arrived(connection)
+
+    def release(self, connection: SwitchConnection) -> None:
+        """A switch has another master now: leave it as it is."""
+        dpid = connection.dpid
+        peer = self.peers.get(dpid)
+        if peer is None or peer.connection is not connection:
+            return
+        if self.central.fabric.share.is_whole:
+            self.disconnected(peer)
+            return
+        del self.peers[dpid]
+        if self.central.switches[dpid].connected:
+            self.central.switch_released(dpid, self._clock())
+
+    def start_over(self, config: Config, values: LimitsInForce) -> None:
+        """Forget what was known of the fabric: another controller has changed it since."""
+        for peer in list(self.peers.values()):
+            self.disconnected(peer)
+        self.central.start_over(config, values, random.getrandbits(32))
+
+    def _demoted(self, peer: Peer) -> None:
+        if self.roles is not None:
+            self.roles.demoted(peer.connection)
+
+    def control(self, connection: SwitchConnection) -> None:
+        """Take a switch under control and bring it up."""
+        dpid = connection.dpid
+        if dpid not in self.central.switches:  # a reload has taken it out meanwhile
+            connection.disconnect()
+            return
+        before = self.peers.get(dpid)
+        if before is not None:
+            self.disconnected(before)
+            before.connection.disconnect(CutOff.REPLACED)
+        self.strangers.discard(connection)
+        peer = self.peers[dpid] = self._new_peer(connection)
+        connection.count = self.counts.setdefault(dpid, connection.count)
+        connection.on_report = partial(self._reports.handle, peer)
+        connection.on_close = partial(self.disconnected, peer)
+        connection.keep()
+        try:
+            self._bring_up(dpid, peer)
+        except Exception as error:  # whatever it is, the switch must not stay half brought up: it has to connect again
+            if not isinstance(error, ProtocolError):
+                LOG.exception("bringing up switch %016x failed", dpid)
+            if self.peers.holds(peer):
+                peer.state = SwitchState.FAILED
+                self.peers.complain(dpid, f"could not be brought up: {error}")
+                connection.disconnect()
+
+    def _new_peer(self, connection: SwitchConnection) -> Peer:
+        dpid = connection.dpid
+        ports = self.central.switches[dpid].switch.ports
+
+        def settings(meter_id: IntArray) -> tuple[KiloArray, KiloArray]:
+            return self.central.fabric.meter_settings(dpid, meter_id)
+
+        meters = MeterWatch(np.array(list(ports), dtype=np.int64), settings)
+        queues = QueueWatch({port.port_no: port.vlan_vids for port in ports.values()})
+        return Peer(connection, meters, queues, FlowListing())
+
+    def disconnected(self, peer: Peer) -> None:
+        """A switch's connection has gone (unless the switch has a newer one by now)."""
+        dpid = peer.connection.dpid
+        if self.peers.get(dpid) is not peer:
+            return
+        del self.peers[dpid]
+        if (reason := peer.connection.cut_off) is not None and dpid in self.central.switches:
+            name = self.central.switches[dpid].switch.name
+            text = f"switch {name} ({dpid:016x}) at {peer.connection.address[0]} was cut off: {reason}"
+            self.central.note(EventKind.SWITCH_CUT_OFF, text, self._clock(), dpid=dpid)
+        if dpid in self.central.switches and self.central.switches[dpid].connected:
+            self.central.switch_disconnected(dpid, self._clock())
+            self.push_soon()
+
+    def _bring_up(self, dpid: int, peer: Peer) -> None:
+        breathe = keeping(self._breathe)
+        holds = introduce(self.peers, peer, self.edge_ports, breathe)
+        if not self.peers.holds(peer):
+            return
+        test_meters(self.peers, peer, holds.meter_ids)
+        peer.count_by_flows(not self.central.switches[dpid].can.counts_meters)
+        if not self._take_over(dpid, peer, holds, breathe):
+            return
+        self.push()
+        self.peers.answer(peer.connection.barrier())
+        if not self.peers.holds(peer):
+            return
+        peer.state = SwitchState.READY
+        peer.counted_s = self._clock()
+        keep_entries(len(self.central.switches[dpid].installed))
+        self._on_ports(dpid)
+        for port_no in list(peer.ports):
+            self.hellos.say(dpid, port_no)
+
+    def _take_over(self, dpid: int, peer: Peer, holds: SwitchHoldings, breathe: Callable[[], None]) -> bool:
+        """Take over what a switch holds; return whether it is still there."""
+        with self.standing_still:
+            if not self.peers.holds(peer):
+                return False
+            now_s = self._clock()
+            for _ in self.central.reconciler.bring_up(dpid, holds.flows, holds.foreign, holds.meters, now_s):
+                breathe()
+                if not self.peers.holds(peer):
+                    return False
+        self.central.reconciler.note_up(dpid, self._clock())
+        self._reports.catch_up(peer)
+        return True
+
+    # -- the interval
+
+    def run_interval(self) -> None:
+        """Read the counters, run one control step, send what it decides."""
+        started_s = self._clock()
+        self._excuse(self.times.stalled_s(started_s))
+        counters = poll(self.peers, started_s, started_s + self._config.interval_s * 0.8, self._waiting)
+        now_s = self._clock()
+        result = self.central.interval(counters.meters, counters.received_s, now_s, counters.confirmed_s)
+        self.central.tick(now_s)
+        decided_s = self._clock()
+        self.push()
+        self.agents.say()
+        self.hellos.repeat(now_s)
+        self.times.note(
+            (started_s, now_s, decided_s, self._clock()),
+            entries=len(self.central.state.entries),
+            read=len(counters.meters.whole),
+            changed=len(result.changes.rows),
+            unanswered=counters.unanswered,
+        )
+        self._check_barriers(now_s)
+
+    def _excuse(self, stalled_s: float) -> None:
+        """The process stood still for so long: that nothing was heard says nothing of switches and links."""
+        if stalled_s > STALL_S:
+            self.peers.note_confirmed()
+            self.central.excuse(stalled_s)
+            for peer in self.peers.values():
+                peer.excuse(stalled_s)
+
+    # -- sending
+
+    def push_soon(self) -> None:
+        """Send what is due once the reports that are here already have been handled."""
+        if not self._push_due:
+            self._push_due = True
+            hub.spawn(self._push_now)
+
+    def _push_now(self) -> None:
+        self._push_due = False
+        self.push()
+
+    def push(self) -> None:
+        """Send what is due: one batch and one barrier per switch."""
+        self.edge_ports.judge_touched()
+        updates = self.central.take_updates()
+        if updates:
+            self._send(updates)
+        for question in self.central.take_questions(self._clock()):
+            self._ask_host(question)
+
+    def _send(self, updates: Mapping[int, SwitchUpdate]) -> None:
+        due = [(self.peers[dpid], one) for dpid, one in updates.items() if dpid in self.peers]
+        messages_of = [len(update) for _, update in due]
+        xids = [peer.connection.reserve(messages + 1) for (peer, _), messages in zip(due, messages_of, strict=True)]
+        encoded = encode_updates([one for _, one in due], xids)
+        to_send = []
+        for (peer, update), messages, xid, data in zip(due, messages_of, xids, encoded, strict=True):
+            meters = update.meter_mods()[1]
+            if peer.counting is not None:
+                peer.counting.modified(meters.tolist(), self._clock())
+            if len(meters) and peer.poll is not None:
+                peer.overtaken.append(meters)
+            to_send.append(Batch(peer, data, messages + 1, (xid + messages) & MAX_XID, update.restarts_counts))
+        self.peers.send_all(to_send)
+
+    def _ask_host(self, question: Question) -> None:
+        """Let a switch handle a frame as if it had come in by one of its ports (OpenFlow 1.3.5, section 7.3.7)."""
+        peer = self.peers.get(question.port.dpid)
+        if peer is not None and question.port not in self.central.network.fenced:
+            actions, number = (Output(ofp.PORT_TABLE),), self.central.network.numbers.number(question.port)
+            peer.connection.send(lambda xid: encode_packet_out(xid, number, actions, question.frame), 1)
+
+    def _check_barriers(self, now_s: float) -> None:
+        for dpid, peer in list(self.peers.items()):
+            if peer.unfinished:
+                peer.unfinished = [(at_s, reply) for at_s, reply in peer.unfinished if not reply.done]
+            if peer.unfinished and now_s - peer.unfinished[0][0] > BARRIER_TIMEOUT_S:
+                self.peers.complain(dpid, f"did not confirm its messages for {BARRIER_TIMEOUT_S:g} s; connecting again")
+                peer.connection.disconnect()
+            elif peer.state == SwitchState.READY and now_s - peer.asked_s >= BARRIER_INTERVAL_S:
+                peer.await_barrier(peer.connection.barrier(), self._clock())
+
+    def settle_all(self) -> None:
+        """Leave the switches with meters at the exact rates of their limits, and wait until it is done."""
+        self.central.settle(self._clock())
+        self.push()
+        self._await_all([peer.connection.barrier() for peer in list(self.peers.values())])
+
+    def renew_peers(self) -> None:
+        """The configuration is another: look at the ports that it names, and at none that it does not."""
+        for dpid, peer in self.peers.items():
+            if dpid in self.central.switches:
+                fresh = self._new_peer(peer.connection)
+                peer.meters, peer.queues = fresh.meters, fresh.queues
+                if peer.ports:
+                    self.edge_ports.judge(peer)
+
+    def let_go(self, peer: Peer, meters: list[int] | None) -> None:
+        """Let a switch connect again; with ``meters``, first remove those and the controller's entries from it."""
+        if meters is not None:
+            self._await_all([self._remove_ours(peer, meters)])
+        peer.connection.close()
+        peer.connection.disconnect()
+
+    def _remove_ours(self, peer: Peer, meters: list[int]) -> Reply:
+        delete = partial(encode_flow_delete_by_cookie, OWN_COOKIE, OWN_COOKIE_MASK)
+        peer.connection.send(delete, 1)
+        peer.connection.send(partial(encode_meter_deletes, meters), len(meters))
+        return peer.connection.barrier()
+
+    def remove_all(self) -> None:
+        """Remove everything of the controller's from the switches, and wait until it is done."""
+        peers = list(self.peers.items())
+        tables = self.central.reconciler.tables
+        self._await_all([self._remove_ours(peer, sorted(tables(dpid).meters)) for dpid, peer in peers])
+
+    def _await_all(self, replies: Iterable[Reply]) -> None:
+        deadline_s = self._clock() + BARRIER_TIMEOUT_S
+        for reply in replies:
+            reply.wait(deadline_s - self._clock())

@@ -1,0 +1,63 @@
+"""The pairs that agents are told of, and which of them a report is about."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from controller.columns import NEW_ROW, BoolArray, IntArray
+from controller.fabric.pair_table import EntryTable, rows_of_pairs
+from controller.fabric.vn_table import VnTable
+
+
+@dataclass(frozen=True)
+class ToldPairs:
+    """The entries that an agent can tell apart; columns of shape (pairs,).
+
+    Their senders are behind agents, and their receivers have one address. ``row`` is that in ``entries``, in ascending
+    order; ``sender`` is a row of the VN table. A sender with several addresses is named by the lowest one.
+    """
+
+    vns: VnTable
+    entries: EntryTable
+    row: IntArray
+    sender: IntArray
+    sender_mac: IntArray
+    receiver_mac: IntArray
+
+    @classmethod
+    def among(
+        cls, vns: VnTable, entries: EntryTable, behind: BoolArray, host_count: IntArray, lowest_mac: IntArray
+    ) -> ToldPairs:
+        """Return those of ``entries``.
+
+        The columns have the shape (vns,): whether a VN is ``behind`` an agent, how many hosts it has, and the lowest of
+        their addresses.
+        """
+        sends, receives = behind & (host_count > 0), host_count == 1
+        row = np.flatnonzero(sends[entries.sender] & receives[entries.receiver])
+        sender = entries.sender[row]
+        return cls(vns, entries, row, sender, lowest_mac[sender], lowest_mac[entries.receiver[row]])
+
+    def find(self, sender: IntArray, receiver_mac: IntArray) -> IntArray:
+        """Return the row of the entry from each VN to each address of its VLAN, shape (reports,); NEW_ROW for none."""
+        if not len(self.row):
+            return np.full(len(sender), NEW_ROW)
+        address, receiver = self._receivers
+        wanted = self._in_vlan(sender, receiver_mac)
+        at = np.minimum(np.searchsorted(address, wanted), len(address) - 1)
+        return np.where(address[at] == wanted, rows_of_pairs(self.entries, sender, receiver[at]), NEW_ROW)
+
+    @cached_property
+    def _receivers(self) -> tuple[IntArray, IntArray]:
+        """The addresses in their VLANs, in ascending order, and the VN (row) of each; shape (receivers,) both."""
+        receiver = self.entries.receiver[self.row]
+        address, first = np.unique(self._in_vlan(receiver, self.receiver_mac), return_index=True)
+        return address, receiver[first]
+
+    def _in_vlan(self, vn: IntArray, mac: IntArray) -> IntArray:
+        """Return one number for each address in the VLAN of a VN (row)."""
+        in_vlan: IntArray = self.vns.vlan_vid[vn].astype(np.int64) << 48 | mac
+        return in_vlan

@@ -1,0 +1,350 @@
+"""Agents and the control loop: their reports become readings, the limits in force become Set Rate and Keep Alive.
+
+In every interval:
+
+1) Reports that came are written to the rows of the entries that they are about. A report is taken for entries whose
+   sender is at the port that it came in by, and for no other.
+2) An entry is *shaped* once its agent reports the rate that it was told. Its rates then come from reports; its meter,
+   if it has one, is a backstop.
+3) After the step each pair's agent is told what to keep (``controller.agents.agent_outbox``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+
+from controller.agents.addressable_pairs import ToldPairs
+from controller.agents.agent_counters import ReportColumns
+from controller.agents.agent_outbox import Rates, Speech
+from controller.agents.agent_port import LOST_INTERVALS, MISTRUST_S, NOT_TRUSTED, REFUSED_CAUSES, TOO_MANY, AgentPort
+from controller.agents.control_frames import ControlFrame, Opcode, Refusal, ReportFlag, decode, mac_numbers
+from controller.agents.verification import Verification
+from controller.central.fabric_state import FabricState
+from controller.central.no_agents import NoAgents
+from controller.columns import BoolArray, FloatArray, IntArray, carry
+from controller.events import EventKind
+from controller.fabric.agent_ports import AgentFrame, AgentSeen, AgentState, Shaping
+from controller.fabric.pair_table import rows_of_pairs
+from controller.fabric.topology import PortId
+from controller.forwarding.pairs import Pair
+from controller.metering.counters import MeterReadings, Readings, columns_of
+from controller.metering.enforcement import RATE_STEP_BPS, whole_rates
+
+# Frames of a port in an interval: so many times what an agent says that speaks in the shortest frames.
+FRAMES_FACTOR = 4
+# Reports of one entry in an interval, and reports of what no entry has: what is beyond is not looked at.
+MOST_REPORTS, MOST_UNKNOWN = 3, 256
+# An agent that has not reported a pair for so long is told of it again.
+UNHEARD_INTERVALS = 2.5
+
+
+class Agents(NoAgents):
+    """All agents of a fabric that has some. ``epoch`` is random at the controller's start."""
+
+    def __init__(self, fabric: FabricState, epoch: int) -> None:
+        super().__init__(fabric, epoch)
+        self.ports: dict[PortId, AgentPort] = {
+            PortId(switch.dpid, port.port_no): AgentPort(port)
+            for switch, port in fabric.config.ports()
+            if port.agent != "none"
+        }
+        self._speech = Speech(fabric.config, fabric.vns, self.ports, epoch)
+        self._agents = list(self.ports.values())
+        self._number_of_vn = self._ports_of_vns()
+        self._heard: list[tuple[int, ControlFrame]] = []
+        self._entries = fabric.state.entries
+        self._reports = ReportColumns.none(len(self._entries))
+        self._verification = Verification.none(len(self._entries))
+        self._shaped = np.zeros(len(self._entries), dtype=np.bool_)
+        self._own_kbps = np.full(len(fabric.vns), -1, dtype=np.int64)
+        self._own_heard_s = np.full(len(fabric.vns), -math.inf)
+        self._meant_kbps = np.full(len(self._entries), -1, dtype=np.int64)
+        self._told: ToldPairs | None = None
+        self._told_for: int | None = None  # so many changes of hosts were seen
+        self._unknown: dict[tuple[int, bytes, bytes], None] = {}
+        self._stepped_s: float | None = None
+
+    def _ports_of_vns(self) -> IntArray:
+        """Return the number of the port with an agent that each VN is behind, shape (vns,); -1 for none."""
+        vns = self._fabric.vns
+        found = np.full(len(vns), -1, dtype=np.int64)
+        for number, (port, agent) in enumerate(self.ports.items()):
+            for vid in agent.port.vlan_vids:
+                row = vns.row_of(vid, *port)
+                if row is not None:
+                    found[row] = number
+        return found
+
+    def _agent_of(self, vn: int) -> AgentPort | None:
+        number = int(self._number_of_vn[vn])
+        return None if number < 0 else self._agents[number]
+
+    def carry(self, before: NoAgents) -> None:
+        """Know of the agents at the same ports what ``before`` knew."""
+        super().carry(before)
+        self._speech.epoch = self.epoch
+        known_ports = before.ports if isinstance(before, Agents) else {}
+        for port, agent in self.ports.items():
+            was = known_ports.get(port)
+            if was is not None and was.mode == agent.mode:
+                known = {name: getattr(was, name) for name in AgentPort.__dataclass_fields__ if name != "port"}
+                for name, value in known.items():
+                    setattr(agent, name, value)
+            elif was is not None:
+                agent.sequence = was.sequence
+            if agent.mistrusted_s is not None:
+                self._fabric.network.let_agent_speak(port, False)
+
+    # -- what is known
+
+    def seen(self, port: PortId) -> AgentSeen | None:
+        """Return the agent behind an edge port, None where there is none."""
+        agent = self.ports.get(port)
+        return None if agent is None else agent.seen(-math.inf if self._stepped_s is None else self._stepped_s)
+
+    def shaping(self) -> list[Shaping]:
+        """Return who shapes each entry."""
+        self._follow_entries()
+        metered = self._fabric.state.entries.meter_id > 0
+        return [
+            (Shaping.BOTH if has_meter else Shaping.AGENT) if by_agent else Shaping.METER
+            for by_agent, has_meter in zip(self._shaped.tolist(), metered.tolist(), strict=True)
+        ]
+
+    def covers(self, sender: int) -> bool:
+        """Whether the agent of a VN (row) is there, so that a pair of it can do without a meter."""
+        agent = self._agent_of(sender)
+        return agent is not None and agent.present
+
+    def shapes_alone(self, sender: int) -> bool:
+        """Whether a new pair of a VN (row) takes no meter: its agent is there and trusted."""
+        agent = self._agent_of(sender)
+        return agent is not None and agent.present and agent.mode == "trust"
+
+    def counts(self) -> dict[str, int]:
+        """Return how many agents are in each state."""
+        found = Counter(agent.state for agent in self.ports.values())
+        return {str(state): found[state] for state in AgentState}
+
+    def refused(self) -> Counter[str]:
+        """Return how many frames were refused, by cause."""
+        found = Counter(dict.fromkeys(REFUSED_CAUSES, 0))
+        for refused in (super().refused(), *(agent.refused for agent in self.ports.values())):
+            found.update(refused)
+        return found
+
+    # -- frames
+
+    def hear(self, port: PortId, octets: bytes, now_s: float) -> bool:
+        """Take a frame that came in by an edge port; it never raises, whatever the octets.
+
+        Return whether it was looked at: what is beyond a port's budget is not.
+        """
+        agent = self.ports.get(port)
+        if agent is None:
+            return super().hear(port, octets, now_s)
+        if agent.mistrusted_s is not None:
+            agent.refuse(NOT_TRUSTED)
+            return False
+        agent.allowance -= 1
+        if agent.allowance < 0:
+            agent.refuse(TOO_MANY)
+            return False
+        frame = decode(octets)
+        if isinstance(frame, Refusal):
+            agent.refuse(frame.cause)
+            return True
+        vid = agent.takes(frame, now_s)
+        if vid is None:
+            return True
+        if agent.state in (AgentState.ABSENT, AgentState.MISTRUSTED):
+            agent.state = AgentState.HELLO
+            self._fabric.note(EventKind.AGENT_UP, f"{self._name(port)}: its host's agent is there", now_s)
+        if frame.opcode is Opcode.TRAFFIC_REPORT:
+            agent.state = AgentState.TRUSTED
+            row = self._fabric.vns.row_of(vid, *port)
+            if row is not None:
+                self._heard.append((row, frame))
+        return True
+
+    def take_frames(self) -> list[AgentFrame]:
+        """Return the frames to send since the last call."""
+        return self._speech.take()
+
+    # -- the interval
+
+    def hand_over(self) -> tuple[list[Pair], list[Pair]]:
+        """Return the pairs whose meters are of no use any more, and those without one that need one again."""
+        entries = self._fabric.state.entries
+        self._follow_entries()
+        trusted, present = self._by_vn(lambda agent: agent.mode == "trust"), self._by_vn(lambda agent: agent.present)
+        metered = entries.meter_id > 0
+        free = metered & self._shaped & trusted[entries.sender] & present[entries.sender]
+        bare = ~metered & ~present[entries.sender]
+        return self._pairs(free), self._pairs(bare)
+
+    def before_step(self, readings: Readings, now_s: float) -> tuple[Readings, BoolArray | None]:
+        """Put reports in the place of readings; return these, and which entries agents shape."""
+        columns = columns_of(readings)
+        self._follow_entries()
+        self._look_for_floods(now_s)
+        self._look_for_lost(now_s)
+        self._take_reports(now_s)
+        self._decide_shaped(now_s)
+        self._verify(columns, now_s)
+        self._reports.lay_over(columns, self._shaped)
+        return columns, self._shaped
+
+    def after_step(self, limit_bps: FloatArray, now_s: float) -> None:
+        """Say what follows from the limits in force, shape (entries,)."""
+        self._meant_kbps = np.rint(whole_rates(limit_bps) / RATE_STEP_BPS).astype(np.int64)
+        told = self._follow_told()
+        self._refill(told)
+        for port, agent in self.ports.items():
+            if agent.answer_hello and agent.present:
+                agent.answer_hello = False
+                self._speech.hello(port, agent, now_s)
+        present = self._by_vn(lambda agent: agent.present)
+        heard_since_s = now_s - UNHEARD_INTERVALS * self._fabric.config.interval_s
+        mine = present[told.sender]
+        row, sender, sender_mac, receiver_mac = (
+            column[mine] for column in (told.row, told.sender, told.sender_mac, told.receiver_mac)
+        )
+        reports = self._reports
+        heard = reports.heard_s[row] >= heard_since_s
+        pairs = Rates(sender, sender_mac, receiver_mac, self._meant_kbps[row], reports.limit_kbps[row], heard)
+        senders, first = np.unique(sender, return_index=True)
+        most_kbps = np.rint(whole_rates(self._fabric.vns.send_most_bps[senders]) / RATE_STEP_BPS).astype(np.int64)
+        macs, heard = sender_mac[first], self._own_heard_s[senders] >= heard_since_s
+        self._speech.rates(Rates(senders, macs, macs, most_kbps, self._own_kbps[senders], heard), pairs, now_s)
+        unknown, self._unknown = self._unknown, {}
+        self._speech.deactivate(unknown, now_s)
+
+    # -- inside
+
+    def _by_vn(self, is_so: Callable[[AgentPort], bool]) -> BoolArray:
+        """Return for each VN (row) whether it is behind an agent that is so."""
+        answers = np.array([*map(is_so, self._agents), False], dtype=np.bool_)  # the last one for VNs without
+        found: BoolArray = answers[self._number_of_vn]
+        return found
+
+    def _refill(self, told: ToldPairs) -> None:
+        """Let each port say as much in the next interval as its VNs and pairs call for."""
+        pairs = np.bincount(self._number_of_vn[told.sender], minlength=len(self._agents))
+        for agent, count in zip(self._agents, pairs.tolist(), strict=True):
+            agent.most_frames = FRAMES_FACTOR * (count + len(agent.port.vlan_vids) + 1)
+            agent.allowance = agent.most_frames
+
+    def _name(self, port: PortId) -> str:
+        return self._fabric.port_name(port)
+
+    def _follow_entries(self) -> None:
+        """Let all columns follow the entry table, which is sorted by (receiver, sender)."""
+        now, before = self._fabric.state.entries, self._entries
+        if now is before and len(self._shaped) == len(now):
+            return
+        old_row = rows_of_pairs(before, now.sender, now.receiver)
+        self._reports, self._verification = self._reports.carried(old_row), self._verification.carried(old_row)
+        for name, initial in (("_shaped", False), ("_meant_kbps", -1)):
+            column = getattr(self, name)
+            column = column if len(column) == len(before) else np.full(len(before), initial, dtype=column.dtype)
+            setattr(self, name, carry(column, old_row, initial))
+        self._entries = now
+
+    def _follow_told(self) -> ToldPairs:
+        """Return the pairs that agents are told of, which change with the entries and with the hosts."""
+        entries, vns, network = self._fabric.state.entries, self._fabric.vns, self._fabric.network
+        if self._told is None or self._told.entries is not entries or self._told_for != network.host_changes:
+            behind = self._number_of_vn >= 0
+            self._told = ToldPairs.among(vns, entries, behind, network.known.count, network.known.lowest_mac)
+            self._told_for = network.host_changes
+        return self._told
+
+    def _look_for_floods(self, now_s: float) -> None:
+        """Let switches drop what ports say that flood, before all others' frames wait behind it.
+
+        A switch without meters sends up all that comes, and one queue and one connection carry it for all ports.
+        """
+        before_s = now_s if self._stepped_s is None else self._stepped_s
+        elapsed_intervals = max(now_s - before_s, 0.0) / self._fabric.config.interval_s
+        for port, agent in self.ports.items():
+            if agent.mistrusted_s is not None:
+                if now_s - agent.mistrusted_s >= MISTRUST_S:
+                    agent.mistrusted_s = None
+                    self._fabric.network.let_agent_speak(port, True)
+            elif agent.floods(elapsed_intervals):
+                self._mistrust(port, agent, "floods control frames", now_s)
+
+    def _mistrust(self, port: PortId, agent: AgentPort, why: str, now_s: float) -> None:
+        """Do without an agent, and let its switch drop what it says."""
+        agent.state, agent.mistrusted_s, agent.excess = AgentState.MISTRUSTED, now_s, 0.0
+        self._fabric.network.let_agent_speak(port, False)
+        text = f"{self._name(port)}: its host's agent {why}; it is not listened to for {MISTRUST_S:g} s"
+        self._fabric.note(EventKind.AGENT_MISTRUSTED, text, now_s)
+
+    def _look_for_lost(self, now_s: float) -> None:
+        there = frozenset(port for port, agent in self.ports.items() if agent.present)
+        if there != self._fabric.agent_ports:
+            self._fabric.agent_ports = there
+        silence_s = LOST_INTERVALS * self._fabric.config.interval_s
+        for port, agent in self.ports.items():
+            if agent.present and now_s - agent.heard_s > silence_s:
+                agent.state = AgentState.ABSENT
+                text = f"{self._name(port)}: its host's agent has not been heard for {LOST_INTERVALS} intervals"
+                self._fabric.note(EventKind.AGENT_LOST, text, now_s)
+
+    def _take_reports(self, now_s: float) -> None:
+        """Write what has come to the rows that it is about; what no entry has is noted, to be deactivated."""
+        heard, self._heard = self._heard, []
+        if not heard:
+            return
+        said = np.concatenate([frame.entries for _, frame in heard])
+        counts = [len(frame.entries) for _, frame in heard]
+        sender = np.repeat(np.array([row for row, _ in heard], dtype=np.int64), counts)
+        clock_s = np.repeat(np.array([frame.clock_ms / 1000 for _, frame in heard]), counts)
+        own = (said["sender"] == said["receiver"]).all(axis=1)
+        self._own_kbps[sender[own]] = said["limit_kbps"][own]
+        self._own_heard_s[sender[own]] = now_s
+        row = self._follow_told().find(sender, mac_numbers(said["receiver"]))
+        known = row >= 0
+        for number in np.flatnonzero(~known & ~own)[:MOST_UNKNOWN].tolist():
+            ends = said["sender"][number].tobytes(), said["receiver"][number].tobytes()
+            self._unknown[int(sender[number]), *ends] = None
+        left = np.flatnonzero(known & ~own)
+        for _ in range(MOST_REPORTS):
+            _, first = np.unique(row[left], return_index=True)
+            once = left[np.sort(first)]
+            self._reports.take(row[once], said[once], clock_s[once], now_s)
+            left = left[~np.isin(left, once)]
+
+    def _decide_shaped(self, now_s: float) -> None:
+        """Say whose agents hold them: from the report of the rate that they were told, while their agent is there."""
+        reports, entries = self._reports, self._fabric.state.entries
+        present = self._by_vn(lambda agent: agent.present)
+        alive = now_s - reports.heard_s <= LOST_INTERVALS * self._fabric.config.interval_s
+        holds = present[entries.sender] & alive & (reports.flags & ReportFlag.SHAPED_HERE != 0)
+        shaped = holds & (self._shaped | (reports.limit_kbps == self._meant_kbps))
+        changed = np.flatnonzero(shaped != self._shaped)
+        if len(changed):
+            self._fabric.forget_rows(changed)
+        self._shaped = shaped
+
+    def _verify(self, readings: MeterReadings, now_s: float) -> None:
+        """Compare what meters count with what agents report, where they are not trusted."""
+        entries, interval_s = self._fabric.state.entries, self._fabric.config.interval_s
+        elapsed_s = interval_s if self._stepped_s is None else max(now_s - self._stepped_s, 0.0)
+        self._stepped_s = now_s
+        watched = self._shaped & (entries.meter_id > 0) & self._by_vn(lambda one: one.mode == "verify")[entries.sender]
+        reported: FloatArray = self._reports.measured_kbps.astype(np.float64) * (125.0 * elapsed_s)
+        limit_bps = np.maximum(self._meant_kbps, 0) * RATE_STEP_BPS
+        counted = readings.byte_in_count, readings.duration_s
+        lied = self._verification.after(watched, *counted, reported, limit_bps, elapsed_s)
+        for row in np.unique(entries.sender[lied]).tolist():
+            agent = self._agent_of(row)
+            if agent is not None and agent.state is not AgentState.MISTRUSTED:
+                _, dpid, port_no = self._fabric.vns.key(row)
+                self._mistrust(PortId(dpid, port_no), agent, "denies what its meters count", now_s)

@@ -1,0 +1,129 @@
+"""What agents are told: frames of DETS's messages, by what each reports of the rates that it was told.
+
+Each pair is told Initialize and Set Rate while its agent does not report it, Set Rate where the agent reports another
+rate, else Keep Alive; Deactivate for what the agent reports and no entry has. So what is lost is said again, without
+either end keeping account of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.agents.agent_port import AgentPort
+from controller.agents.control_frames import (
+    CONTROLLER_MAC,
+    LAYOUTS,
+    LONGEST_OCTETS,
+    STRICT_OCTETS,
+    Feature,
+    Opcode,
+    Speaker,
+    encode,
+    mac_octets,
+    records,
+)
+from controller.columns import BoolArray, IntArray
+from controller.fabric.agent_ports import AgentFrame
+from controller.fabric.config_model import Config
+from controller.fabric.topology import PortId
+from controller.fabric.vn_table import VnTable
+
+
+class Rates(NamedTuple):
+    """The rates that agents are to keep, and those that they report; columns of shape (pairs,).
+
+    ``sender`` is a row of the VN table. A VN's own limit is that of a pair both of whose ends have the sender's
+    address. ``heard`` says of which there is a late report.
+    """
+
+    sender: IntArray
+    sender_mac: IntArray
+    receiver_mac: IntArray
+    meant_kbps: IntArray
+    reported_kbps: IntArray
+    heard: BoolArray
+
+
+class Speech:
+    """Frames for the agents at ``ports``, until they are taken. ``epoch`` is the controller's."""
+
+    def __init__(self, config: Config, vns: VnTable, ports: dict[PortId, AgentPort], epoch: int) -> None:
+        self.epoch = epoch
+        self._config, self._vns, self._ports = config, vns, ports
+        self._frames: list[AgentFrame] = []
+
+    def take(self) -> list[AgentFrame]:
+        """Return the frames since the last call."""
+        taken, self._frames = self._frames, []
+        return taken
+
+    def rates(self, own: Rates, pairs: Rates, now_s: float) -> None:
+        """Say the ``own`` limits of VNs, and those of their ``pairs`` behind each, as far as they are not reported."""
+        columns = [np.concatenate(both) for both in zip(own, pairs, strict=True)]
+        order = np.argsort(columns[0], kind="stable")
+        sender, sender_mac, receiver_mac, meant, reported, heard = (column[order] for column in columns)
+        said = {
+            Opcode.INITIALIZE: ~heard,
+            Opcode.SET_RATE: ~heard | (reported != meant),
+            Opcode.KEEP_ALIVE: heard & (reported == meant),
+        }
+        for opcode, chosen in said.items():
+            rows = np.flatnonzero(chosen)
+            if not len(rows):
+                continue
+            entries = np.zeros(len(rows), dtype=LAYOUTS[opcode])
+            entries["sender"], entries["receiver"] = mac_octets(sender_mac[rows]), mac_octets(receiver_mac[rows])
+            if opcode is Opcode.SET_RATE:
+                entries["rate_kbps"] = meant[rows]
+            starts = np.flatnonzero(np.diff(sender[rows], prepend=-1))
+            for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(rows)], strict=True):
+                self._say(int(sender[rows[start]]), opcode, entries[start:end], now_s)
+
+    def deactivate(self, pairs: Iterable[tuple[int, bytes, bytes]], now_s: float) -> None:
+        """Let agents forget pairs: the sender (a row of the VN table) and the addresses of both ends."""
+        by_sender: dict[int, list[tuple[bytes, bytes]]] = {}
+        for sender, *ends in pairs:
+            by_sender.setdefault(sender, []).append((ends[0], ends[1]))
+        for sender, known in by_sender.items():
+            agent = self._agent_of(sender)
+            if agent is None or not agent.present:
+                continue
+            octets = np.frombuffer(b"".join(one for ends in known for one in ends), dtype=np.uint8).reshape(-1, 2, 6)
+            entries = np.zeros(len(known), dtype=LAYOUTS[Opcode.DEACTIVATE])
+            entries["sender"], entries["receiver"] = octets[:, 0], octets[:, 1]
+            self._say(sender, Opcode.DEACTIVATE, entries, now_s)
+
+    def hello(self, port: PortId, agent: AgentPort, now_s: float) -> None:
+        """Answer an agent's Hello."""
+        features = Feature.REPORTS | (Feature.LONG_FRAMES if self._config.agent_long_frames else 0)
+        entry = records(
+            Opcode.HELLO,
+            features=[int(features)],
+            interval_ms=[self._config.interval_ms],
+            most_classes=[0],
+            link_rate_kbps=[min(agent.port.capacity_bps // 1000, 2**32 - 1)],
+        )
+        row = self._vns.row_of(agent.port.vlan_vids[0], *port)
+        if row is not None:
+            self._say(row, Opcode.HELLO, entry, now_s)
+
+    def _agent_of(self, vn: int) -> AgentPort | None:
+        _, dpid, port_no = self._vns.key(vn)
+        return self._ports.get(PortId(dpid, port_no))
+
+    def _say(self, sender: int, opcode: Opcode, entries: NDArray[np.void], now_s: float) -> None:
+        """Speak to the agent of a VN (row)."""
+        agent = self._agent_of(sender)
+        assert agent is not None, "only VNs behind agents are spoken to"
+        vid, dpid, port_no = self._vns.key(sender)
+        tag = vid if agent.port.tagged else None
+        speaker = Speaker(agent.address, CONTROLLER_MAC, tag, self.epoch, agent.ethertype)
+        longest = LONGEST_OCTETS if agent.long_frames and self._config.agent_long_frames else STRICT_OCTETS
+        sequence = agent.sequence.get(vid, 0)
+        frames = encode(speaker, opcode, entries, sequence + 1, int(now_s * 1000), longest)
+        agent.sequence[vid] = (sequence + len(frames)) % 2**16
+        self._frames += [AgentFrame(PortId(dpid, port_no), frame) for frame in frames]

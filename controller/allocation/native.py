@@ -1,0 +1,117 @@
+"""The compiled form of the algorithms, where it was built; without it, numpy does the same more slowly.
+
+It is ``_allocation.c``, loaded by ``controller.native_loader``. RAA-FS, SP, FP, FE and Fair Level give the same bits
+either way; max-min the same but for rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from controller.allocation.interface import FloatArray, IntArray, Requests
+from controller.native_loader import load
+
+library = load(
+    "controller.allocation._allocation",
+    "dets_fair_share",
+    "dets_probe",
+    "dets_fair_level",
+    "dets_forward_explicit",
+    "dets_standing",
+    "dets_max_min",
+)
+"""The compiled passes; None when it was not built, and then every function here returns None."""
+
+
+def column(*parameters: float) -> FloatArray:
+    """Return an algorithm's parameters as the kernel takes them."""
+    return np.array(parameters, dtype=np.float64)
+
+
+_NOTHING = column()
+
+
+def _allocate(
+    allocate: Callable[..., int],
+    requests: Requests,
+    parameters: FloatArray,
+    before: FloatArray = _NOTHING,
+    after: FloatArray = _NOTHING,
+) -> FloatArray:
+    """Return grants (entries,); ``before`` is what an algorithm kept of each receiver, ``after`` room for the next."""
+    r, grants_bps = requests, np.empty(len(requests.measured_bps))
+    columns = (
+        r.offsets,
+        r.limit_bps,
+        r.received_bps,
+        r.measured_bps,
+        r.granted_bps,
+        r.available_bps,
+        r.drops,
+        r.weight,
+        r.active,
+        parameters,
+        grants_bps,
+        before,
+        after,
+    )
+    if allocate(columns):
+        raise MemoryError("no memory for the allocation of one receiver")
+    return grants_bps
+
+
+def fair_share(requests: Requests) -> FloatArray | None:
+    """Return the grants of RAA-FS (entries,)."""
+    return None if library is None else _allocate(library.dets_fair_share, requests, _NOTHING)
+
+
+def probe(requests: Requests, parameters: FloatArray) -> FloatArray | None:
+    """Return the grants of RAA-FP (entries,), or of RAA-SP with a d of 0: inflation, floor, headroom, d."""
+    return None if library is None else _allocate(library.dets_probe, requests, parameters)
+
+
+def fair_level(requests: Requests, booked: FloatArray, parameters: FloatArray) -> tuple[FloatArray, FloatArray] | None:
+    """Return the grants of Fair Level (entries,), and what each receiver shares out, in limits (receivers,).
+
+    The parameter is booking.
+    """
+    if library is None:
+        return None
+    after = np.empty(len(booked))
+    return _allocate(library.dets_fair_level, requests, parameters, booked, after), after
+
+
+def forward_explicit(
+    requests: Requests, rate_bps: FloatArray, parameters: FloatArray
+) -> tuple[FloatArray, FloatArray] | None:
+    """Return the grants of RAA-FE (entries,) and the next fair rates (receivers,): k, floor."""
+    if library is None:
+        return None
+    next_bps = np.empty(len(rate_bps))
+    return _allocate(library.dets_forward_explicit, requests, parameters, rate_bps, next_bps), next_bps
+
+
+def with_standing(requests: Requests, grants_bps: FloatArray) -> FloatArray | None:
+    """Return the grants (entries,), or with silent senders' ones replaced by what they may start with."""
+    if library is None:
+        return None
+    r, after_bps = requests, np.empty(len(grants_bps))
+    silent = library.dets_standing((r.offsets, r.limit_bps, r.available_bps, r.active, grants_bps, after_bps))
+    return after_bps if silent else grants_bps
+
+
+def max_min(
+    offsets: IntArray, constraint: IntArray, capacity_bps: FloatArray, demand_bps: FloatArray, weight: FloatArray
+) -> tuple[FloatArray, IntArray, int] | None:
+    """Return rates (flows,), what binds them (flows,) and how many times a constraint was looked at."""
+    if library is None:
+        return None
+    flows = len(demand_bps)
+    rate_bps, bound = np.empty(flows), np.empty(flows, dtype=np.int64)
+    columns = (offsets, constraint, capacity_bps, demand_bps, weight, rate_bps, bound)
+    looked = library.dets_max_min(columns)
+    if looked < 0:
+        raise MemoryError(f"no memory for max-min rates of {flows} flows")
+    return rate_bps, bound, looked

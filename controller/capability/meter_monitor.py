@@ -1,0 +1,149 @@
+"""Finds switches whose meters are there in name only, on the counters that are read anyway.
+
+Traffic comes in and no meter counts any; or meters count, and let far more pass than their rate without a drop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.capability.capabilities import UNKNOWN, Ability, Finding
+from controller.columns import FloatArray, IntArray, KiloArray
+from controller.metering import measurement_native
+from controller.metering.enforcement import exact
+from controller.openflow.constants import COUNTER_UNAVAILABLE
+from controller.units import BITS_PER_BYTE
+
+WINDOW_S = 2.0
+# Less than this may be frames that no meter is meant to see: hosts' own LLDP, foreign VLANs.
+PLENTY_BYTES = 1_000_000
+# A meter lets through what its rate and bucket allow; twice that, at the highest rate that it had in a window and with
+# the bucket of every modify, without one drop and in two windows running, cannot be.
+EXCESS = 2.0
+EXCESS_WINDOWS = 2
+
+IDLE = Ability(Finding.FAILS, "meters count nothing while its ports receive")
+LET_THROUGH = Ability(Finding.FAILS, "meters count, and let through more than their rates")
+
+NOT_KNOWN = 2**32 - 1
+"""A rate or burst of which nothing is known, or that is more than can be told."""
+Settings = Callable[[IntArray], tuple[KiloArray, KiloArray]]
+"""Meter ids to what those meters are set to, in new arrays: rates in kb/s and bursts in kb, NOT_KNOWN of others."""
+
+
+# What a window counts, (3, meters): bytes at the last reading, and bytes in since the window began, NaN of a meter that
+# has dropped some. What is allowed since then, (2, meters): the highest rate, and the bucket of every modify.
+_IN_BYTES, _DROPPED_BYTES, _IN_SUM = range(3)
+_RATE_KBPS, _BURST_KBITS = range(2)
+
+
+class MeterWatch:
+    """Compares what a switch's edge ports received with what its meters counted, one WINDOW_S after the other."""
+
+    def __init__(self, edge_ports: IntArray, settings: Settings) -> None:
+        self._edge_ports = edge_ports
+        self.settings = settings
+        self._meter_id: NDArray[np.uint32] = np.empty(0, np.uint32)
+        self._counts: FloatArray = np.empty((3, 0))
+        self._most: KiloArray = np.empty((2, 0), np.uint32)
+        self._began: tuple[float, int] | None = None  # when the window did, and what the ports had received by then
+        self._counted = False
+        self._idle = False
+        self._drops = False
+        self._excesses = 0
+
+    @property
+    def ability(self) -> Ability:
+        """What the counters show of the meters' ability to limit."""
+        if self._idle:
+            return IDLE
+        if self._excesses >= EXCESS_WINDOWS:
+            return LET_THROUGH
+        return Ability(Finding.WORKS) if self._drops else UNKNOWN
+
+    def read(self, meters: NDArray[np.void]) -> None:
+        """Note METER_STATS rows."""
+        self._counted = self._counted or bool(meters["byte_in_count"].any())
+        in_bytes, dropped_bytes = _known(meters["byte_in_count"]), _known(meters["band_byte_count"])
+        if not np.array_equal(self._meter_id, meters["meter_id"]):
+            self._begin(meters)
+            return
+        counts, most = self._counts, self._most
+        modified = (in_bytes < counts[_IN_BYTES]) | (dropped_bytes < counts[_DROPPED_BYTES])
+        counts[_IN_SUM] += in_bytes - np.where(modified, 0.0, counts[_IN_BYTES])
+        counts[_IN_SUM, dropped_bytes > np.where(modified, 0.0, counts[_DROPPED_BYTES])] = np.nan
+        counts[_IN_BYTES], counts[_DROPPED_BYTES] = in_bytes, dropped_bytes
+        if modified.any():  # they may pass what they are set to now as well
+            rate_kbps, burst_kbits = self.settings(self._meter_id[modified].astype(np.int64))
+            most[_RATE_KBPS, modified] = np.maximum(most[_RATE_KBPS, modified], rate_kbps)
+            most[_BURST_KBITS, modified] += np.minimum(burst_kbits, NOT_KNOWN - most[_BURST_KBITS, modified])
+
+    def look(self, ports: NDArray[np.void], now_s: float) -> None:
+        """Note PORT_STATS rows that were read at the same time as the meters last: they end a window."""
+        if self._began is not None and now_s - self._began[0] < WINDOW_S:
+            return
+        mine = np.isin(ports["port_no"], self._edge_ports) & (ports["rx_bytes"] != COUNTER_UNAVAILABLE)
+        received_bytes = int(ports["rx_bytes"][mine].sum())
+        settings = self.settings(self._meter_id.astype(np.int64))
+        if self._began is not None:
+            if received_bytes - self._began[1] >= PLENTY_BYTES:
+                self._idle = not self._counted
+            self._look_for_excess(now_s - self._began[0], settings[0])
+        self._began = now_s, received_bytes
+        self._counted = False
+        self._counts[_IN_SUM] = 0.0
+        self._most[:] = settings
+
+    def _begin(self, meters: NDArray[np.void]) -> None:
+        """Meters came or went: the window no longer shows what they count."""
+        self._meter_id = meters["meter_id"].copy()
+        self._counts = np.zeros((3, len(meters)))
+        self._counts[_IN_BYTES] = _known(meters["byte_in_count"])
+        self._counts[_DROPPED_BYTES] = _known(meters["band_byte_count"])
+        self._most = np.array(self.settings(self._meter_id.astype(np.int64)), np.uint32)
+
+    def _look_for_excess(self, elapsed_s: float, rate_kbps: KiloArray) -> None:
+        """``rate_kbps`` is what meters are set to now, maybe by a modify so soon that its count went on."""
+        in_bytes = self._counts[_IN_SUM]
+        plenty = np.flatnonzero(in_bytes >= PLENTY_BYTES)  # none that has dropped
+        most_bps = told(np.maximum(self._most[_RATE_KBPS, plenty], rate_kbps[plenty]))
+        allowed_bits = EXCESS * (most_bps * elapsed_s + told(self._most[_BURST_KBITS, plenty]))
+        if (in_bytes[plenty] * BITS_PER_BYTE > allowed_bits).any():
+            self._excesses += 1
+        elif np.isnan(in_bytes).any():
+            self._drops = True
+            self._excesses = 0
+
+
+def read_all(
+    watches: Sequence[MeterWatch],
+    stats: NDArray[np.void],
+    ends: IntArray,
+    rows: NDArray[np.int32],
+    settings: tuple[KiloArray, KiloArray],
+) -> None:
+    """Let each watch note the METER_STATS of its switch, which end at its ``ends``.
+
+    ``settings`` are the rates (kb/s) and bursts (kb) of entries, of which ``rows`` are the meters' (-1: none).
+    """
+    found = [-1] * len(watches)
+    if measurement_native.library is not None:
+        windows = [(watch._meter_id, watch._counts, watch._most) for watch in watches]
+        found = measurement_native.watch(ends, stats, rows, settings, windows)
+    for number, (watch, counted) in enumerate(zip(watches, found, strict=True)):
+        if counted < 0:
+            watch.read(stats[ends[number - 1] if number else 0 : ends[number]])
+        elif counted:
+            watch._counted = True
+
+
+def told(kilos: KiloArray) -> FloatArray:
+    """Return kb/s as bit/s, or kb as bits, infinite where they are NOT_KNOWN."""
+    return np.where(kilos == NOT_KNOWN, np.inf, exact(kilos))
+
+
+def _known(count: NDArray[np.uint64]) -> FloatArray:
+    return np.where(count == COUNTER_UNAVAILABLE, 0.0, count.astype(np.float64))

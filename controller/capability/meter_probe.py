@@ -1,0 +1,236 @@
+"""Tests of what a switch does: frames of the controller's own through an entry with a meter, and into queues.
+
+Meters, when a switch connects and before anything else is sent to it. Nobody's traffic comes near: the entries match
+what comes from the controller only (in_port CONTROLLER, OpenFlow 1.3.5, section 7.2.1) and send it back up.
+
+1. One entry sends frames up as they are, another one through a meter far too small for them.
+2. So many frames for each, by packet-out into the tables (port TABLE); then the meter's counters.
+   A few more are IPv4 packets with a congestion mark, whose entry matches the mark and clears it.
+3. What came up of the first kind shows that the way exists, what came up of the second kind whether the meter limits.
+   Both, a third that names a queue and the one that clears marks may be refused as well.
+4. Entries and meter go; an idle time-out takes the entries away should the controller end meanwhile.
+
+Queues (``queue_frame``): a few short frames out of an edge port, as the VLAN's are, to an address that no bridge
+forwards and no host takes (``controller.capability.queue_monitor`` looks where they were counted).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from controller.capability.capabilities import Ability, Capabilities, Finding
+from controller.errors import ProtocolError
+from controller.fabric.config_model import EdgePort
+from controller.fabric.meter_bounds import UNBOUNDED, MeterBounds
+from controller.forwarding.pipeline import Table
+from controller.openflow import constants as ofp
+from controller.openflow.actions import Action, Output, SetIpEcn, SetQueue
+from controller.openflow.constants import FlowModCommand, MeterModCommand
+from controller.openflow.ethernet import FrameHeader, build_frame, ip_ecn_of, parse_frame
+from controller.openflow.flows import Flow, encode_flow_delete_by_cookie, encode_flow_mods
+from controller.openflow.match import Match
+from controller.openflow.messages import ErrorMessage, PacketIn, encode_packet_out
+from controller.openflow.meters import decode_meter_stats, encode_meter_deletes, encode_meter_mods
+
+COOKIE = 0xDE76_0000_0000_0000
+COOKIE_MASK = 0xFFFF_0000_0000_0000
+DESTINATION = 0x0180_C200_000E  # nearest bridge: no bridge forwards it (IEEE 802.1Q, table 8-1)
+ETH_TYPE = 0x88B6  # IEEE 802: local experimental ethertype 2
+_SOURCE = 0x02DE_7600_0000  # locally administered
+PRIORITY = 2000
+IDLE_TIMEOUT_S = 10
+REPORT_BYTES = 64
+
+# Small, yet not so small that a switch with coarse steps must refuse it; two frames fit into the bucket.
+FRAMES = 20
+FRAME_BYTES = 1000
+RATE_KBPS = 64
+BURST_KBITS = 16
+
+QUEUE_FRAMES = MARKED_FRAMES = 3
+ETH_TYPE_IPV4 = 0x0800
+IP_ECN_CE = 3
+# An IPv4 header of 20 bytes alone with a mark, protocol 253 (RFC 3692: for experiments), and its checksum.
+_MARKED_PACKET = bytes.fromhex("45030014 00000000 01fd34e7 c0000201 c0000202")
+_SHORTEST_FRAME = 60
+
+
+class ProbeKind(IntEnum):
+    """The kinds of probe frames and of their entries."""
+
+    PLAIN = 1
+    METERED = 2
+    QUEUED = 3
+    MARKED = 4
+
+
+# Of these the test of meters does not depend.
+NOT_OF_METERS = frozenset({ProbeKind.QUEUED.name, ProbeKind.MARKED.name})
+
+
+@dataclass
+class MeterProbe:
+    """One test of a switch's meters with the meter ``meter_id``, which nobody else uses, and queue ``queue_id``.
+
+    ``bounds`` are those that the switch's meters have.
+    """
+
+    meter_id: int
+    queue_id: int
+    bounds: MeterBounds = UNBOUNDED
+    seen: dict[ProbeKind, int] = field(default_factory=lambda: dict.fromkeys(ProbeKind, 0))
+    refused: dict[str, str] = field(default_factory=dict)
+    _first_xid: int = 0
+    _parts: tuple[str, ...] = ("clean", "meter", *(kind.name for kind in ProbeKind))
+
+    @property
+    def setup_messages(self) -> int:
+        """How many messages ``setup`` makes."""
+        return len(self._parts)
+
+    def setup(self, xid_first: int) -> bytes:
+        """Return the messages that make meter and entries, what an earlier test may have left deleted first."""
+        self._first_xid = xid_first
+        flows = [(FlowModCommand.ADD, self._flow(kind)) for kind in ProbeKind]
+        rate_kbps, burst_kbits = (int(one) for one in self.bounds.fitted(RATE_KBPS, BURST_KBITS))
+        return (
+            encode_flow_delete_by_cookie(COOKIE, COOKIE_MASK, xid_first)
+            + encode_meter_mods(MeterModCommand.ADD, [self.meter_id], [rate_kbps], [burst_kbits], xid_first + 1)
+            + encode_flow_mods(flows, xid_first + 2)
+        )
+
+    def _flow(self, kind: ProbeKind) -> Flow:
+        first: dict[ProbeKind, tuple[Action, ...]] = {
+            ProbeKind.QUEUED: (SetQueue(self.queue_id),),
+            ProbeKind.MARKED: (SetIpEcn(0),),
+        }
+        match = Match(in_port=ofp.PORT_CONTROLLER, eth_dst=DESTINATION, eth_src=_SOURCE | kind)
+        if kind is ProbeKind.MARKED:
+            match = match._replace(eth_type=ETH_TYPE_IPV4, ip_ecn=IP_ECN_CE)
+        return Flow(
+            Table.CLASSIFY,
+            PRIORITY,
+            match,
+            COOKIE | kind,
+            IDLE_TIMEOUT_S,
+            meter_id=self.meter_id if kind is ProbeKind.METERED else None,
+            actions=(*first.get(kind, ()), Output(ofp.PORT_CONTROLLER, REPORT_BYTES)),
+        )
+
+    @property
+    def frame_messages(self) -> int:
+        """How many messages ``frames`` makes."""
+        return MARKED_FRAMES + 2 * FRAMES
+
+    def frames(self, xid_first: int) -> bytes:
+        """Return the packet-outs: those with a mark, those through the meter, then the plain ones."""
+        marked = build_frame(FrameHeader(DESTINATION, _SOURCE | ProbeKind.MARKED, None, ETH_TYPE_IPV4), _MARKED_PACKET)
+        frames = [marked.ljust(_SHORTEST_FRAME, b"\0")] * MARKED_FRAMES
+        for kind in (ProbeKind.METERED, ProbeKind.PLAIN):
+            frames += [_frame(kind, None, FRAME_BYTES)] * FRAMES
+        action = (Output(ofp.PORT_TABLE),)
+        return b"".join(
+            encode_packet_out(xid_first + number, ofp.PORT_CONTROLLER, action, frame)
+            for number, frame in enumerate(frames)
+        )
+
+    cleanup_messages = 2
+
+    def cleanup(self, xid_first: int) -> bytes:
+        """Return the messages that take entries and meter away."""
+        clean = encode_flow_delete_by_cookie(COOKIE, COOKIE_MASK, xid_first)
+        return clean + encode_meter_deletes([self.meter_id], xid_first + 1)
+
+    def heard(self, packet: PacketIn) -> bool:
+        """Return whether a packet-in is one of the test's frames; it is counted, unless a mark is still on it."""
+        if packet.in_port != ofp.PORT_CONTROLLER:
+            return False
+        try:
+            header = parse_frame(packet.data)
+        except ProtocolError:
+            return False
+        kind = header.eth_src ^ _SOURCE
+        if header.eth_dst != DESTINATION or kind not in set(ProbeKind):
+            return False
+        self.seen[ProbeKind(kind)] += not ip_ecn_of(packet.data, header)
+        return True
+
+    def failed(self, error: ErrorMessage) -> bool:
+        """Return whether an error is about one of the test's messages; it is noted."""
+        number = error.xid - self._first_xid
+        if not 0 <= number < self.setup_messages + self.frame_messages:
+            return False
+        part = self._parts[number] if number < self.setup_messages else "packet-out"
+        self.refused.setdefault(part, error.text)
+        return True
+
+    @property
+    def all_seen(self) -> bool:
+        """Whether all frames that pass no meter have come up."""
+        return self.seen[ProbeKind.PLAIN] >= FRAMES
+
+    def judge(self, can: Capabilities, meter_stats: bytes | None) -> None:
+        """Note in ``can`` what the test has shown; ``meter_stats`` is the body of the reply, None if there is none."""
+        if ProbeKind.QUEUED.name in self.refused:
+            can.set_queue = Ability(
+                Finding.FAILS, f"the switch refuses set_queue: {self.refused[ProbeKind.QUEUED.name]}"
+            )
+        elif ProbeKind.PLAIN.name not in self.refused:
+            can.set_queue = Ability(Finding.WORKS)
+        if ProbeKind.MARKED.name in self.refused:
+            why = f"the switch refuses to match and clear marks (ip_ecn): {self.refused[ProbeKind.MARKED.name]}"
+            can.ecn = Ability(Finding.FAILS, why)
+        elif self.seen[ProbeKind.MARKED]:
+            can.ecn = Ability(Finding.WORKS)
+        elif self.seen[ProbeKind.PLAIN]:
+            can.ecn = Ability(Finding.FAILS, "marks (ip_ecn) are not seen, or not cleared")
+        for part, what in (("meter", "meters"), (ProbeKind.METERED.name, "entries with a meter")):
+            if part in self.refused:
+                can.lack_meters(f"the switch refuses {what}: {self.refused[part]}")
+                return
+        counted, dropped = self._counts(meter_stats)
+        plain, passed = self.seen[ProbeKind.PLAIN], self.seen[ProbeKind.METERED]
+        if not (plain or passed or counted):
+            can.meters = Ability(why="it takes no frames from the controller through its tables")
+            return
+        if can.counters.finding is not Finding.ABSENT and meter_stats is not None:
+            silent = Ability(Finding.FAILS, "its meters count nothing")
+            can.counters = Ability(Finding.WORKS) if counted else silent
+        if not passed and not dropped:
+            can.lack_meters("frames that are to pass a meter are lost")
+        elif passed <= max(plain, passed) // 2:
+            can.meters = Ability(Finding.WORKS)
+        elif counted or meter_stats is None:  # at least they measure, and hosts' frames may fare better than these
+            can.meters = Ability(Finding.FAILS, "meters let everything through")
+        else:
+            can.lack_meters("meters neither limit nor count")
+
+    def _counts(self, meter_stats: bytes | None) -> tuple[int, int]:
+        """Return how many bytes the meter says it was offered and has dropped; unknown is none."""
+        rows = decode_meter_stats(meter_stats) if meter_stats is not None else decode_meter_stats(b"")
+        mine = rows[rows["meter_id"] == self.meter_id]
+        return _known(mine["byte_in_count"]), _known(mine["band_byte_count"])
+
+
+def _known(counts: list[int]) -> int:
+    return sum(int(count) for count in counts if count != ofp.COUNTER_UNAVAILABLE)
+
+
+def free_meter_id(first: int, last: int, standing: set[int]) -> int | None:
+    """Return the highest id of a range that no meter on the switch has; None if all are in use."""
+    return next((meter_id for meter_id in range(last, first - 1, -1) if meter_id not in standing), None)
+
+
+def queue_frames(port: EdgePort, xid_first: int) -> bytes:
+    """Return QUEUE_FRAMES packet-outs out of an edge port, into the queue of its first VLAN."""
+    vid = port.vlan_vids[0]
+    frame = _frame(ProbeKind.QUEUED, vid if port.tagged else None, _SHORTEST_FRAME)
+    actions = (SetQueue(vid), Output(port.port_no))
+    return b"".join(
+        encode_packet_out(xid_first + number, ofp.PORT_CONTROLLER, actions, frame) for number in range(QUEUE_FRAMES)
+    )
+
+
+def _frame(kind: ProbeKind, vlan_vid: int | None, length: int) -> bytes:
+    return build_frame(FrameHeader(DESTINATION, _SOURCE | kind, vlan_vid, ETH_TYPE), b"").ljust(length, b"\0")

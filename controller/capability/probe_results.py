@@ -1,0 +1,58 @@
+"""What tests of a switch have shown, as one controller leaves it to the next one, which then need not test again.
+
+Only good news is passed on: meters that limit and count. It holds for the very switch that was tested, by what that
+says of itself; whoever connects to another one, or to another release of it, forgets it (``Capabilities``).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import astuple
+from typing import Any
+
+from controller.capability.capabilities import UNKNOWN, Ability, Capabilities, Finding
+from controller.errors import InvalidValueError
+from controller.fabric.meter_bounds import MOST_KILO, MeterBounds
+from controller.openflow.constants import MeterFlags
+from controller.openflow.meters import MeterFeatures
+from controller.openflow.multipart import SwitchDesc
+
+_WORKS = Ability(Finding.WORKS)
+
+
+def encode_findings(can: Capabilities) -> bytes | None:
+    """Return what tests of a switch have shown, None if its meters were not tested or did not work."""
+    if can.features is None or can.description is None or not (can.meters.works and can.counters.works):
+        return None
+    of_abilities = {name: [ability.finding, ability.why] for name, ability in _more(can).items()}
+    known = {"description": list(can.description), "features": astuple(can.features), **of_abilities}
+    known["bounds"] = list(map(int, can.bounds))
+    return json.dumps(known).encode()
+
+
+def believe(can: Capabilities, data: bytes) -> None:
+    """Take over what ``encode_findings`` returned elsewhere, unless there was a test here. Raises InvalidValueError."""
+    try:
+        known: dict[str, Any] = json.loads(data)
+        description = SwitchDesc(*map(str, known["description"]))
+        max_meter, band_types, flags, max_bands, max_color = map(int, known["features"])
+        features = MeterFeatures(max_meter, band_types, MeterFlags(flags), max_bands, max_color)
+        more = {name: Ability(Finding(known[name][0]), str(known[name][1])) for name in _more(can)}
+        bounds = MeterBounds._make(map(int, known["bounds"]))
+        if not all(1 <= int(bound) <= MOST_KILO for bound in bounds):
+            raise ValueError(f"bounds {tuple(bounds)}")
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise InvalidValueError(
+            "findings", data[:100], f"is not what tests of a switch have shown: {error!r}"
+        ) from None
+    if can.tested or can.passive is not UNKNOWN:
+        return
+    can.description, can.features = description, features
+    can.meters = can.counters = _WORKS
+    can.set_queue, can.ecn = more["set_queue"], more["ecn"]
+    can.learn_bounds(bounds)
+    can.leave_meters("")
+
+
+def _more(can: Capabilities) -> dict[str, Ability]:
+    return {"set_queue": can.set_queue, "ecn": can.ecn}

@@ -1,0 +1,248 @@
+"""One control interval of a fabric: meter-stats in by switch, the step, meter-mods out by switch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.central.fabric_state import Control, FabricState
+from controller.central.no_agents import NoAgents
+from controller.central.readings_collector import observe
+from controller.columns import FloatArray, IntArray, same, unknown
+from controller.events import EventKind
+from controller.fabric.vn_table import VnTable
+from controller.forwarding.pipeline import VnMeters
+from controller.loop import control_step
+from controller.metering.counters import ListedReadings, MeterReadings, columns_of
+from controller.metering.enforcement import MeterChanges
+from controller.metering.fabric_readings import Reading
+from controller.metering.guarantees import Guarantees, owed_to_senders
+from controller.policy.policy_groups import declare_congestion, readings_of
+from controller.switch.meter_index import MeterReports
+from controller.switch.meters.counter_meters import ReadMeters
+from controller.switch.meters.meter_mods import modifications_by_switch
+from controller.whatif.recording import Recorder, Start
+from controller.whatif.shadow import shadow_step
+
+MeterStats = NDArray[np.void]
+
+_SEND_LIMIT, *_OF_FLOODS = map(VnMeters._fields.index, ("send", "flood", "discovery", "report"))
+SPELL_S = 5.0
+"""A receiver that tells its senders of congestion again after so long tells them of another one."""
+
+
+def run_interval(
+    fabric: FabricState,
+    agents: NoAgents,
+    recorder: Recorder | None,
+    stats: Mapping[int, MeterStats],
+    received_s: Mapping[int, float],
+    now_s: float,
+    confirmed_s: Mapping[int, float],
+) -> control_step.StepResult:
+    """Run the control step on the METER_STATS of the switches, and queue the meter-mods that it decides."""
+    stats = MeterReports.of(stats).of_switches(fabric.switches)  # another configuration may have come in between
+    if fabric.state.adopted_bps is not None and not fabric.may_lack_senders(now_s):
+        fabric.state = control_step.released(fabric.state)
+        fabric.share.released()
+    listed, of_send_limits = _readings(fabric, stats, received_s, confirmed_s)
+    _watch_floods(fabric, stats, now_s)
+    readings, shaped = agents.before_step(listed if recorder is None else listed.columns, now_s)
+    control, vns = fabric.control, fabric.shared_vns
+    reads = _reads(control, recorder)
+    links = fabric.links.of(vns, fabric.network.topology) if Reading.LINKS in reads else None
+    marks = None
+    if Reading.MARKS in reads and (fabric.phantoms or fabric.measuring or not fabric.share.is_whole):
+        entries = control.state.entries
+        counted, beyond = (
+            _readings_of(fabric, meters, stats, received_s, confirmed_s)
+            for meters in (fabric.measuring, fabric.phantoms)
+        )
+        fabric.measuring, marked_bps = fabric.measuring.read(fabric.vns, entries, counted)
+        fabric.phantoms, marks = fabric.phantoms.read(fabric.vns, marked_bps, beyond)
+    observed = observe(fabric, reads, received_s, now_s, marks)
+    state, result = fabric.share.step(control.state, vns, control.groups, readings, now_s, links, observed, shaped)
+    shadow = control.shadow
+    if shadow.names:
+        shadow = shadow_step(shadow, vns, control.state, state, links, observed)
+    fabric.control = Control(control.config, control.vns, control.policies, control.groups, shadow, state)
+    fabric.received_bps, fabric.brought = result.received_bps, (state.measured, result.brought_bps)
+    queues = None if observed is None else observed.queues
+    fabric.queue_dropped_bps = unknown(len(vns)) if queues is None else queues.dropped_bps
+    fabric.send_limits = fabric.send_limits.after(of_send_limits, vns.capacity_bps)
+    if recorder is not None:
+        start = Start(control.state, vns, control.policies, links)
+        recorder.interval(start, now_s, columns_of(readings), observed, state, result, shaped)
+    queue_changes(fabric, result.changes)
+    queue_changes(fabric, result.backstops)
+    agents.after_step(result.limit_bps, now_s)
+    _note_notifications(fabric, result.told, now_s)
+    _watch_congestion(fabric, control.state, result.limit_bps, now_s)
+    _note_implausible(fabric, result.implausible, now_s)
+    _watch_guarantees(fabric, vns, now_s)
+    if vns.some_borrow:
+        _watch_send_guarantees(fabric, vns, now_s)
+    fabric.events.tell_unnamed(now_s)
+    return result
+
+
+def _reads(control: Control, recorder: Recorder | None) -> frozenset[Reading]:
+    if recorder is not None:
+        return frozenset(Reading)  # so that it can be decided again by others
+    return readings_of((*control.groups, *control.shadow.groups))
+
+
+def reads_ports_or_queues(control: Control, recorder: Recorder | None) -> bool:
+    """Whether somebody decides by the counters of ports or queues, or may do so later."""
+    return not _reads(control, recorder).isdisjoint((Reading.PORTS, Reading.QUEUES))
+
+
+def _readings(
+    fabric: FabricState,
+    reports: MeterReports,
+    received_s: Mapping[int, float],
+    confirmed_s: Mapping[int, float],
+) -> tuple[ListedReadings, ListedReadings]:
+    """Return the readings of the entries' meters and of those of the VNs' send limits."""
+    listing, control = fabric.listing, fabric.control
+    listed = listing.find(fabric.switches, reports)
+    came_s, done_s = _times_s(reports, received_s, confirmed_s)
+    of_entries = listing.places_of_entries(listed, reports.ends, len(control.state.entries))
+    of_send_limits = listing.places_of_kind(listed, reports.ends, len(control.vns), _SEND_LIMIT)
+    stats, modified_s = reports.whole, control.state.enforcement.modified_s
+    of_entries_now = ListedReadings(*of_entries, stats, came_s, done_s, modified_s)
+    never_s = np.full(len(done_s), np.nan)  # no interval modifies send limits: what they confirm says nothing of these
+    return of_entries_now, ListedReadings(*of_send_limits, stats, came_s, never_s, None)
+
+
+def _readings_of(
+    fabric: FabricState,
+    meters: ReadMeters,
+    reports: MeterReports,
+    received_s: Mapping[int, float],
+    confirmed_s: Mapping[int, float],
+) -> MeterReadings:
+    """Return the readings of meters that are there for their counters alone."""
+    places = fabric.listing.places_of_meters(meters.dpid(fabric.vns), meters.meter_id, reports)
+    return ListedReadings(*places, reports.whole, *_times_s(reports, received_s, confirmed_s), None).columns
+
+
+def _times_s(
+    reports: MeterReports, received_s: Mapping[int, float], confirmed_s: Mapping[int, float]
+) -> tuple[FloatArray, FloatArray]:
+    """Return when each switch's counters came, and when it had done what it was last sent."""
+    came_s = np.array([received_s[dpid] for dpid in reports.dpids], dtype=np.float64)
+    return came_s, np.array([confirmed_s.get(dpid, np.nan) for dpid in reports.dpids], dtype=np.float64)
+
+
+def queue_changes(fabric: FabricState, changes: MeterChanges) -> None:
+    """Queue meter-mods for the switches that are connected, in the order of ``changes``."""
+    if not len(changes.rows):
+        return
+    mods, parts = modifications_by_switch(fabric.vns, fabric.state.entries, changes)
+    for dpid, start, end in parts:
+        record = fabric.switches[dpid]
+        if record.connected and end > start:
+            record.update.modify_meters(mods[:, start:end], restarts_counts=True)
+
+
+def _watch_floods(fabric: FabricState, reports: MeterReports, now_s: float) -> None:
+    floods = fabric.floods
+    if not floods.due(now_s):
+        return
+    vns = fabric.vns
+    listed = fabric.listing.find(fabric.switches, reports)
+    of_vns = fabric.listing.places_of_vns(listed, reports.ends, len(vns)).meter
+    answered = np.array([dpid in reports for dpid in vns.dpids], dtype=np.bool_)[vns.switch]
+    floods.read(reports.whole, of_vns[:, _OF_FLOODS].T, answered, now_s)
+    began, ended = floods.settle(vns.vlan, vns.receive_limit_bps, now_s)
+    for row in fabric.events.named(EventKind.FLOOD_BEGAN, began, now_s):
+        limit, dropped = fabric.flood_limit_bps[row] / 1e6, floods.dropped_bps[row] / 1e6
+        text = f"{fabric.vn_name(row)}: floods beyond its limit of {limit:.3g} Mbit/s; {dropped:.3g} Mbit/s are dropped"
+        fabric.note(EventKind.FLOOD_BEGAN, text, now_s, vn=row)
+    for row in fabric.events.named(EventKind.FLOOD_ENDED, ended, now_s):
+        fabric.note(EventKind.FLOOD_ENDED, f"{fabric.vn_name(row)}: floods within its limit again", now_s, vn=row)
+
+
+def _watch_guarantees(fabric: FabricState, vns: VnTable, now_s: float) -> None:
+    before = fabric.guarantees
+    offered_bps = fabric.brought_bps[0]
+    offered_bps = np.where(fabric.share.receives, offered_bps, 0.0)  # of others' VNs it is not known
+    interval_s = fabric.config.interval_s
+    after = before.after(offered_bps, fabric.received_bps, vns.receive_limit_bps, interval_s)
+    fabric.guarantees = after
+    _note_guarantees(fabric, before, after, "gets", "that it is sent within its limit", now_s)
+
+
+def _watch_send_guarantees(fabric: FabricState, vns: VnTable, now_s: float) -> None:
+    before = fabric.send_guarantees
+    entries, measured = fabric.state.entries, fabric.state.measured
+    offered_bps = owed_to_senders(
+        entries.sender, entries.receiver, measured.offered_bps, measured.active, vns.weight, vns.receive_limit_bps
+    )
+    sent_bps = np.bincount(entries.sender, measured.passed_bps, minlength=len(vns)).astype(np.float64)
+    offered_bps = np.where(vns.borrows, offered_bps, 0.0)
+    after = before.after(offered_bps, sent_bps, vns.send_limit_bps, fabric.config.interval_s)
+    fabric.send_guarantees = after
+    _note_guarantees(fabric, before, after, "sends", "that it offers within both ends' limits", now_s)
+
+
+def _note_guarantees(
+    fabric: FabricState, before: Guarantees, after: Guarantees, verb: str, of_what: str, now_s: float
+) -> None:
+    """Note whose guarantee begins to be missed and whose is met again; ``verb`` says which way: gets or sends."""
+    if same(before.missing, after.missing):
+        return
+    missed, met = (np.flatnonzero(now) for now in (after.missing & ~before.missing, before.missing & ~after.missing))
+    for row in fabric.events.named(EventKind.GUARANTEE_MISSED, missed, now_s):
+        got, owed = after.received_bps[row] / 1e6, after.owed_bps[row] / 1e6
+        text = f"{fabric.vn_name(row)}: {verb} {got:.3g} of {owed:.3g} Mbit/s {of_what}"
+        fabric.note(EventKind.GUARANTEE_MISSED, text, now_s, vn=row)
+    for row in fabric.events.named(EventKind.GUARANTEE_MET, met, now_s):
+        text = f"{fabric.vn_name(row)}: {verb} what it was promised again"
+        fabric.note(EventKind.GUARANTEE_MET, text, now_s, vn=row)
+
+
+def _note_notifications(fabric: FabricState, told: IntArray, now_s: float) -> None:
+    """Count the messages that receivers sent, and note the first of each spell: a flood causes many a second."""
+    if not told.any():
+        return
+    fabric.notifications += told
+    first = (told > 0) & ~(now_s - fabric.notified_s < SPELL_S)
+    fabric.notified_s[told > 0] = now_s
+    for row in fabric.events.named(EventKind.CONGESTION_NOTIFIED, np.flatnonzero(first), now_s):
+        dropped = fabric.queue_dropped_bps[row] / 1e6
+        drops = "" if np.isnan(dropped) else f"; its queue dropped {dropped:.3g} Mbit/s"
+        text = f"{fabric.vn_name(row)}: tells {told[row]} of its senders of congestion{drops}"
+        fabric.note(EventKind.CONGESTION_NOTIFIED, text, now_s, vn=row)
+
+
+def _watch_congestion(
+    fabric: FabricState, before: control_step.ControlState, limit_bps: FloatArray, now_s: float
+) -> None:
+    control = fabric.control
+    declared = declare_congestion(control.groups, len(control.vns))
+    fabric.congestion, began, ended = fabric.congestion.after(
+        before, control.state, control.vns, declared, limit_bps, now_s
+    )
+    if not len(began) and not len(ended):
+        return
+    for kind, rows in ((EventKind.CONGESTION_BEGAN, began), (EventKind.CONGESTION_ENDED, ended)):
+        for row in fabric.events.named(kind, rows, now_s):
+            fabric.note(kind, f"{fabric.vn_name(row)}: {kind.value.replace('-', ' ')}", now_s, vn=row)
+
+
+def _note_implausible(fabric: FabricState, rows: IntArray, now_s: float) -> None:
+    if not len(rows):
+        return
+    entries = fabric.state.entries
+    for row in fabric.events.named(EventKind.COUNTERS_IMPLAUSIBLE, rows, now_s):
+        ends = f"{fabric.vn_name(int(entries.sender[row]))} to {fabric.vn_name(int(entries.receiver[row]))}"
+        fabric.note(
+            EventKind.COUNTERS_IMPLAUSIBLE,
+            f"{ends}: its counters jumped or fell back",
+            now_s,
+            vn=int(entries.sender[row]),
+        )

@@ -1,0 +1,377 @@
+"""All that the controller knows of one fabric: what pairs, reconciliation and the interval work on together.
+
+``Control`` is the part that the control step decides by, a value. The rest of ``FabricState`` changes in place.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+from weakref import proxy
+
+import numpy as np
+
+from controller.capability.capabilities import Verdicts
+from controller.capability.meter_monitor import NOT_KNOWN
+from controller.central.learning import Learning
+from controller.columns import FloatArray, IntArray, KiloArray
+from controller.events import EventKind, EventLog
+from controller.fabric.config_model import Config
+from controller.fabric.link_table import LinksInUse
+from controller.fabric.meter_bounds import columns_of
+from controller.fabric.topology import PortId
+from controller.fabric.vn_table import VnTable
+from controller.forwarding.forwarding_state import Network
+from controller.forwarding.host_entries import ForwardingSettings
+from controller.forwarding.pairs import Host
+from controller.forwarding.pipeline import Marking
+from controller.forwarding.token_buckets import (
+    AGENT_BURST_INTERVALS,
+    REPORTS_AT_ONCE,
+    REPORTS_PER_S,
+    TokenBuckets,
+    report_bursts,
+)
+from controller.limits.admission import AdmittedLimits
+from controller.limits.effective_settings import LimitsInForce
+from controller.limits.flood_limits import discovery_limits, flood_limits
+from controller.limits.new_pair_limits import limited_receivers, newcomer_limits
+from controller.limits.overrides import VN_FIELDS
+from controller.loop import control_step, pair_changes
+from controller.loop.congestion import Congestion
+from controller.loop.fabric_partition import WHOLE, Share
+from controller.metering.enforcement import RATE_STEP_BPS, exact, kilo, whole_rates
+from controller.metering.flood_rates import FloodRates
+from controller.metering.guarantees import Guarantees
+from controller.metering.measurement import Measurement, sums_by
+from controller.metering.send_limit_meters import SendLimitMeters
+from controller.openflow.ethernet import CONTROL_ETH_TYPES
+from controller.policy.policy_groups import Choices, PolicyGroup, choices_of, groups_of, shadows_of, under
+from controller.switch.delivered_rates import Delivery
+from controller.switch.meter_index import Listing
+from controller.switch.meters.counting import MeasuringMeters
+from controller.switch.meters.meter_settings import MeterColumns, MeterSetting
+from controller.switch.meters.phantom import PhantomMeters
+from controller.switch.switch_record import NO_ENTRY, SwitchRecord
+from controller.whatif.shadow import Shadow
+
+# A switch that has not come so long after the last one that did is not waited for any more.
+AWAITED_S = 30.0
+
+
+class Control(NamedTuple):
+    """What the control step decides by and goes on from: one value, so that a change replaces all of it at once."""
+
+    config: Config
+    vns: VnTable
+    policies: Choices
+    groups: tuple[PolicyGroup, ...]
+    shadow: Shadow
+    state: control_step.ControlState
+
+    @classmethod
+    def start(cls, config: Config) -> Control:
+        """Return what a configuration begins with: nobody talks to anybody."""
+        policies = choices_of(config)
+        vns = under(VnTable.of_config(config), policies)
+        groups = groups_of(vns, policies)
+        shadow = Shadow.of(vns, shadows_of(config))
+        return cls(config, vns, policies, groups, shadow, control_step.ControlState.start(vns, groups))
+
+    def with_values(self, values: LimitsInForce) -> Control:
+        """Return the same with other limits, ceilings, weights, algorithms and shadows.
+
+        Algorithms and shadows that stay go on with what they remember.
+        """
+        config = replace(self.config, vlans=values.vlans)
+        policies, shadows = choices_of(config), shadows_of(config)
+        columns = {name: getattr(values.vns, name) for name in VN_FIELDS}
+        vns = under(self.vns.with_columns(**columns), policies)
+        groups, state = self.groups, self.state
+        if policies != self.policies:
+            groups = groups_of(vns, policies)
+            state = control_step.with_groups(state, self.groups, groups)
+        shadow = self.shadow if shadows == self.shadow.policies else Shadow.of(vns, shadows)
+        return Control(config, vns, policies, groups, shadow, state)
+
+
+@dataclass
+class Arrivals:
+    """Which switches (dpid) have been there since the fabric is known, when one came last, and when a new one did."""
+
+    known: set[int] = field(default_factory=set)
+    last_s: float = -math.inf
+    new_s: float = -math.inf
+
+    def began(self, now_s: float) -> None:
+        """What a switch holds is about to be taken over."""
+        if math.isinf(self.new_s):
+            self.new_s = now_s
+
+    def came(self, dpid: int, now_s: float) -> None:
+        """A switch is there, with whatever its tables hold."""
+        self.last_s = now_s
+        if dpid not in self.known:
+            self.known.add(dpid)
+            self.new_s = now_s
+
+
+class FabricState:
+    """The control value, the network and the switches of the fabric of one configuration.
+
+    ``events`` goes on when another configuration comes. Raises InvalidValueError when a switch has more VNs than the
+    controller has meter ids.
+    """
+
+    def __init__(self, config: Config, events: EventLog) -> None:
+        self.control = Control.start(config)
+        self.events = events
+        self.admitted = AdmittedLimits(config)
+        self.links = LinksInUse(config)
+        ethertypes = CONTROL_ETH_TYPES if config.agent_local_ethertype else CONTROL_ETH_TYPES[:1]
+        marking = Marking(config.ecn_codepoint, config.ecn_deliver == "keep")
+        limited = frozenset(np.flatnonzero(limited_receivers(self.vns, config)).tolist())
+        settings = ForwardingSettings(config.mac_ageing_s, config.max_macs_per_vn, ethertypes, marking, limited)
+        self.network = Network(config.switches.values(), self.vns, settings)
+        self.switches = {s.dpid: SwitchRecord.of(s, self.vns, config) for s in config.switches.values()}
+        self.listing = Listing()
+        self.deliveries = {dpid: Delivery() for dpid in self.switches}
+        self.verdicts = Verdicts()
+        self.received_bps: FloatArray = np.zeros(len(self.vns))
+        self.guarantees = Guarantees.unused(len(self.vns))  # of what VNs receive
+        self.send_guarantees = Guarantees.unused(len(self.vns))  # where limits are guarantees: where VNs borrow
+        self.congestion = Congestion.none(len(self.vns))
+        self.queue_dropped_bps: FloatArray = np.full(len(self.vns), np.nan)  # where a policy reads queues
+        self.notifications = np.zeros(len(self.vns))  # messages that receiving VNs sent to senders
+        self.notified_s: FloatArray = np.full(len(self.vns), np.nan)  # when they did so last
+        self.send_limits = SendLimitMeters.unread(len(self.vns))
+        self.floods = FloodRates.unknown(len(self.vns))
+        self.phantoms = PhantomMeters.none(len(self.vns))
+        self.measuring = MeasuringMeters.none()
+        self._flood_limits: tuple[VnTable, FloatArray] | None = None
+        self._shared: tuple[VnTable, FloatArray, VnTable] | None = None
+        self.brought: tuple[Measurement, tuple[FloatArray, ...]] | None = None  # what the last interval measured
+        self.reports = TokenBuckets(len(self.vns), REPORTS_PER_S, REPORTS_AT_ONCE)
+        # A reload replaces this state, which is freed only if it is in no cycle.
+        self.learning = Learning(proxy(self), config.max_macs_per_vn)
+        self.arrivals = Arrivals()
+        self.share: Share = WHOLE
+        self.agent_ports: frozenset[PortId] = frozenset()  # behind which agents shape, as far as is known
+        self.follow_bounds()
+
+    def follow_bounds(self) -> None:
+        """Let the control step know what switches take of a meter, as far as is known by now."""
+        bounds = columns_of([self.switches[dpid].can.bounds for dpid in self.vns.dpids], self.vns.switch)
+        if bounds is not None or self.vns.meter_bounds is not None:
+            self.control = self.control._replace(vns=self.vns.with_columns(meter_bounds=bounds))
+
+    def fitted(self, sender: IntArray, rate_bps: FloatArray, burst_bits: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return rates and bursts as the switches of these senders (rows) take them."""
+        if self.vns.meter_bounds is None:
+            return rate_bps, burst_bits
+        rate_kbps, burst_kbits = self.vns.meter_bounds.of(sender).fitted(kilo(rate_bps), kilo(burst_bits))
+        return exact(rate_kbps), exact(burst_kbits)
+
+    # -- what is in force
+
+    @property
+    def config(self) -> Config:
+        """The configuration, with the values of VLANs that are in force."""
+        return self.control.config
+
+    @property
+    def vns(self) -> VnTable:
+        """The VNs, with the values that are in force."""
+        return self.control.vns
+
+    @property
+    def state(self) -> control_step.ControlState:
+        """What one interval hands to the next."""
+        return self.control.state
+
+    @state.setter
+    def state(self, state: control_step.ControlState) -> None:
+        self.control = self.control._replace(state=state)
+
+    @property
+    def flood_limit_bps(self) -> FloatArray:
+        """What each VN may flood, shape (vns,)."""
+        vns = self.control.vns
+        if self._flood_limits is None or self._flood_limits[0] is not vns:
+            self._flood_limits = (vns, flood_limits(vns, self.config.vlans))
+        return self._flood_limits[1]
+
+    @property
+    def shared_vns(self) -> VnTable:
+        """The VNs with their receive limits less the floods that they get: what is shared out."""
+        taken_bps, vns = self.floods.taken_bps, self.control.vns
+        if self._shared is None or self._shared[0] is not vns or self._shared[1] is not taken_bps:
+            left_bps = np.maximum(vns.receive_limit_bps - taken_bps, RATE_STEP_BPS)
+            left = vns.with_columns(receive_limit_bps=left_bps) if taken_bps.any() else vns
+            self._shared = (vns, taken_bps, left)
+        return self._shared[2]
+
+    @property
+    def brought_bps(self) -> tuple[FloatArray, ...]:
+        """What was offered to each VN, passed and was dropped at its senders' meters in the last interval, (vns,) each.
+
+        They are for all who ask in an interval, and nobody's to write to.
+        """
+        state = self.control.state
+        measured = state.measured
+        if self.brought is None or self.brought[0] is not measured:
+            columns = (measured.offered_bps, measured.passed_bps, measured.dropped_bps)
+            self.brought = (measured, sums_by(state.entries.receiver, columns, len(self.control.vns)))
+        return self.brought[1]
+
+    def of_senders(self) -> tuple[FloatArray, FloatArray]:
+        """Return the limits that senders set themselves, and since when they got no message, (entries,); NaN: none."""
+        entries = self.state.entries
+        limit_bps, silent_s = np.full((2, len(entries)), np.nan)
+        for decision in self.state.allocators.decisions:
+            view = decision.view
+            if decision.egress_limit_bps is not None and decision.notified_s is not None and view.entries is entries:
+                limit_bps[view.rows] = decision.egress_limit_bps
+                silent_s[view.rows] = view.now_s - decision.notified_s
+        return limit_bps, silent_s
+
+    # -- what happens
+
+    def note(
+        self,
+        kind: EventKind,
+        text: str,
+        now_s: float,
+        *,
+        vn: int | None = None,
+        dpid: int | None = None,
+        vlan_vid: int | None = None,
+    ) -> None:
+        """Note an event, of a VN (row), of a switch or of a VLAN if it is about one."""
+        port_no = None
+        if vn is not None:
+            vlan_vid, dpid, port_no = self.vns.key(vn)
+        self.events.add(kind, text, now_s, vlan_vid, None if dpid is None else self.switch_name(dpid), port_no)
+
+    def awaits_switches(self, now_s: float) -> bool:
+        """Whether one of the configuration may still be on its way: it is not there, and another one came just now.
+
+        In a cluster a node waits for all of them, however long: the other node may have known more.
+        """
+        elsewhere = self.share.elsewhere
+        missing = not all(record.connected or dpid in elsewhere for dpid, record in self.switches.items())
+        return missing and (self.config.cluster is not None or now_s - self.arrivals.last_s < AWAITED_S)
+
+    def may_lack_senders(self, now_s: float) -> bool:
+        """Whether a switch that was never there may still bring senders of receivers that are known.
+
+        It ends however often switches come and go: only a new one makes it longer. In a cluster too: a dead switch must
+        not freeze the grants of all others. Where other nodes have some of the switches, all of these have to hear who
+        has the last one that came, and to be heard.
+        """
+        lacking = not self.switches.keys() <= self.arrivals.known
+        return now_s - self.arrivals.new_s < (AWAITED_S if lacking else self.share.hears_s)
+
+    def vn_name(self, row: int) -> str:
+        """Return a VN's name as people read it: ``VLAN 10 at s1:3``."""
+        return f"VLAN {self.vns.key(row).vlan_vid} at {self.place_name(row)}"
+
+    def place_name(self, row: int) -> str:
+        """Return where a VN is as people write it: ``s1:3``."""
+        return self.port_name(PortId(*self.vns.key(row)[1:]))
+
+    def port_name(self, port: PortId) -> str:
+        """Return an edge port as people write it: ``s1:3``, or by its interface, ``s1:eth3``."""
+        edge = self.network.edge_port(port)
+        return f"{self.switch_name(port.dpid)}:{port.port_no if edge is None else edge.label}"
+
+    def switch_name(self, dpid: int) -> str:
+        """Return a switch's name, or its dpid if the configuration does not name it."""
+        record = self.switches.get(dpid)
+        return record.switch.name if record else f"{dpid:016x}"
+
+    def record_of_sender(self, row: int) -> SwitchRecord:
+        """Return the switch behind which a VN sends."""
+        return self.switches[self.vns.key(row).dpid]
+
+    def learn(self, host: Host, port: PortId, now_s: float, *, standing: bool = False) -> None:
+        """Note where a host is, as a frame has told or, ``standing``, its switch's tables."""
+        self.learning.learn(host, port, now_s, standing=standing)
+
+    def forget_counters(self, record: SwitchRecord, meter_id: IntArray | None = None) -> None:
+        """Meters of a switch, all or some, may have been set outside of the interval, or by others."""
+        if meter_id is None:
+            rows = record.metered_rows()
+        else:
+            rows = record.rows_of(meter_id)
+            rows = rows[rows != NO_ENTRY]
+        self.forget_rows(rows)
+        senders = [row for row, own in record.vn_meters.items() if meter_id is None or own.send in meter_id]
+        self.send_limits = self.send_limits.forgotten(np.array(senders, dtype=np.int64))
+        flooding, of_floods = record.vn_meter_columns()
+        flooding = flooding if meter_id is None else flooding[np.isin(of_floods[1:3], meter_id).any(axis=0)]
+        self.floods.forgotten(flooding)
+        self.phantoms = self.phantoms.forgotten(record.switch.dpid, self.vns, meter_id)
+        self.measuring = self.measuring.forgotten(record.switch.dpid, self.vns, meter_id)
+
+    def forget_rows(self, rows: IntArray) -> None:
+        """The counters of these entries come from elsewhere now."""
+        self.state = self.state._replace(counters=self.state.counters.forgotten(rows))
+
+    def stand_at(self, rows: IntArray, settings: Sequence[MeterSetting]) -> None:
+        """The meters of these entries stand at these settings, whatever they were set to."""
+        if not len(rows):
+            return
+        enforcement = self.state.enforcement
+        kilos = enforcement.rate_kbps.copy(), enforcement.burst_kbits.copy()
+        for column, values in zip(kilos, zip(*settings, strict=True), strict=True):
+            column[rows] = values
+        level_bits = np.minimum(enforcement.level_bits, exact(kilos[1]))
+        enforcement = enforcement._replace(rate_kbps=kilos[0], burst_kbits=kilos[1], level_bits=level_bits)
+        self.state = self.state._replace(enforcement=enforcement)
+
+    def meter_settings(self, dpid: int, meter_id: IntArray) -> tuple[KiloArray, KiloArray]:
+        """Return the rates (kb/s) and bursts (kb) of meters of a switch that limit entries; NOT_KNOWN for others."""
+        rows, enforcement = self.switches[dpid].rows_of(meter_id), self.state.enforcement
+        unknown = np.flatnonzero(rows == NO_ENTRY)  # few: most meters limit entries
+        if len(unknown) == len(rows):
+            return np.full(len(rows), NOT_KNOWN, np.uint32), np.full(len(rows), NOT_KNOWN, np.uint32)
+        rate_kbps = enforcement.rate_kbps.take(rows, mode="wrap")
+        burst_kbits = enforcement.burst_kbits.take(rows, mode="wrap")
+        rate_kbps[unknown] = burst_kbits[unknown] = NOT_KNOWN
+        return rate_kbps, burst_kbits
+
+    def wanted_meters(self, record: SwitchRecord) -> MeterColumns:
+        """Return what all meters of a switch should be set to; none where its meters are of no use."""
+        if not record.can.uses_meters:
+            nothing = np.empty(0, dtype=np.int64)
+            return MeterColumns(nothing, nothing, nothing)
+        rows, vn_meter_id = record.vn_meter_columns()
+        discovery_bps = discovery_limits(self.flood_limit_bps[rows])
+        newcomer_bps, newcomer_bits = newcomer_limits(self.vns)
+        rates_bps = (
+            whole_rates(self.vns.send_most_bps[rows]),
+            self.flood_limit_bps[rows] - discovery_bps,
+            discovery_bps,
+            np.full(len(rows), float(self.config.report_rate_bps)),
+            newcomer_bps[rows],
+            np.full(len(rows), float(self.config.agent_report_rate_bps)),
+        )
+        agent_burst_s = AGENT_BURST_INTERVALS * self.config.interval_s
+        bursts_bits = (
+            *map(pair_changes.first_bursts, rates_bps[:3]),
+            report_bursts(rates_bps[3]),
+            newcomer_bits[rows],
+            report_bursts(rates_bps[5], agent_burst_s),
+        )
+        there = vn_meter_id > 0
+        mine, enforcement = record.metered_rows(), self.state.enforcement
+        mark_id, mark_bps, mark_bits = self.phantoms.settings(record.switch.dpid, self.vns)
+        limits = MeterColumns(
+            np.concatenate([vn_meter_id[there], self.state.entries.meter_id[mine], mark_id]),
+            np.concatenate([kilo(np.stack(rates_bps)[there]), enforcement.rate_kbps[mine], kilo(mark_bps)]),
+            np.concatenate([kilo(np.stack(bursts_bits)[there]), enforcement.burst_kbits[mine], kilo(mark_bits)]),
+        )
+        return limits.joined(self.measuring.settings(record.switch.dpid, self.vns)).within_bounds(record.can.bounds)

@@ -1,0 +1,128 @@
+"""What can be enforced at each edge port of a fabric now, and what has changed of that."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+
+from controller.capability.capabilities import (
+    HOPELESS,
+    NOT_CONNECTED,
+    PortVerdicts,
+    Verdict,
+    enforceability,
+    shown_ports,
+    told_apart,
+)
+from controller.central.fabric_state import FabricState
+from controller.events import EventKind
+from controller.limits.link_headroom import MOST_PROMISED, crowded_ports
+from controller.policy.policy_groups import need_headroom
+
+Unlimited = tuple[tuple[int, str, frozenset[int]], ...]
+
+# What a switch can do is found out piece by piece. A verdict is reported once it has stood for so long.
+STANDS_S = 1.5
+
+
+def of_switch(fabric: FabricState, dpid: int) -> PortVerdicts:
+    """Return what can be enforced at each edge port of a switch of the configuration, by port number.
+
+    It is the same object until something has changed.
+    """
+    return _of_switch(fabric, dpid, _unlimited(fabric))
+
+
+def of_all(fabric: FabricState) -> dict[int, PortVerdicts]:
+    """Return what can be enforced at all edge ports, by dpid and port number."""
+    unlimited = _unlimited(fabric)
+    return {dpid: _of_switch(fabric, dpid, unlimited) for dpid in fabric.switches}
+
+
+def counts(fabric: FabricState) -> dict[str, int]:
+    """Return how many edge ports have each verdict."""
+    found = Counter(one.verdict for verdicts in of_all(fabric).values() for one in verdicts.values())
+    return {str(verdict): found[verdict] for verdict in Verdict}
+
+
+def note_changes(fabric: FabricState, now_s: float) -> None:
+    """Note an event for each switch whose verdicts are not those reported last, and where headroom is missing now."""
+    verdicts = fabric.verdicts
+    _note_headroom(fabric, now_s)
+    for dpid, now in of_all(fabric).items():
+        record = fabric.switches[dpid]
+        if now is not verdicts.shaped.get(dpid):
+            verdicts.shaped[dpid] = now
+            _note_shaped(fabric, dpid)
+        if not record.connected:
+            verdicts.seen.pop(dpid, None)  # switch-down says it; verdicts are reported again when it is back
+            verdicts.told.pop(dpid, None)
+            continue
+        last, since_s = verdicts.seen.get(dpid, (None, now_s))
+        if now is not last:
+            since_s = since_s if now == last else now_s
+            verdicts.seen[dpid] = (now, since_s)
+        if now_s - since_s >= STANDS_S and now is not (told := verdicts.told.get(dpid)):
+            verdicts.told[dpid] = now
+            for verdict, ports in told_apart(now) if now != told else ():
+                text = f"switch {record.switch.name} ({dpid:016x}), port {shown_ports(ports)}: enforceable: {verdict}"
+                fabric.note(EventKind.ENFORCEABLE, text, now_s, dpid=dpid)
+
+
+def _note_headroom(fabric: FabricState, now_s: float) -> None:
+    control, verdicts = fabric.control, fabric.verdicts
+    if verdicts.crowded_of is control.vns:
+        return
+    verdicts.crowded_of = control.vns
+    needing = need_headroom(control.groups, len(control.vns))
+    crowded = frozenset(crowded_ports(control.vns, control.config.links, needing))
+    for one in sorted(crowded - verdicts.crowded):
+        promised, link = one.promised_bps / 1e6, one.link_bps / 1e6
+        name = f"{fabric.switch_name(one.port.dpid)}:{one.port.port_no}"
+        text = f"{name}: receive limits of {promised:.4g} of {link:.4g} Mbit/s of the only link before its switch: "
+        text += f"drops happen there, where no policy sees them; leave {1 - MOST_PROMISED:.0%} of the link"
+        fabric.note(EventKind.HEADROOM_MISSING, text, now_s, dpid=one.port.dpid)
+    verdicts.crowded = crowded
+
+
+def _note_shaped(fabric: FabricState, dpid: int) -> None:
+    """Leave the receivers behind a switch's ports to their queues, or to their senders' meters."""
+    record, vns = fabric.switches[dpid], fabric.vns
+    shaped = vns.shaped.copy()
+    for row in np.flatnonzero(vns.dpid == dpid).tolist():
+        sets_queues = record.switch.ovsdb is not None
+        shaped[row] = record.can.shapes(int(vns.port_no[row]), sets_queues=sets_queues)
+    if (shaped != vns.shaped).any():
+        fabric.control = fabric.control._replace(vns=vns.with_columns(shaped=shaped))
+
+
+def _of_switch(fabric: FabricState, dpid: int, unlimited: Unlimited) -> PortVerdicts:
+    record = fabric.switches[dpid]
+    can = record.can
+    given = (record.switch, record.connected, *can.evidence, unlimited, fabric.agent_ports)
+    before, made = fabric.verdicts.made.get(dpid, (None, {}))
+    if given == before:
+        return made
+    made = {
+        port_no: enforceability(
+            can,
+            port_no,
+            (name for other, name, vids in unlimited if other != dpid and vids & set(port.vlan_vids)),
+            agent=(dpid, port_no) in fabric.agent_ports,
+        )
+        if record.connected
+        else NOT_CONNECTED
+        for port_no, port in record.switch.ports.items()
+    }
+    fabric.verdicts.made[dpid] = (given, made)
+    return made
+
+
+def _unlimited(fabric: FabricState) -> Unlimited:
+    """Return the switches whose senders are known not to be limited: dpid, name, and the VLANs of their VNs."""
+    return tuple(
+        (dpid, record.switch.name, frozenset(vid for port in record.switch.ports.values() for vid in port.vlan_vids))
+        for dpid, record in fabric.switches.items()
+        if record.connected and record.can.limits.finding in HOPELESS
+    )

@@ -1,0 +1,100 @@
+"""What the switches said of queues and links in this interval, as columns for the control step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.central.fabric_state import FabricState
+from controller.columns import BoolArray, IntArray
+from controller.events import EventKind
+from controller.metering.fabric_readings import Observed, Reading
+from controller.metering.mark_readings import MarkReadings
+from controller.metering.port_readings import PortChanges, PortReadings
+from controller.metering.queue_readings import QueueChanges, QueueReadings
+from controller.switch.delivered_rates import queue_key
+
+# The counters that a reading's columns come from.
+_OF_QUEUES = {"sent_bytes": "tx_bytes", "sent_packets": "tx_packets", "dropped_packets": "tx_errors"}
+_OF_PORTS = {"sent_bytes": "tx_bytes", "dropped_packets": "tx_dropped"}
+_OF_HOSTS = {"sent_bytes": "rx_bytes"}
+
+
+def observe(
+    fabric: FabricState,
+    wanted: AbstractSet[Reading],
+    received_s: Mapping[int, float],
+    now_s: float,
+    marks: MarkReadings | None = None,
+) -> Observed | None:
+    """Return the readings that are wanted, with ``marks``; None where that is none.
+
+    ``received_s`` is when the meters of each switch came. Where ports or queues did not come with them, they are
+    unknown. Counters that moved as no traffic can move them are noted as events.
+    """
+    queues = _queues(fabric, received_s) if Reading.QUEUES in wanted else None
+    ports = _ports(fabric, received_s) if Reading.PORTS in wanted else None
+    if queues is None and ports is None and marks is None:
+        return None
+    if queues is not None:
+        for row in _implausible(fabric, queues.implausible, now_s):
+            _note(fabric, f"{fabric.vn_name(row)}: its queue's", now_s)
+    if ports is not None:
+        names = fabric.links.of(fabric.vns, fabric.network.topology).names
+        for row in _implausible(fabric, ports.implausible, now_s):
+            _note(fabric, f"link {names[row]}: its port's", now_s)
+    return Observed(queues, ports, marks)
+
+
+def _queues(fabric: FabricState, received_s: Mapping[int, float]) -> QueueReadings:
+    vns = fabric.vns
+    found = QueueChanges.unknown(len(vns))
+    for dpid, rows in _by_switch(vns.dpid):
+        counters = fabric.deliveries[dpid].queues
+        changes = counters.changes
+        if changes is None or not counters.received_s >= received_s.get(dpid, np.inf):
+            continue
+        at, of = changes.rows_of(queue_key(vns.port_no[rows], vns.vlan_vid[rows]))
+        for name, counter in _OF_QUEUES.items():
+            getattr(found, name)[rows[at]] = changes.moved[counter][of]
+        found.elapsed_s[rows[at]] = changes.elapsed_s[of]
+    most = int(vns.vlan_vid.max(initial=0)) + 1
+    arrival_bps = np.bincount(vns.vlan_vid, weights=vns.capacity_bps, minlength=most).astype(np.float64)[vns.vlan_vid]
+    return QueueReadings.of(found, vns.capacity_bps, arrival_bps)
+
+
+def _ports(fabric: FabricState, received_s: Mapping[int, float]) -> PortReadings:
+    links = fabric.links.of(fabric.vns, fabric.network.topology)
+    ports = fabric.links.ports(fabric.vns)
+    found = PortChanges.unknown(len(ports.dpid))
+    for dpid, rows in _by_switch(ports.dpid):
+        counters = fabric.deliveries[dpid].ports
+        changes = counters.changes
+        if changes is None or not counters.received_s >= received_s.get(dpid, np.inf):
+            continue
+        at, of = changes.rows_of(ports.port_no[rows])
+        at = rows[at]
+        for inward, names in ((True, _OF_HOSTS), (False, _OF_PORTS)):
+            mine = ports.inward[at] == inward
+            for name, counter in names.items():
+                getattr(found, name)[at[mine]] = changes.moved[counter][of[mine]]
+        found.elapsed_s[at] = changes.elapsed_s[of]
+    return PortReadings.of(found, links.capacity_bps)
+
+
+def _by_switch(dpid: NDArray[np.uint64]) -> Iterator[tuple[int, IntArray]]:
+    """Yield each switch and its rows of a column of dpids."""
+    order = np.argsort(dpid, kind="stable")
+    dpids, first = np.unique(dpid[order], return_index=True)
+    yield from zip(dpids.tolist(), np.split(order, first[1:]), strict=True)
+
+
+def _implausible(fabric: FabricState, implausible: BoolArray, now_s: float) -> list[int]:
+    return fabric.events.named(EventKind.COUNTERS_IMPLAUSIBLE, np.flatnonzero(implausible), now_s)
+
+
+def _note(fabric: FabricState, whose: str, now_s: float) -> None:
+    fabric.note(EventKind.COUNTERS_IMPLAUSIBLE, f"{whose} counters jumped or fell back", now_s)

@@ -1,0 +1,113 @@
+"""Puts other limits, ceilings, weights, algorithms and shadows in force in a running controller: all, at once."""
+
+from __future__ import annotations
+
+from operator import itemgetter
+
+import numpy as np
+
+from controller.central.fabric_state import Control, FabricState
+from controller.columns import FloatArray, IntArray
+from controller.events import EventKind
+from controller.fabric.vn_table import VnTable
+from controller.forwarding.pipeline import VnMeters
+from controller.limits.effective_settings import LimitsInForce
+from controller.limits.new_pair_limits import newcomer_limits
+from controller.limits.overrides import VN_FIELDS, vn_value
+from controller.policy.policy_groups import borrows, weighs
+from controller.switch.meters.meter_mods import modifications
+from controller.units import exact_rate
+
+# A change to more VNs or VLANs than this is one event that says how many they are.
+_MOST_NAMED = 20
+_NEWCOMER = VnMeters._fields.index("newcomer")
+
+
+def put_in_force(fabric: FabricState, values: LimitsInForce, now_s: float) -> None:
+    """Let ``values``, which must fit the fabric, hold from the next interval on.
+
+    What is as before is not touched: no message is sent for it, and algorithms go on with what they remember.
+    """
+    before, before_flood_bps = fabric.control, fabric.flood_limit_bps
+    fabric.control = before.with_values(values)
+    _set_vn_meters(fabric, before.vns, before_flood_bps, now_s)
+    _note_limits(fabric, before.vns, now_s)
+    _note_vlans(fabric, before, now_s)
+
+
+def _changed_rows(before: VnTable, after: VnTable) -> IntArray:
+    unlike = np.zeros(len(after), dtype=np.bool_)
+    for name in VN_FIELDS:
+        old, new = getattr(before, name), getattr(after, name)
+        unlike |= (old != new) & ~(np.isnan(old) & np.isnan(new))
+    return np.flatnonzero(unlike)
+
+
+def _set_vn_meters(fabric: FabricState, before: VnTable, before_flood_bps: FloatArray, now_s: float) -> None:
+    """Queue meter-mods for what VNs may send, flood and begin with, where that has changed, to switches with meters."""
+    sending = before.send_most_bps != fabric.vns.send_most_bps
+    flooding = before_flood_bps != fabric.flood_limit_bps
+    first, first_now = newcomer_limits(before), newcomer_limits(fabric.vns)
+    beginning = (first[0] != first_now[0]) | (first[1] != first_now[1])
+    fabric.send_limits = fabric.send_limits.modified(np.flatnonzero(sending), now_s)
+    fabric.floods.modified(np.flatnonzero(flooding), now_s)
+    for dpid in np.unique(fabric.vns.dpid[sending | flooding | beginning]).tolist():
+        record = fabric.switches[dpid]
+        if record.connected:
+            rows, meter_id = record.vn_meter_columns()
+            of_floods, of_newcomers = meter_id[1:3, flooding[rows]].ravel(), meter_id[_NEWCOMER, beginning[rows]]
+            mine = np.concatenate([meter_id[0, sending[rows]], of_floods, of_newcomers])
+            wanted = fabric.wanted_meters(record)
+            at = np.flatnonzero(np.isin(wanted.meter_id, mine))
+            mods = modifications(wanted.meter_id[at], wanted.rate_kbps[at], wanted.burst_kbits[at])
+            record.update.modify_meters(mods)
+
+
+def _note_limits(fabric: FabricState, before: VnTable, now_s: float) -> None:
+    rows = _changed_rows(before, fabric.vns)
+    if len(rows) > _MOST_NAMED:
+        fabric.note(EventKind.LIMIT_CHANGED, f"{len(rows)} VNs have new limits or weights", now_s)
+        return
+    for row in rows.tolist():
+        words = []
+        for name in VN_FIELDS:
+            old, new = getattr(before, name)[row], getattr(fabric.vns, name)[row]
+            if old != new and not (np.isnan(old) and np.isnan(new)):
+                words.append(_shown(name, new))
+        fabric.note(EventKind.LIMIT_CHANGED, f"{fabric.vn_name(row)}: {', '.join(words)}", now_s, vn=row)
+
+
+def _shown(field: str, number: float) -> str:
+    value, words = vn_value(field, number), field.removesuffix("_bps").replace("_", " ")
+    return f"{words} {'none' if value is None else exact_rate(int(value)) if field.endswith('_bps') else f'{value:g}'}"
+
+
+def _unused(fabric: FabricState, vid: int) -> str:
+    """Return what VNs of a VLAN have that neither its algorithm nor its shadow uses, for people; empty: nothing."""
+    vns, control = fabric.vns, fabric.control
+    mine = vns.vlan_vid == vid
+    unused = []
+    if not (borrows(control.policies, vid) or borrows(control.shadow.policies, vid)):
+        with_ceiling = ~np.isnan(vns.send_ceiling_bps) | ~np.isnan(vns.receive_ceiling_bps)
+        unused.append(("ceilings", int((with_ceiling & mine).sum())))
+    if not (weighs(control.policies, vid) or weighs(control.shadow.policies, vid)):
+        unused.append(("weights", int(((vns.weight != 1.0) & mine).sum())))
+    return "".join(f"; the {what} of {count} VNs are kept and not used" for what, count in unused if count)
+
+
+def _note_vlans(fabric: FabricState, before: Control, now_s: float) -> None:
+    policies, shadows = fabric.control.policies, fabric.control.shadow.policies
+    vids = [
+        vid
+        for vid, policy in sorted(policies.items(), key=itemgetter(0))
+        if policy != before.policies[vid] or shadows.get(vid) != before.shadow.policies.get(vid)
+    ]
+    if len(vids) > _MOST_NAMED:
+        fabric.note(EventKind.ALGORITHM_CHANGED, f"{len(vids)} VLANs have another algorithm or shadow", now_s)
+        return
+    for vid in vids:
+        policy, shadow = policies[vid], shadows.get(vid)
+        text = f"VLAN {vid}: {policy.algorithm} {dict(policy.parameters) or ''}".rstrip()
+        if shadow is not None:
+            text += f", shadow {shadow.algorithm} {dict(shadow.parameters) or ''}".rstrip()
+        fabric.note(EventKind.ALGORITHM_CHANGED, text + _unused(fabric, vid), now_s, vlan_vid=vid)

@@ -1,0 +1,219 @@
+"""The configuration: what an operator writes in YAML, checked as a whole and made into frozen values.
+
+``load_config`` and ``parse_config`` either return a ``Config`` that keeps every rule below, or raise ``ConfigError``
+with all that is wrong, each with file, line and column. Reading the file is this module's only input and output.
+
+Rules between sections: a VN's limit is at most its port's capacity, and so is the sum of a port's send limits and the
+sum of its receive limits; a port is either an access port or a trunk; its VLANs exist and are named once; a dpid
+belongs to one switch; floods fit the receive limits; the links carry every traffic matrix that the limits allow.
+
+Each section's reader returns its values and the problems it found. Where a section has bad values its reader goes on
+with the others: its problems stop the result from being used, and rules that need a bad value are left out.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import stat
+from collections.abc import Iterator, Mapping
+
+from controller.config.cluster import read_cluster
+from controller.config.links import read_links
+from controller.config.listeners import read_rest, read_tls
+from controller.config.meters import read_meters
+from controller.config.ports import read_port
+from controller.config.section_reader import read_number, read_section
+from controller.config.sections import (
+    AgentsSection,
+    ControlSection,
+    EcnSection,
+    LoggingSection,
+    OpenFlowSection,
+    QueuesSection,
+    RestSection,
+    RootSection,
+    StoreSection,
+    SwitchSection,
+    VlanSection,
+)
+from controller.config.validation import (
+    algorithm_problems,
+    flood_problems,
+    link_problems,
+    port_problems,
+    share_problems,
+    unused_problems,
+)
+from controller.config.value_types import MAX_VLAN_VID, MIN_VLAN_VID
+from controller.config.yaml_document import Bounds, ConfigError, ConfigProblem, Problem, read_document
+from controller.errors import InvalidValueError
+from controller.fabric.config_model import Cluster, Config, EdgePort, Endpoint, Switch, Vlan
+from controller.fabric.value_checks import NAME_RULE, check_name
+
+_MAX_FILE_BYTES = 64 * 2**20
+_MOST_ENTRIES = Bounds({"vlans": MAX_VLAN_VID, "vns": MAX_VLAN_VID, "trunk": MAX_VLAN_VID}, 2**16)
+
+
+def load_config(path: str | pathlib.Path) -> Config:
+    """Return the configuration in the file at ``path``; raise ConfigError if it is unreadable or not acceptable."""
+    name = str(path)
+    try:
+        with open(path, "rb", opener=_without_waiting) as stream:
+            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+                raise ConfigError(name, [ConfigProblem(0, 0, "", "is not a regular file")])
+            content = stream.read(_MAX_FILE_BYTES + 1)
+        if len(content) > _MAX_FILE_BYTES:
+            raise ConfigError(name, [ConfigProblem(0, 0, "", f"is larger than {_MAX_FILE_BYTES} bytes")])
+        text = content.decode("utf-8-sig")
+    except OSError as error:
+        raise ConfigError(name, [ConfigProblem(0, 0, "", f"cannot be read: {error.strerror}")]) from error
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        column = error.start - (content.rfind(b"\n", 0, error.start) + 1) + 1
+        raise ConfigError(name, [ConfigProblem(line, column, "", "is not UTF-8 text")]) from error
+    return parse_config(text, name)
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Open a file; a FIFO would be waited for until somebody writes to it."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def parse_config(text: str, source_name: str = "<text>") -> Config:
+    """Return the configuration that a YAML text holds; raise ConfigError with everything that is wrong with it."""
+    document = read_document(text, _MOST_ENTRIES)
+    if document.data is None and document.problems:
+        raise ConfigError(source_name, document.problems)
+    config, problems = _read_config(document.data, source_name)
+    if not problems and not document.problems:
+        problems += [*flood_problems(config), *link_problems(config), *share_problems(config)]
+    if problems or document.problems:
+        raise ConfigError(source_name, [*document.problems, *document.place(problems)])
+    return config
+
+
+def _read_config(data: object, source_name: str) -> tuple[Config, list[Problem]]:
+    root, problems = read_section(RootSection, (), data)
+    control, bad_control = read_section(ControlSection, ("control",), root.control)
+    openflow, bad_openflow = read_section(OpenFlowSection, ("openflow",), root.openflow)
+    logging, bad_logging = read_section(LoggingSection, ("logging",), root.logging)
+    queues, bad_queues = read_section(QueuesSection, ("queues",), root.queues)
+    agents, bad_agents = read_section(AgentsSection, ("agents",), root.agents)
+    ecn, bad_ecn = read_section(EcnSection, ("ecn",), root.ecn)
+    rest_section, bad_rest_section = read_section(RestSection, ("rest",), root.rest)
+    store, bad_store = read_section(StoreSection, ("store",), root.store)
+    rest, bad_rest = read_rest(rest_section, store, source_name)
+    tls, bad_tls = read_tls(openflow, source_name)
+    cluster, bad_cluster = read_cluster(root.cluster, control, store, rest, source_name)
+    sections, vlans, bad_vlans = _read_vlans(root, control.interval_ms)
+    switches, bad_switches = _read_switches(root, sections)
+    links, bad_links = read_links(root.links, switches)
+    problems += bad_control + bad_openflow + bad_logging + bad_queues + bad_rest_section + bad_store + bad_rest
+    problems += bad_tls + bad_vlans + bad_switches + bad_links + bad_agents + bad_ecn + bad_cluster
+    problems += _listener_problems(openflow, rest.listen, cluster)
+    config = Config(
+        source_name=source_name,
+        interval_ms=control.interval_ms,
+        on_stop=control.on_stop,
+        mac_ageing_s=control.mac_ageing_s,
+        max_macs_per_vn=control.max_macs_per_vn,
+        report_rate_bps=control.report_rate,
+        newcomers=control.newcomers,
+        openflow_listen=Endpoint(*openflow.listen),
+        first_meter_id=openflow.first_meter_id,
+        last_meter_id=openflow.last_meter_id,
+        rest=rest,
+        queue_max_rate=queues.max_rate,
+        queue_classes=queues.classes,
+        ecn_marks=ecn.marks,
+        ecn_deliver=ecn.deliver,
+        ecn_codepoint=ecn.codepoint,
+        vlans=vlans,
+        switches=switches,
+        links=links,
+        agent_report_rate_bps=agents.report_rate,
+        agent_long_frames=agents.long_frames,
+        agent_local_ethertype=agents.local_ethertype,
+        openflow_tls=tls,
+        log_format=logging.format,
+        log_level=logging.level,
+        cluster=cluster,
+    )
+    return config, problems
+
+
+def _listener_problems(openflow: OpenFlowSection, rest: Endpoint, cluster: Cluster | None) -> Iterator[Problem]:
+    if openflow.first_meter_id > openflow.last_meter_id:
+        message = f"{openflow.last_meter_id} is below first_meter_id, {openflow.first_meter_id}"
+        yield Problem(("openflow", "last_meter_id"), message)
+    if Endpoint(*openflow.listen) == rest and not openflow.has_bad("listen"):
+        yield Problem(("rest", "listen"), f"{rest} is also openflow.listen")
+    others = {"openflow.listen": Endpoint(*openflow.listen), "rest.listen": rest}
+    for name, other in others.items():
+        if cluster is not None and cluster.listen == other:
+            yield Problem(("cluster", "listen"), f"{other} is also {name}")
+
+
+def _read_vlans(root: RootSection, interval_ms: int) -> tuple[dict[int, VlanSection], dict[int, Vlan], list[Problem]]:
+    """Return the VLANs by id, as sections and as values."""
+    sections: dict[int, VlanSection] = {}
+    vlans: dict[int, Vlan] = {}
+    problems: list[Problem] = []
+    for key, data in root.vlans.items():
+        path = ("vlans", key)
+        section, bad_section = read_section(VlanSection, path, data)
+        vid, bad_number = read_number(path, "VLAN id", MIN_VLAN_VID, MAX_VLAN_VID)
+        problems += [*bad_section, *bad_number, *algorithm_problems(path, section, interval_ms)]
+        problems += unused_problems(path, section)
+        if vid is None:
+            continue
+        sections[vid] = section
+        vlans[vid] = Vlan(
+            vlan_vid=vid,
+            name=section.name or f"vlan{vid}",
+            algorithm=section.algorithm,
+            parameters=section.parameters,
+            weight=section.weight,
+            send_limit_bps=section.send_limit,
+            receive_limit_bps=section.receive_limit,
+            shadow=section.shadow,
+            shadow_parameters=section.shadow_parameters,
+            flood_limit_bps=section.flood_limit,
+        )
+    if not root.vlans and not root.has_bad("vlans"):
+        problems.append(Problem(("vlans",), "holds no VLAN: at least one is needed"))
+    return sections, vlans, problems
+
+
+def _read_switches(root: RootSection, vlans: Mapping[int, VlanSection]) -> tuple[dict[str, Switch], list[Problem]]:
+    switches: dict[str, Switch] = {}
+    problems: list[Problem] = []
+    name_of: dict[int, str] = {}
+    for name, data in root.switches.items():
+        path = ("switches", name)
+        section, bad_section = read_section(SwitchSection, path, data)
+        problems += bad_section
+        try:
+            check_name(name)
+        except InvalidValueError:
+            problems.append(Problem(path, f"{name!r} is not a switch name: it {NAME_RULE}", at_key=True))
+        if section.dpid is not None and name_of.setdefault(section.dpid, name) != name:
+            first = name_of[section.dpid]
+            message = f"{section.dpid:016x} is also the dpid of switch {first}"
+            problems.append(Problem((*path, "dpid"), message, see=("switches", first, "dpid")))
+        ports: dict[int, EdgePort] = {}
+        for key, port_data in section.ports.items():
+            port_path = (*path, "ports", key)
+            port, bad_port = read_port(port_path, name, section.dpid or 0, port_data, vlans)
+            problems += [*bad_port, *port_problems(port_path, port, vlans)]
+            if port.interface is not None and (other := ports.get(port.port_no)) is not None:
+                message = f"has the same check sum as {other.label}: give one of both a number (expect: NAME)"
+                problems.append(Problem(port_path, message, at_key=True))
+            ports[port.port_no] = port
+        meters, bad_meters = read_meters((*path, "meters"), section.meters)
+        problems += bad_meters
+        switches[name] = Switch(name, section.dpid or 0, section.ovsdb, ports, section.profile, meters)
+    if not root.switches and not root.has_bad("switches"):
+        problems.append(Problem(("switches",), "holds no switch: at least one is needed"))
+    return switches, problems

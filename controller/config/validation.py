@@ -1,0 +1,174 @@
+"""What a configuration must fulfil beyond its sections: known algorithms, and limits that ports and links can carry.
+
+Only this part of reading a configuration knows algorithms and the routes of frames.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import product
+
+from controller.config.sections import VlanSection
+from controller.config.yaml_document import Path, Problem, show_path, show_value
+from controller.errors import InvalidValueError
+from controller.fabric.config_model import WAYS, Config, EdgePort, Vn
+from controller.limits.admission import admit_core, core_overloaded, core_topology
+from controller.limits.change_validation import check_used
+from controller.limits.flood_limits import LEAST_FLOOD_BPS, largest_flood_limit
+from controller.limits.hose_model import AdmissionError, VnLimits, port_overload
+from controller.policy.registry import make_policy, policies
+from controller.policy.shardability import check_cut
+from controller.units import format_rate
+
+
+def algorithm_problems(path: Path, section: VlanSection, interval_ms: int) -> Iterator[Problem]:
+    """Yield what is wrong with the algorithm and the shadow of a VLAN, and with their parameters, at an interval."""
+    for key, parameters_key in (("algorithm", "parameters"), ("shadow", "shadow_parameters")):
+        if section.has_bad(key) or section.has_bad(parameters_key):
+            continue
+        name, parameters = getattr(section, key), getattr(section, parameters_key)
+        if name is not None:
+            try:
+                make_policy(name, parameters, key=key, parameters_key=parameters_key, interval_ms=interval_ms)
+            except InvalidValueError as error:
+                yield Problem((*path, *error.key.split(".", 1)), f"{show_value(error.value)} {error.reason}")
+        elif parameters:
+            yield Problem((*path, parameters_key), f"stands without {key}, whose parameters these are")
+
+
+def unused_problems(path: Path, section: VlanSection) -> Iterator[Problem]:
+    """Yield for each ceiling and the weight of a VLAN that its algorithm does not use."""
+    if section.has_bad("algorithm") or section.has_bad("shadow"):
+        return
+    for key in ("send_ceiling", "receive_ceiling"):
+        ceiling_bps = getattr(section, key)
+        try:
+            if ceiling_bps is not None:
+                check_used("ceilings", key, ceiling_bps, section.algorithm, section.shadow)
+        except InvalidValueError as error:
+            yield Problem((*path, key), f"{format_rate(ceiling_bps)} {error.reason}")
+    if "weight" in section.model_fields_set and not section.has_bad("weight"):
+        try:
+            check_used("weights", "weight", section.weight, section.algorithm, section.shadow)
+        except InvalidValueError as error:
+            yield Problem((*path, "weight"), f"{section.weight:g} {error.reason}")
+
+
+def port_problems(path: Path, port: EdgePort, vlans: Mapping[int, VlanSection]) -> Iterator[Problem]:
+    """Yield for each sum of limits above the port's capacity, and for what a VN has and its VLAN does not use.
+
+    Capacities and limits that are unknown are 0.
+    """
+    for vn, way in product(port.vns, WAYS):
+        ceiling_bps = getattr(vn, f"{way}_ceiling_bps")
+        if ceiling_bps is None:
+            continue
+        vlan, key = vlans[vn.vlan_vid], f"{way}_ceiling"
+        try:
+            if ceiling_bps != getattr(vlan, key):  # the VLAN's own is checked with the VLAN
+                check_used("ceilings", key, ceiling_bps, vlan.algorithm, vlan.shadow)
+        except InvalidValueError as error:
+            message = f"the {key} of VLAN {vn.vlan_vid}, {format_rate(ceiling_bps)}, {error.reason}"
+            yield Problem((*path, "vns", str(vn.vlan_vid), key), message)
+    for vn in port.vns:
+        if vn.weight is None:
+            continue
+        try:
+            check_used("weights", "weight", vn.weight, vlans[vn.vlan_vid].algorithm, vlans[vn.vlan_vid].shadow)
+        except InvalidValueError as error:
+            message = f"the weight of VLAN {vn.vlan_vid}, {vn.weight:g}, {error.reason}"
+            yield Problem((*path, "vns", str(vn.vlan_vid), "weight"), message)
+    for way in WAYS if port.capacity_bps else ():
+        limits_bps = {vn.vlan_vid: getattr(vn, f"{way}_limit_bps") for vn in port.vns}
+        overload = port_overload(show_path(path), way, limits_bps.values(), port.capacity_bps)
+        if overload is not None:
+            terms = " + ".join(f"{format_rate(bps)} (VLAN {vid})" for vid, bps in limits_bps.items())
+            message = f"{format_rate(port.capacity_bps)} is below the sum of the port's {way} limits, {terms} = "
+            yield Problem((*path, "capacity"), message + format_rate(overload.load_bps))
+
+
+def link_problems(config: Config) -> Iterator[Problem]:
+    """Yield the first limit in the file with which some traffic matrix would overload a core link.
+
+    ``config`` must have no other problem.
+    """
+    if not config.links:
+        return
+    core = core_topology(config)
+    vns = list(config.vns())
+    asked = [VnLimits(vn.vlan_vid, f"{vn.switch}:{vn.port_no}", vn.send_limit_bps, vn.receive_limit_bps) for vn in vns]
+    if not core_overloaded(core, asked):
+        return
+    # More VNs never mean less load: find the first that is one too many.
+    fit, too_many = 0, len(asked)
+    while too_many - fit > 1:
+        middle = (fit + too_many) // 2
+        fit, too_many = (fit, middle) if core_overloaded(core, asked[:middle]) else (middle, too_many)
+    try:
+        admit_core(core, asked[:fit], asked[fit])
+    except AdmissionError as error:
+        way = error.key.rpartition(".")[2].removesuffix("_limit")
+        limit = f"the {way} limit of VLAN {vns[fit].vlan_vid} at {asked[fit].port}, {format_rate(error.value_bps)},"
+        offer = f"at most {format_rate(error.largest_bps)} fits next to the limits before it"
+        yield Problem(_limit_path(config, vns[fit], way), f"{limit} does not fit: {error.overload}; {offer}")
+
+
+def flood_problems(config: Config) -> Iterator[Problem]:
+    """Yield for each ``flood_limit`` with which floods could exceed the receive limit of a VN of the VLAN.
+
+    ``config`` must have no other problem.
+    """
+    receive_bps: dict[int, list[int]] = {}
+    for vn in config.vns():
+        receive_bps.setdefault(vn.vlan_vid, []).append(vn.receive_limit_bps)
+    for vid, limits_bps in receive_bps.items():
+        flood_bps, smallest_bps = config.vlans[vid].flood_limit_bps, min(limits_bps)
+        largest_bps = largest_flood_limit(smallest_bps, len(limits_bps))
+        if flood_bps is None or LEAST_FLOOD_BPS <= flood_bps <= largest_bps:
+            continue
+        if flood_bps < LEAST_FLOOD_BPS:
+            reason = f"is below {format_rate(LEAST_FLOOD_BPS)}, what two meters can carry"
+        else:
+            others = max(len(limits_bps) - 1, 1)
+            reason = f"does not fit: {others} VNs may flood to one whose receive limit is {format_rate(smallest_bps)}"
+        fits = f"at most {largest_bps} ({format_rate(largest_bps)}) fits" if largest_bps else "nothing fits"
+        yield Problem(("vlans", str(vid), "flood_limit"), f"{format_rate(flood_bps)} {reason}; {fits}")
+
+
+def share_problems(config: Config) -> Iterator[Problem]:
+    """Yield what cannot be shared out over nodes, where ``cluster.share`` says that switches are.
+
+    ``config`` must have no other problem.
+    """
+    if config.cluster is None or config.cluster.share == "nothing":
+        return
+    for vid, vlan in config.vlans.items():
+        try:
+            check_cut(policies[vlan.algorithm])
+        except InvalidValueError as error:
+            message = f"{vlan.algorithm} {error.reason}, as cluster.share: switches asks for"
+            yield Problem(("vlans", str(vid), "algorithm"), message)
+        if vlan.shadow is not None:
+            message = f"{vlan.shadow} cannot be with cluster.share: switches: a shadow sees the whole fabric"
+            yield Problem(("vlans", str(vid), "shadow"), message)
+    if config.queue_classes != "vlan":
+        yield Problem(("queues", "classes"), f"{config.queue_classes} cannot be with cluster.share: switches")
+        return
+    if config.ecn_marks != "phantom":
+        message = f"{config.ecn_marks} cannot be with cluster.share: switches: marks are counted by pair"
+        yield Problem(("ecn", "marks"), message)
+    for switch in config.switches.values():
+        path = ("switches", switch.name)
+        if switch.ports and (switch.ovsdb is None or switch.profile == "no-queues"):
+            message = "has no queues: with cluster.share: switches each receiver needs one (ovsdb)"
+            yield Problem(path, message, at_key=True)
+        for port in switch.ports.values():
+            if port.agent != "none":
+                message = f"{port.agent} cannot be with cluster.share: switches"
+                yield Problem((*path, "ports", port.label, "agent"), message)
+
+
+def _limit_path(config: Config, vn: Vn, way: str) -> Path:
+    """Return the path of a VN's own limit, or of its port if the limit is the VLAN's."""
+    port = ("switches", vn.switch, "ports", config.switches[vn.switch].ports[vn.port_no].label)
+    return (*port, "vns", str(vn.vlan_vid), f"{way}_limit") if way in vn.own_limits else port

@@ -1,0 +1,114 @@
+"""What single values of a configuration file look like: the types of fields, and who reads them from text."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
+
+from controller import rooms
+from controller.errors import InvalidValueError
+from controller.fabric.value_checks import check_name
+from controller.units import MAX_WEIGHT, MIN_WEIGHT, parse_rate
+
+MIN_VLAN_VID, MAX_VLAN_VID = 1, 4094
+# OpenFlow 1.3.5 section 7.2.1 (OFPP_MAX), 7.3.4.4 (OFPM_MAX); an idle timeout is a uint16 of seconds.
+MAX_PORT_NO = 0xFFFF_FF00
+MAX_METER_ID = 0xFFFF_0000
+MAX_IDLE_TIMEOUT_S = 0xFFFF
+
+_DPID_RULE = 'is not a dpid: write 16 hex digits in quotes ("0000000000000001"), or 0x1, or 1'
+_ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9_.-]+)):([0-9]{1,5})")
+_HEX_DPID = re.compile(r"0[xX][0-9A-Fa-f]{1,16}|[0-9A-Fa-f]{16}")
+
+
+def parse_dpid(value: object) -> int:
+    """Return a datapath id from 16 hex digits, ``0x..`` or a plain number."""
+    text = value if isinstance(value, str) else ""
+    if isinstance(value, int) and not isinstance(value, bool):
+        if len(str(value)) == 16:
+            raise InvalidValueError("dpid", value, "could be hex digits or a decimal number: put hex digits in quotes")
+        dpid = value
+    elif _HEX_DPID.fullmatch(text):
+        dpid = int(text, 16)
+    else:
+        raise InvalidValueError("dpid", value, _DPID_RULE)
+    if not 0 < dpid < 2**64:
+        raise InvalidValueError("dpid", value, "is outside 1 to 2^64 - 1")
+    return dpid
+
+
+def parse_address(value: object) -> tuple[str, int]:
+    """Return (host, TCP port) from ``HOST:PORT``; an IPv6 host is in brackets."""
+    match = _ADDRESS.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise InvalidValueError("listen", value, "is not HOST:PORT, such as 127.0.0.1:6653 or [::1]:6653")
+    if not 1 <= int(match[3]) <= 65535:
+        raise InvalidValueError("listen", value, "has a TCP port outside 1 to 65535")
+    return match[1] or match[2], int(match[3])
+
+
+def check_ovsdb(value: object) -> str:
+    """Return an OVSDB address as ovs-vsctl's ``--db`` takes it."""
+    scheme, _, rest = value.partition(":") if isinstance(value, str) else ("", "", "")
+    if (scheme == "unix" and rest.startswith("/")) or (scheme in ("tcp", "ssl") and _ADDRESS.fullmatch(rest)):
+        if scheme != "unix":
+            parse_address(rest)
+        return f"{scheme}:{rest}"
+    raise InvalidValueError("ovsdb", value, "is not an OVSDB address: unix:/PATH, tcp:HOST:PORT or ssl:HOST:PORT")
+
+
+def _check_path(value: object) -> object:
+    if isinstance(value, str) and not value.isprintable():
+        raise InvalidValueError("path", value, "has a character that cannot be printed")
+    return value
+
+
+def _check_whole_number(value: object) -> object:
+    if isinstance(value, bool):  # which would be taken for 1 or 0
+        raise InvalidValueError("number", value, "is not a whole number")
+    return value
+
+
+def _parse_rate(value: object) -> int:
+    return parse_rate(value)  # parse_rate's second parameter is a key, not what pydantic would pass there
+
+
+def of_room(name: str, but: object) -> AfterValidator:
+    """Return what refuses all values ``but`` one where a room is not installed."""
+
+    def check(value: object) -> object:
+        if value != but:
+            rooms.check(name, name, value)
+        return value
+
+    return AfterValidator(check)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What the values of a field look like, for the reference; pydantic ignores it."""
+
+    text: str
+
+
+Rate = Annotated[int, BeforeValidator(_parse_rate), Written("a rate")]
+Dpid = Annotated[int, BeforeValidator(parse_dpid), Written("16 hex digits in quotes, or `0x1`, or `1`")]
+Name = Annotated[str, BeforeValidator(check_name), Written("a name")]
+Interface = Annotated[
+    str, StringConstraints(min_length=1, max_length=255), BeforeValidator(_check_path), Written("an interface's name")
+]
+# strict mode would refuse the tuple that the validator makes
+Listen = Annotated[Any, BeforeValidator(parse_address), Written("HOST:PORT")]
+Ovsdb = Annotated[str, BeforeValidator(check_ovsdb), Written("`unix:/PATH`, `tcp:HOST:PORT` or `ssl:HOST:PORT`")]
+VlanVid = Annotated[int, Field(ge=MIN_VLAN_VID, le=MAX_VLAN_VID), Written("a VLAN")]
+Algorithm = Annotated[str, StringConstraints(min_length=1, max_length=63), Written("the name of an algorithm")]
+Parameters = Annotated[dict[str, Any], Written("such as `{d: 2}`")]
+Codepoint = Annotated[Literal[1, 2], BeforeValidator(_check_whole_number)]
+Weight = Annotated[float, Field(ge=MIN_WEIGHT, le=MAX_WEIGHT)]
+SwitchPort = Annotated[str, Written("SWITCH:PORT")]
+FilePath = Annotated[
+    str, StringConstraints(min_length=1, max_length=4095), BeforeValidator(_check_path), Written("a path")
+]

@@ -1,0 +1,148 @@
+"""The links that entries share, as rows: what an allocation of the whole network has to keep within."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.columns import BoolArray, FloatArray, IntArray
+from controller.fabric.config_model import Config
+from controller.fabric.pair_table import EntryTable
+from controller.fabric.topology import Link, PortId, SwitchPaths, Topology, hops
+from controller.fabric.vn_table import VnTable
+
+_SENDING = " (sending)"
+
+
+@dataclass(frozen=True)
+class FabricLinks:
+    """Every direction of a link is a row: the access ports towards the fabric, the access ports towards the hosts, and
+    the core links of known capacity.
+
+    ``names`` and ``capacity_bps`` have shape (links,). ``up`` and ``down`` (vns,) are the rows of the access link of a
+    VN. The core links from switch ``a`` to ``b``, both as indices of ``switch`` (vns,), are
+    ``way[way_offsets[a * switches + b]:way_offsets[a * switches + b + 1]]``.
+    """
+
+    names: tuple[str, ...]
+    capacity_bps: FloatArray
+    up: IntArray
+    down: IntArray
+    switch: IntArray
+    switches: int
+    way_offsets: IntArray
+    way: IntArray
+
+    @classmethod
+    def of(
+        cls,
+        vns: VnTable,
+        switch_names: Mapping[int, str],
+        core_capacity_bps: Mapping[PortId, int],
+        paths: SwitchPaths,
+        links: Iterable[Link],
+    ) -> FabricLinks:
+        """Return the links of a fabric: ``core_capacity_bps`` by the port out of which frames enter a link.
+
+        ``paths`` and ``links`` are those in use; links without a capacity bound nothing.
+        """
+        ports, port = _access_ports(vns)
+        dpids, switch = np.unique(vns.dpid, return_inverse=True)
+        access_bps = np.zeros(ports.shape[1])
+        access_bps[port] = vns.capacity_bps
+        named = [f"{switch_names.get(dpid, f'{dpid:016x}')}:{port_no}" for dpid, port_no in ports.T.tolist()]
+        core = {end: 2 * len(named) + number for number, end in enumerate(core_capacity_bps)}
+        way_of = hops(paths, links, ((a, b) for a in dpids.tolist() for b in dpids.tolist()))
+        ways = [[core[hop] for hop in way if hop in core] for way in way_of.values()]
+        return cls(
+            (
+                *(name + _SENDING for name in named),
+                *(f"{name} (receiving)" for name in named),
+                *(f"out of {switch_names.get(end.dpid, f'{end.dpid:016x}')}:{end.port_no}" for end in core),
+            ),
+            np.concatenate([access_bps, access_bps, np.array(list(core_capacity_bps.values()), dtype=np.float64)]),
+            port,
+            port + len(named),
+            switch,
+            len(dpids),
+            np.concatenate([[0], np.cumsum([len(way) for way in ways])]).astype(np.int64),
+            np.array([link for way in ways for link in way], dtype=np.int64),
+        )
+
+    @classmethod
+    def of_access(cls, vns: VnTable) -> FabricLinks:
+        """Return the access links alone."""
+        return cls.of(vns, {}, {}, SwitchPaths(frozenset(), {}), ())
+
+    def place(self, vn: int) -> str:
+        """Return where a VN is, as ``SWITCH:PORT``."""
+        return self.names[int(self.up[vn])].removesuffix(_SENDING)
+
+    def of_entries(self, entries: EntryTable, rows: IntArray) -> tuple[IntArray, IntArray]:
+        """Return the links of some entries in compressed sparse rows: (rows + 1,) offsets and links."""
+        sender, receiver = entries.sender[rows], entries.receiver[rows]
+        pair = self.switch[sender] * self.switches + self.switch[receiver]
+        first, core = self.way_offsets[pair], self.way_offsets[pair + 1] - self.way_offsets[pair]
+        offsets = np.concatenate([[0], np.cumsum(core + 2)]).astype(np.int64)
+        links = np.empty(int(offsets[-1]), dtype=np.int64)
+        is_core = np.ones(len(links), dtype=np.bool_)
+        is_core[offsets[:-1]] = is_core[offsets[:-1] + 1] = False
+        links[offsets[:-1]], links[offsets[:-1] + 1] = self.up[sender], self.down[receiver]
+        within = np.arange(int(core.sum())) - np.repeat(np.cumsum(core) - core, core)
+        links[is_core] = self.way[np.repeat(first, core) + within]
+        return offsets, links
+
+
+@dataclass(frozen=True)
+class LinkPorts:
+    """Where each row of ``FabricLinks`` can be read, shape (links,): a port, and which way its frames go there.
+
+    ``inward`` marks the links from hosts: the port receives what they carry, and sends into all others.
+    """
+
+    dpid: NDArray[np.uint64]
+    port_no: IntArray
+    inward: BoolArray
+
+    @classmethod
+    def of(cls, vns: VnTable, core: Iterable[PortId]) -> LinkPorts:
+        """Return the ports of the links of ``FabricLinks.of``; ``core`` in the order of its ``core_capacity_bps``."""
+        access, ends = _access_ports(vns)[0].astype(np.uint64), list(core)
+        dpid, port_no = np.concatenate([access, access, np.array(ends, dtype=np.uint64).reshape(-1, 2).T], axis=1)
+        return cls(dpid, port_no.astype(np.int64), np.arange(len(dpid)) < access.shape[1])
+
+
+def _access_ports(vns: VnTable) -> tuple[NDArray[np.uint64], IntArray]:
+    """Return the edge ports as (2, ports) dpids and numbers, and the port of each VN, shape (vns,)."""
+    ports, port = np.unique(np.stack([vns.dpid, vns.port_no.astype(np.uint64)]), axis=1, return_inverse=True)
+    return ports, port.reshape(-1)
+
+
+class LinksInUse:
+    """Remembers the links until the topology changes."""
+
+    def __init__(self, config: Config) -> None:
+        self._names = {switch.dpid: switch.name for switch in config.switches.values()}
+        self._capacity_bps = {
+            PortId(end.dpid, end.port_no): link.capacity_bps for link in config.links for end in link.ends
+        }
+        self._seen: frozenset[Link] | None = None
+        self._links: FabricLinks | None = None
+        self._ports: LinkPorts | None = None
+
+    def of(self, vns: VnTable, topology: Topology) -> FabricLinks:
+        """Return the links of the paths in use; the very same object as long as the same links are up."""
+        up = topology.links()
+        if self._links is None or up != self._seen:
+            self._seen = up
+            self._links = FabricLinks.of(vns, self._names, self._capacity_bps, topology.paths(), up)
+        return self._links
+
+    def ports(self, vns: VnTable) -> LinkPorts:
+        """Return where the links can be read; the same object for the life of a configuration."""
+        if self._ports is None:
+            self._ports = LinkPorts.of(vns, self._capacity_bps)
+        return self._ports

@@ -1,0 +1,206 @@
+"""Virtual nodes (VNs): one (VLAN, edge port) pair each, as columns. A row number is a VN's name inside the core."""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import repeat
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.columns import NEW_ROW, BoolArray, FloatArray, IntArray, same
+from controller.errors import InvalidValueError
+from controller.fabric.config_model import Config
+from controller.fabric.meter_bounds import MeterBounds
+from controller.units import format_rate
+
+
+class VnKey(NamedTuple):
+    """What names a VN outside the core: its VLAN and the edge port behind which it lives."""
+
+    vlan_vid: int
+    dpid: int
+    port_no: int
+
+
+def check_ceiling(key: str, ceiling_bps: int, limit_bps: int, capacity_bps: int) -> int:
+    """Return a VN's ceiling if it is from its limit to its port's capacity; raise InvalidValueError otherwise.
+
+    It is no promise: what is lent is what others leave idle, so that nothing needs to be kept free for it.
+    """
+    if not limit_bps <= ceiling_bps <= capacity_bps:
+        most = f"the port's capacity of {format_rate(capacity_bps)}"
+        raise InvalidValueError(key, ceiling_bps, f"is outside the limit of {format_rate(limit_bps)} to {most}")
+    return ceiling_bps
+
+
+@dataclass(frozen=True)
+class VnTable:
+    """All VNs of the fabric, one row each; every column has shape (vns,).
+
+    ``capacity_bps`` is the capacity of the VN's edge port, which all VNs of that port share. Limits are rates on the
+    wire (layer 2, frame header included, without preamble and inter-frame gap), as meters and queues count them.
+    A ceiling is NaN where the VN has none, and of no effect where ``borrows`` is False or the limit is above it. None
+    means the limit, or with ``port_ceilings`` the port's capacity.
+    ``always_controlled`` tells whether its senders are under control while it is not congested, too. All three follow
+    from the policy of its VLAN.
+    ``shaped`` tells whether a queue at the edge port holds the VN to its receive limit; else its senders' meters do.
+    ``meter_bounds`` are those of its switch; None: no switch has any.
+    """
+
+    vlan_vid: IntArray
+    dpid: NDArray[np.uint64]
+    port_no: IntArray
+    send_limit_bps: FloatArray
+    receive_limit_bps: FloatArray
+    weight: FloatArray
+    capacity_bps: FloatArray
+    send_ceiling_bps: FloatArray
+    receive_ceiling_bps: FloatArray
+    borrows: BoolArray
+    port_ceilings: BoolArray
+    always_controlled: BoolArray
+    shaped: BoolArray
+    meter_bounds: MeterBounds | None = None
+    _keys: list[VnKey] = field(init=False, repr=False, compare=False)
+    _row: dict[VnKey, int] = field(init=False, repr=False, compare=False)
+    _dpids: list[int] = field(init=False, repr=False, compare=False)
+    _switch: NDArray[np.uint16] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        keys = zip(self.vlan_vid.tolist(), self.dpid.tolist(), self.port_no.tolist(), strict=True)
+        object.__setattr__(self, "_keys", [VnKey(*key) for key in keys])
+        object.__setattr__(self, "_row", {key: row for row, key in enumerate(self._keys)})
+        dpids, switch = np.unique(self.dpid, return_inverse=True)
+        object.__setattr__(self, "_dpids", dpids.tolist())
+        object.__setattr__(self, "_switch", switch.astype(np.uint16))  # small integers are sorted by radix
+        if len(self._row) != len(self):
+            raise InvalidValueError(
+                "vns", len(self), f"rows name only {len(self._row)} different (VLAN, edge port) pairs"
+            )
+
+    def __len__(self) -> int:
+        return len(self.vlan_vid)
+
+    def row_of(self, vlan_vid: int, dpid: int, port_no: int) -> int | None:
+        """Return the row of the VN of a VLAN behind a port, or None if the configuration has no such VN."""
+        return self._row.get(VnKey(vlan_vid, dpid, port_no))
+
+    def key(self, row: int) -> VnKey:
+        """Return what names the VN of ``row`` outside the core."""
+        return self._keys[row]
+
+    def has_rows_of(self, other: VnTable) -> bool:
+        """Return whether another table has the same VNs in the same rows."""
+        return same(self.vlan_vid, other.vlan_vid) and same(self.dpid, other.dpid) and same(self.port_no, other.port_no)
+
+    def rows_in(self, other: VnTable) -> IntArray:
+        """Return which row of another table each of these VNs has, shape (vns,); NEW_ROW for none."""
+        if self.has_rows_of(other):
+            return np.arange(len(self), dtype=np.int64)
+        return np.array(list(map(other._row.get, self._keys, repeat(NEW_ROW))), dtype=np.int64)
+
+    @property
+    def dpids(self) -> list[int]:
+        """The switches that have VNs, in ascending order."""
+        return self._dpids
+
+    @property
+    def switch(self) -> NDArray[np.uint16]:
+        """Which of ``dpids`` each VN is behind, shape (vns,)."""
+        return self._switch
+
+    @cached_property
+    def vlan(self) -> IntArray:
+        """Which of the VLANs, in ascending order of their ids, each VN is in, shape (vns,)."""
+        return np.unique(self.vlan_vid, return_inverse=True)[1].astype(np.int64)
+
+    @cached_property
+    def all_shaped(self) -> bool:
+        """Whether a queue holds every VN."""
+        return bool(self.shaped.all())
+
+    @cached_property
+    def some_shaped(self) -> bool:
+        """Whether a queue holds some VN."""
+        return bool(self.shaped.any())
+
+    @cached_property
+    def some_borrow(self) -> bool:
+        """Whether ceilings count for some VN."""
+        return bool(self.borrows.any())
+
+    @cached_property
+    def some_always_controlled(self) -> bool:
+        """Whether the senders of some VN are always under control."""
+        return bool(self.always_controlled.any())
+
+    def by_switch(self, rows: IntArray) -> tuple[IntArray, list[tuple[int, int, int]]]:
+        """Return the places in ``rows`` of this table, in the order of switches, and where each switch's are.
+
+        That is (dpid, start, end), for switches that have VNs.
+        """
+        switch = self._switch[rows]
+        ends = np.cumsum(np.bincount(switch, minlength=len(self._dpids))).tolist()
+        return np.argsort(switch, kind="stable"), list(zip(self._dpids, [0, *ends], ends, strict=False))
+
+    def with_columns(self, **columns: FloatArray | BoolArray | MeterBounds | None) -> VnTable:
+        """Return the table with other columns that name no VN: the index of names is slow to make, and shared."""
+        table = copy(self)
+        for name in _DERIVED:
+            table.__dict__.pop(name, None)
+        for name, column in columns.items():
+            object.__setattr__(table, name, column)
+        return table
+
+    @cached_property
+    def send_most_bps(self) -> FloatArray:
+        """What a VN may send at most, shape (vns,): its ceiling if its VLAN borrows, else its limit."""
+        return self._most_bps(self.send_limit_bps, self.send_ceiling_bps)
+
+    @cached_property
+    def receive_most_bps(self) -> FloatArray:
+        """What a VN may receive at most, shape (vns,): its ceiling if its VLAN borrows, else its limit."""
+        return self._most_bps(self.receive_limit_bps, self.receive_ceiling_bps)
+
+    def _most_bps(self, limit_bps: FloatArray, ceiling_bps: FloatArray) -> FloatArray:
+        ceiling_bps = np.where(np.isnan(ceiling_bps) & self.port_ceilings, self.capacity_bps, ceiling_bps)
+        return np.where(self.borrows, np.fmax(limit_bps, ceiling_bps), limit_bps)
+
+    @classmethod
+    def of_config(cls, config: Config) -> VnTable:
+        """Return the VNs of a configuration, in the order of the file."""
+        vns = list(config.vns())
+        ports = {(port_switch.dpid, port.port_no): port for port_switch, port in config.ports()}
+        classes = config.queue_classes == "vlan"
+        queued = {
+            s.dpid: classes and s.ovsdb is not None and s.profile != "no-queues" for s in config.switches.values()
+        }
+        return cls(
+            vlan_vid=np.array([vn.vlan_vid for vn in vns], dtype=np.int64),
+            dpid=np.array([vn.dpid for vn in vns], dtype=np.uint64),
+            port_no=np.array([vn.port_no for vn in vns], dtype=np.int64),
+            send_limit_bps=np.array([vn.send_limit_bps for vn in vns], dtype=np.float64),
+            receive_limit_bps=np.array([vn.receive_limit_bps for vn in vns], dtype=np.float64),
+            weight=np.array(
+                [config.vlans[vn.vlan_vid].weight if vn.weight is None else vn.weight for vn in vns], dtype=np.float64
+            ),
+            capacity_bps=np.array([ports[vn.dpid, vn.port_no].capacity_bps for vn in vns], dtype=np.float64),
+            send_ceiling_bps=_rates_or_nan([vn.send_ceiling_bps for vn in vns]),
+            receive_ceiling_bps=_rates_or_nan([vn.receive_ceiling_bps for vn in vns]),
+            borrows=np.zeros(len(vns), dtype=np.bool_),
+            port_ceilings=np.zeros(len(vns), dtype=np.bool_),
+            always_controlled=np.zeros(len(vns), dtype=np.bool_),
+            shaped=np.array([queued[vn.dpid] for vn in vns], dtype=np.bool_),
+        )
+
+
+# Worked out once for each table, at first use.
+_DERIVED = ("send_most_bps", "receive_most_bps", "all_shaped", "some_shaped", "some_borrow", "some_always_controlled")
+
+
+def _rates_or_nan(rates_bps: list[int | None]) -> FloatArray:
+    return np.array([np.nan if rate_bps is None else rate_bps for rate_bps in rates_bps], dtype=np.float64)

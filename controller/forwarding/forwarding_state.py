@@ -1,0 +1,378 @@
+"""The forwarding brain: turns what switches report into the flow entries that they should have.
+
+No I/O; time is an argument.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+
+import numpy as np
+
+from controller.batches import pieces
+from controller.columns import IntArray
+from controller.fabric.config_model import EdgePort, Switch
+from controller.fabric.port_numbers import PortNumbers
+from controller.fabric.topology import PortId, Topology
+from controller.fabric.vn_table import VnTable
+from controller.forwarding import pipeline
+from controller.forwarding.desired_flows import DesiredFlows
+from controller.forwarding.host_entries import ForwardingSettings, HostEntries
+from controller.forwarding.known_hosts import NOWHERE, KnownHosts
+from controller.forwarding.marking_flows import MarkedPairs
+from controller.forwarding.metering_flows import MeteredPairs
+from controller.forwarding.pairs import Host, HostChange, Pair
+from controller.forwarding.path_flows import Paths, edges_by_vlan
+from controller.forwarding.transit_flows import Transit
+
+# So many VNs get their entries before others in the process get their turn.
+_AT_ONCE = 500
+
+
+class Network:
+    """Hosts, links and pairs that talk, and the flow entries that follow (``desired``).
+
+    Entries with meters appear once the caller has given a pair its meter (``pairs.add``). Where other nodes have some
+    of the switches (``share_out``), entries are those of switches that this one has (``put_own``, until ``let_go``);
+    hosts, links and paths are those of the whole fabric.
+
+    ``known`` are the hosts, ``of_hosts`` the entries that each of them has; ``host_changes`` counts how often one came
+    or went.
+    """
+
+    def __init__(self, switches: Iterable[Switch], vns: VnTable, settings: ForwardingSettings) -> None:
+        self.desired = DesiredFlows()
+        self._switches = {switch.dpid: switch for switch in switches}
+        self._vns = vns
+        self._settings = settings
+        self._edges = edges_by_vlan(self._switches.values())
+        self._has_agents = any(port.agent != "none" for one in self._switches.values() for port in one.ports.values())
+        self.host_changes = 0
+        self.known = KnownHosts(len(vns), settings.max_macs_per_vn, settings.mac_ageing_s)
+        self._changes: list[HostChange] | None = None
+        self.sent_to_elsewhere: frozenset[int] = frozenset()  # rows of VNs to which other nodes' switches send
+        self._queueless: set[int] = set()  # dpids of switches whose entries name no queue
+        self.fenced: set[PortId] = set()  # edge ports that carry nothing
+        self.numbers = PortNumbers()
+        self._own: dict[int, dict[int, pipeline.VnMeters]] = {}  # meters of VNs, of switches that have got their own
+        self._silenced: set[PortId] = set()
+        # Nothing here refers to the network itself: it is not to wait for the collector of cycles once it is replaced.
+        of_vn, ageing_s = self.known.of_vn, settings.mac_ageing_s
+        self.marked = MarkedPairs(self.desired, vns, of_vn, settings.marking, self.numbers)
+        self.pairs = MeteredPairs(self.desired, vns, of_vn, self.marked, self.numbers, ageing_s)
+        self._transit = Transit(self.desired)
+        is_edge = partial(_is_edge_port, self._switches, self.numbers)
+        self.of_hosts = HostEntries(
+            self.desired, self._switches, vns, settings, self.known, self.marked, self.numbers, self._queueless
+        )
+        self.paths = Paths(self.desired, self._edges, self.marked, is_edge, self._queueless, self.fenced, self.numbers)
+
+    @property
+    def topology(self) -> Topology:
+        """The links between switches."""
+        return self.paths.topology
+
+    # -- taking over from a network of another configuration
+
+    def carry_links(self, before: Network, dpids: Iterable[int]) -> None:
+        """Know the links that ``before`` knows between these switches, and flood along its tree."""
+        self.paths.carry(before.paths, dpids)
+        self.find_paths()
+
+    def carry_hosts(self, before: Network, new_row: IntArray) -> None:
+        """Know the hosts that ``before`` knows of VNs that are here; ``new_row`` are rows by what they were then."""
+        for host, row in before.hosts().items():
+            here = int(new_row[row])
+            if here != NOWHERE and self.known.has_room(here, moved=True):
+                self.place(host, here)
+                self.known.carry(host, before.known, new_row)
+
+    # -- switches and links
+
+    def share_out(self) -> None:
+        """Other nodes have some of the switches: make entries of those alone that are put here from now on.
+
+        From now on changes of hosts have to be taken (``take_host_changes``).
+        """
+        self.desired.only, self._changes = set(), []
+
+    def let_go(self, dpid: int) -> None:
+        """A switch is another node's: make its entries no longer."""
+        self.desired.forget(dpid)
+        self._own.pop(dpid, None)
+        self.paths.let_go(dpid)
+
+    def _begin(self, dpid: int) -> Iterator[None]:
+        """Make a switch's entries for known hosts; yield after each piece. Ports follow when it is up."""
+        only = self.desired.only
+        if only is None or dpid in only:
+            return
+        only.add(dpid)
+        self.find_paths()
+        yield from self._transit.begin(dpid)
+        for some in pieces(self.known.all(), _AT_ONCE):
+            for host in some:
+                if host in self.known:
+                    self.of_hosts.put_at(host, dpid)
+            yield
+
+    def put_own(
+        self, dpid: int, meters_of_vn: Mapping[int, pipeline.VnMeters], *, set_queue: bool = True
+    ) -> Iterator[None]:
+        """Let a switch have what it has whoever talks: edge ports and VNs' own limits; yield after each piece.
+
+        ``meters_of_vn`` gives the meters of each of its VNs (rows). ``set_queue`` tells whether
+        its entries name queues.
+        """
+        yield from self._begin(dpid)
+        if (dpid in self._queueless) == set_queue:
+            (self._queueless.discard if set_queue else self._queueless.add)(dpid)
+            for row in np.flatnonzero(self._vns.dpid == dpid).tolist():
+                for host in self.hosts_of_vn(row):
+                    self.of_hosts.put_to_edge(host)
+        general = [pipeline.link_discovery(), pipeline.drop_link_local(), pipeline.drop_group_sources()]
+        general += pipeline.go_by()
+        if self._has_agents:
+            general += map(pipeline.drop_control, self._settings.control_ethertypes)
+        self.desired.put(("switch", dpid), {dpid: general})
+        self._own[dpid] = dict(meters_of_vn)
+        for port in self._switches[dpid].ports.values():
+            self._put_edge(dpid, port)
+            yield
+        for some in pieces(meters_of_vn.items(), _AT_ONCE):
+            for row, meters in some:
+                self.put_sender(row, meters)
+                self.of_hosts.put_unknown_source(row)
+            yield
+
+    def put_sender(self, row: int, meters: pipeline.VnMeters) -> None:
+        """Let the frames of a VN pass these meters."""
+        vid, dpid, port_no = self._vns.key(row)
+        if dpid in self._own:
+            self._own[dpid][row] = meters
+        port = self.numbers.on_switch(dpid, self._switches[dpid].ports[port_no])
+        closed = self._switches[dpid].meters.fail == "closed"
+        flows = [
+            pipeline.limit_sender(port.port_no, vid, meters.send, closed=closed),
+            *pipeline.limit_floods(port.port_no, vid, meters),
+            pipeline.report(port.port_no, vid, meters.flood if meters.report is None else meters.report),
+        ]
+        if meters.newcomer is not None:
+            flows.append(pipeline.limit_newcomer(port.port_no, vid, meters.newcomer))
+        if port.agent != "none":
+            flows += [
+                pipeline.agent_frames(port, vid, ethertype, meters.agent)
+                for ethertype in self._settings.control_ethertypes
+            ]
+        self.desired.put(("sender", row), {dpid: flows})
+
+    def let_agent_speak(self, port: PortId, speaks: bool) -> None:
+        """Let what the agent behind an edge port says reach the controller, or be dropped where it comes in."""
+        (self._silenced.discard if speaks else self._silenced.add)(port)
+        ethertypes = () if speaks else self._settings.control_ethertypes
+        flows = [pipeline.silence_agent(self.numbers.number(port), ethertype) for ethertype in ethertypes]
+        self.desired.put(("silence", port), {port.dpid: flows})
+
+    def renumber(self, port: PortId, number: int | None) -> None:
+        """A port by name has another number on its switch, or none; it is fenced meanwhile."""
+        self.fence(port, True)
+        edge = self.edge_port(port)
+        if edge is None:
+            self.numbers.bind(port, None)
+            return
+        rows = [row for vid in edge.vlan_vids if (row := self._vns.row_of(vid, *port)) is not None]
+        self.pairs.forget_senders(frozenset(rows))
+        self.numbers.bind(port, number)
+        self.marked.renumbered(rows)
+        if port.dpid in self._own:
+            self._put_edge(port.dpid, edge)
+            for row in rows:
+                self.put_sender(row, self._own[port.dpid].get(row, pipeline.VnMeters()))
+                self.of_hosts.put_unknown_source(row)
+            if port in self._silenced:
+                self.let_agent_speak(port, False)
+
+    def port_down(self, port: PortId, now_s: float) -> None:
+        """A port lost its link: what was learned over it is forgotten."""
+        self.paths.port_down(port, now_s)
+        for host in self._hosts_at(port):
+            self.leave(host, now_s)
+
+    def _hosts_at(self, port: PortId) -> list[Host]:
+        edge = self.edge_port(port)
+        rows = [self._vns.row_of(vid, *port) for vid in edge.vlan_vids] if edge is not None else []
+        return [host for row in rows if row is not None for host in self.hosts_of_vn(row)]
+
+    def fence(self, port: PortId, fenced: bool) -> None:
+        """Let an edge port carry nothing, or what its VLANs carry: it may be another port than is meant."""
+        edge = self.edge_port(port)
+        if edge is None or (port in self.fenced) == fenced:
+            return
+        (self.fenced.add if fenced else self.fenced.discard)(port)
+        if fenced:
+            for host in self._hosts_at(port):
+                self.forget_host(host)
+        if port.dpid in self._own:
+            self._put_edge(port.dpid, edge)
+            self.paths.put_again(port.dpid)
+
+    def _put_edge(self, dpid: int, port: EdgePort) -> None:
+        """Let an edge port's frames in, unless it is fenced: then no table behind CLASSIFY sees any."""
+        there = self.numbers.on_switch(dpid, port)
+        flows = [pipeline.drop_hosts_lldp(there.port_no)]
+        if PortId(dpid, port.port_no) not in self.fenced:
+            flows += [pipeline.admit(there, vid) for vid in port.vlan_vids]
+        self.desired.put(("edge", dpid, port.port_no), {dpid: flows})
+
+    def edge_port(self, port: PortId) -> EdgePort | None:
+        """Return the edge port of the configuration that this is, or None."""
+        switch = self._switches.get(port.dpid)
+        return switch.ports.get(port.port_no) if switch else None
+
+    def is_edge(self, port: PortId) -> bool:
+        """Whether a port, by the number that its switch has for it, is an edge port of the configuration."""
+        return _is_edge_port(self._switches, self.numbers, port)
+
+    def find_paths(self) -> None:
+        """Let ``desired`` follow the links that are up, before anybody looks at it."""
+        if self.paths.find():
+            self._transit.put_paths(self.paths.next_port, self.desired.keeps)
+
+    # -- hosts
+
+    def learn(self, host: Host, port: PortId, now_s: float = math.nan, *, standing: bool = False) -> bool:
+        """A host was seen behind an edge port; return whether that is news. A host that moved leaves its old place.
+
+        A known host is never one too many, nor is one that has just left with its port, or ``standing`` in a switch's
+        tables: it comes to a full VN as well, until that has twice as many as it may learn. Then the last one that came
+        makes room for one that moves. Who is too many is known nowhere: frames to it are flooded, and lead to it.
+        """
+        row = self._vns.row_of(host.vlan_vid, port.dpid, port.port_no)
+        multicast = host.mac >> 40 & 1
+        before = self.known.vn_of(host)
+        if row is None or multicast or port in self.fenced or before == row:
+            return False
+        if not self.known.has_room(row, moved=standing or self.known.came_from(host, now_s) is not None):
+            if before is None:
+                return False
+            self.forget_host(self.hosts_of_vn(row)[-1])
+        self.place(host, row, now_s)
+        return True
+
+    def place(self, host: Host, row: int, now_s: float = math.nan) -> None:
+        """A host is of this VN, by the word of whoever has its switch: he has seen how many it may have."""
+        came_from = self.known.came_from(host, now_s)
+        self.forget_host(host)
+        self._note_change(host, None, row)
+        self.known.come(host, row, now_s, came_from)
+        self.find_paths()
+        self._transit.place(host, self._vns.key(row).dpid, self._switches)
+        self._put_host(host, row)
+        self.of_hosts.put_unknown_source(row)
+
+    def take_host_changes(self) -> list[HostChange]:
+        """Return what has changed of hosts since the last call, in that order, where switches are shared out."""
+        if not self._changes:
+            return []
+        changes, self._changes = self._changes, []
+        return changes
+
+    def _note_change(self, host: Host, before: int | None, after: int | None) -> None:
+        self.host_changes += 1
+        if self._changes is not None:
+            self._changes.append(HostChange(host, before, after))
+
+    def source_aged(self, host: Host, port: PortId) -> None:
+        """A host was silent for the ageing time. One that is still sent to stays, for its senders' meters' sake."""
+        row = self.known.vn_of(host)
+        if row is None or self._vns.key(row)[1:] != tuple(port):
+            return
+        if row in self.sent_to_elsewhere or any(self.pairs.has_entry(pair, host) for pair in self.pairs.to(row)):
+            self.of_hosts.put_known_source(host, again=True)
+        else:
+            self.forget_host(host)
+
+    def forget_host(self, host: Host) -> None:
+        """Forget where a host is, and all entries that lead to it."""
+        self._forgotten(host, self.known.go(host))
+
+    def leave(self, host: Host, now_s: float) -> None:
+        """Forget where a host is, since its port has gone: if it comes elsewhere, it has moved there."""
+        self._forgotten(host, self.known.leave(host, now_s))
+
+    def _forgotten(self, host: Host, row: int | None) -> None:
+        if row is None:
+            return
+        self._note_change(host, row, None)
+        self.of_hosts.drop(host)
+        self._transit.forget(host, self._vns.key(row).dpid, self._switches)
+        self.marked.hosts_changed(row)
+        self.pairs.forget_host(row, host)
+        self.of_hosts.put_unknown_source(row)
+
+    def knows(self, host: Host) -> bool:
+        """Return whether it is known where a host is."""
+        return host in self.known
+
+    def hosts(self) -> dict[Host, int]:
+        """Return the known hosts and the row of the VN each belongs to."""
+        return {host: row for host in self.known.all() if (row := self.known.vn_of(host)) is not None}
+
+    def hosts_of_vn(self, row: int) -> list[Host]:
+        """Return the known hosts of a VN."""
+        return self.known.of_vn(row)
+
+    def _put_host(self, host: Host, row: int) -> None:
+        self.of_hosts.put(host)
+        for pair in self.pairs.to(row):
+            self.pairs.put_entry(pair, host)
+        self.marked.hosts_changed(row)
+
+    def mark_vlans(self, vids: frozenset[int]) -> None:
+        """Let switches on the way mark the packets of these VLANs, and of no others, and take the marks off again."""
+        changed = self.marked.allow(vids)
+        if not changed:
+            return
+        self.paths.put_again()
+        for host in [host for host in self.known.all() if host.vlan_vid in changed]:
+            self._put_host(host, self.known.row_of(host))
+
+    # -- pairs
+
+    def pair_seen(self, host: Host, port: PortId) -> Pair | None:
+        """A VN sent to a known host for which it has no entry: return the pair that needs a meter, if one does."""
+        pair = self.pair_of(host, port)
+        if pair is not None and self.pairs.has(pair):
+            self.pairs.put_entry(pair, host)
+            return None
+        return pair
+
+    def pair_of(self, host: Host, port: PortId) -> Pair | None:
+        """Return the pair of the VN behind a port and the VN of a known host; None within one VN or if unknown."""
+        sender, receiver = self.sender_at(host.vlan_vid, port), self.vn_of(host)
+        return None if sender is None or receiver is None or sender == receiver else Pair(sender, receiver)
+
+    def sender_at(self, vlan_vid: int, port: PortId) -> int | None:
+        """Return the row of the VN of a VLAN behind a port, or None."""
+        return self._vns.row_of(vlan_vid, port.dpid, port.port_no)
+
+    def vn_of(self, host: Host) -> int | None:
+        """Return the row of the VN of a host, or None if it is not known."""
+        return self.known.vn_of(host)
+
+    def pair_aged(self, host: Host, port: PortId) -> Pair | None:
+        """A sender was silent towards a host; return the pair if its meter is of no use any more."""
+        pair = self.pair_of(host, port)
+        if pair is None:
+            return None
+        self.pairs.drop_entry(pair, host)
+        return None if self.pairs.in_use(pair) else pair
+
+
+def _is_edge_port(switches: Mapping[int, Switch], numbers: PortNumbers, port: PortId) -> bool:
+    """Return whether a port, by the number that its switch has for it, is an edge port of the configuration."""
+    dpid, port_no = numbers.port(*port)
+    switch = switches.get(dpid)
+    return switch is not None and port_no in switch.ports

@@ -1,0 +1,150 @@
+"""Asking silent hosts where they are.
+
+Frames to an address that has not been seen are flooded, with no receiver to control them for. A host that only listens,
+such as the receiver of a UDP stream, might stay unseen for ever after the tables were emptied. So whoever is sent to
+and not known is asked, in the sender's name and to the very address: its answer tells where it is. Other hosts' network
+cards drop the copies they get. IPv4 hosts are asked by ARP (RFC 826; to one address as in RFC 1122, section 2.3.2.1),
+IPv6 hosts by a unicast Neighbor Solicitation (RFC 4861, sections 4.3 and 7.3.3).
+
+A router does not answer for the addresses behind it: it is seen when it sends something.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from controller.fabric.topology import PortId
+from controller.forwarding.pairs import Host
+from controller.forwarding.pipeline import ETH_TYPE_ARP, ETH_TYPE_IPV6
+from controller.openflow.ethernet import FrameHeader, build_frame
+
+ETH_TYPE_IPV4 = 0x0800
+# The first question may come before the links between the switches are known, and may be lost: ask again, ever later.
+FIRST_WAIT_S = 1.0
+QUESTIONS = 6
+MAX_SEARCHES = 1024
+MAX_SEARCHES_PER_VN = 64
+
+_ARP = struct.Struct("!HHBBH6s4s6s4s")  # hardware and protocol type, lengths, operation, sender, target
+_IPV6 = struct.Struct("!IHBB16s16s")  # version, payload length, next header, hop limit, source, destination
+_SOLICITATION = struct.Struct("!BBHI16sBB6s")  # type, code, checksum, reserved, target, link-layer address option
+_ICMPV6 = 58
+_MIN_PAYLOAD_BYTES = 46
+
+
+class Question(NamedTuple):
+    """A frame to be handled as if it had come in by an edge port."""
+
+    port: PortId
+    frame: bytes
+
+
+class SendingVn(NamedTuple):
+    """The VN on whose behalf a host is looked for."""
+
+    vlan_vid: int
+    port: PortId
+
+
+@dataclass(slots=True)
+class _Search:
+    question: Question
+    vn: SendingVn
+    asked: int
+    due_s: float
+
+
+class HostSearch:
+    """The hosts that are looked for; bounded, since anybody may send to any address.
+
+    A VN has MAX_SEARCHES_PER_VN places. When all MAX_SEARCHES are taken, one that looks for fewer hosts than the VN
+    that looks for most takes that VN's newest place: whoever asks for much keeps nobody else from asking.
+    """
+
+    def __init__(self) -> None:
+        self._searches: dict[Host, _Search] = {}
+        self._of_vn: dict[SendingVn, list[Host]] = {}  # oldest first
+        self._due_s = math.inf  # no search is due before
+
+    def look_for(self, host: Host, port: PortId, header: FrameHeader, payload: bytes, now_s: float) -> None:
+        """Look for a host to which the VN behind ``port`` has sent a frame of this header and payload.
+
+        ``header`` has the tag with which the port's own frames come in, or none. What is not IP asks nobody.
+        """
+        vn = SendingVn(host.vlan_vid, port)
+        places = len(self._of_vn.get(vn, ()))
+        if host in self._searches or places >= MAX_SEARCHES_PER_VN:
+            return
+        ask = {ETH_TYPE_IPV4: arp_request, ETH_TYPE_IPV6: neighbor_solicitation}.get(header.eth_type)
+        frame = ask(header, payload) if ask is not None else None
+        if frame is None or (len(self._searches) >= MAX_SEARCHES and not self._make_room(places)):
+            return
+        self._searches[host] = _Search(Question(port, frame), vn, 0, now_s)
+        self._of_vn.setdefault(vn, []).append(host)
+        self._due_s = min(self._due_s, now_s)
+
+    def _make_room(self, places: int) -> bool:
+        most = max(self._of_vn.values(), key=len)
+        if len(most) <= places + 1:
+            return False
+        self._forget(most[-1])
+        return True
+
+    def _forget(self, host: Host) -> None:
+        vn = self._searches.pop(host).vn
+        self._of_vn[vn].remove(host)
+        if not self._of_vn[vn]:
+            del self._of_vn[vn]
+
+    def take_due(self, knows: Callable[[Host], bool], now_s: float) -> list[Question]:
+        """Return the questions to be asked now; who is known by now, or does not answer, is looked for no longer."""
+        if now_s < self._due_s:
+            return []
+        due = []
+        for host, search in list(self._searches.items()):
+            if knows(host) or (search.asked == QUESTIONS and now_s >= search.due_s):
+                self._forget(host)
+            elif now_s >= search.due_s:
+                due.append(search.question)
+                search.due_s = now_s + FIRST_WAIT_S * 2**search.asked
+                search.asked += 1
+        self._due_s = min((search.due_s for search in self._searches.values()), default=math.inf)
+        return due
+
+
+def arp_request(header: FrameHeader, payload: bytes) -> bytes | None:
+    """Return an ARP request from a frame's sender for its destination; None if the frame is not of IPv4."""
+    if len(payload) < 20 or payload[0] >> 4 != 4:
+        return None
+    sender, target = payload[12:16], payload[16:20]
+    if not any(sender):
+        return None  # a host without an address yet: its neighbours would not know whom to answer
+    arp = _ARP.pack(1, ETH_TYPE_IPV4, 6, 4, 1, header.eth_src.to_bytes(6), sender, bytes(6), target)
+    return build_frame(header._replace(eth_type=ETH_TYPE_ARP), arp.ljust(_MIN_PAYLOAD_BYTES, b"\0"))
+
+
+def neighbor_solicitation(header: FrameHeader, payload: bytes) -> bytes | None:
+    """Return a unicast Neighbor Solicitation from a frame's sender to its destination; None if it is not of IPv6."""
+    if len(payload) < 40 or payload[0] >> 4 != 6:
+        return None
+    source, target = payload[8:24], payload[24:40]
+    if not any(source):
+        return None
+    option = (1, 1, header.eth_src.to_bytes(6))  # source link-layer address, one unit of 8 bytes
+    unsummed = _SOLICITATION.pack(135, 0, 0, 0, target, *option)
+    pseudo_header = source + target + struct.pack("!II", len(unsummed), _ICMPV6)
+    checksum = _internet_checksum(pseudo_header + unsummed)
+    message = _SOLICITATION.pack(135, 0, checksum, 0, target, *option)
+    return build_frame(header, _IPV6.pack(6 << 28, len(message), _ICMPV6, 255, source, target) + message)
+
+
+def _internet_checksum(data: bytes) -> int:
+    """RFC 1071, of an even number of bytes."""
+    total: int = sum(struct.unpack(f"!{len(data) // 2}H", data))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return ~total & 0xFFFF

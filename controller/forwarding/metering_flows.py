@@ -1,0 +1,190 @@
+"""Pairs of VNs that talk, their meters, and the flow entries by which a pair's frames pass its meter."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping
+from itertools import chain, pairwise
+
+import numpy as np
+
+from controller.columns import BoolArray, IntArray
+from controller.fabric.config_model import FIRST_NAMED, LAST_NAMED
+from controller.fabric.port_numbers import PortNumbers
+from controller.fabric.topology import PortId
+from controller.fabric.vn_table import VnTable
+from controller.forwarding import pipeline
+from controller.forwarding.desired_flows import DesiredFlows
+from controller.forwarding.flow_table import effect_of, pack_key
+from controller.forwarding.host_flow_columns import PAIR, keys_like
+from controller.forwarding.marking_flows import MarkedPairs
+from controller.forwarding.pairs import Host, Pair
+from controller.openflow.match import Match
+
+_UNKNOWN = -1  # neither a meter nor a row
+
+
+class MeteredPairs:
+    """Which pairs have their meters, or none because none is left, and their entries in ``desired``.
+
+    ``hosts_of_vn`` returns the known hosts of a VN. Entries age when they are silent for ``mac_ageing_s``.
+    """
+
+    def __init__(
+        self,
+        desired: DesiredFlows,
+        vns: VnTable,
+        hosts_of_vn: Callable[[int], Collection[Host]],
+        marked: MarkedPairs,
+        numbers: PortNumbers,
+        mac_ageing_s: int,
+    ) -> None:
+        self._port_numbers = numbers
+        self._desired, self._vns, self._hosts_of_vn, self._marked = desired, vns, hosts_of_vn, marked
+        self._mac_ageing_s = mac_ageing_s
+        self._meters_to: defaultdict[int, dict[int, int | None]] = defaultdict(dict)  # by receiver and sender
+        self._sender_count = np.zeros(len(vns), dtype=np.int64)  # by receiver
+        self._numbers: dict[int, int] = {}  # see _know
+        self._unused: set[Pair] = set()
+
+    def has(self, pair: Pair) -> bool:
+        """Return whether a pair has got its meter, or none because there is none left."""
+        return pair.sender in self._meters_to[pair.receiver]
+
+    def has_each(self, sender: IntArray, receiver: IntArray) -> BoolArray:
+        """Return the same of pairs in columns, (pairs,)."""
+        ends = zip(sender.tolist(), receiver.tolist(), strict=True)
+        return np.array([one in self._meters_to.get(to, ()) for one, to in ends], dtype=np.bool_)
+
+    def to(self, row: int) -> list[Pair]:
+        """Return the pairs that send to a VN."""
+        return [Pair(sender, row) for sender in self._meters_to[row]]
+
+    def receivers(self) -> IntArray:
+        """Return the rows of the VNs to which pairs lead, in ascending order."""
+        return np.flatnonzero(self._sender_count)
+
+    def hosts_of(self, pair: Pair) -> list[Host]:
+        """Return the hosts of the pair's receiver to which its sender has an entry."""
+        return [host for host in self._hosts_of_vn(pair.receiver) if self.has_entry(pair, host)]
+
+    def carry(self, pair: Pair, meter_id: int | None, hosts: Iterable[Host]) -> None:
+        """Know a pair with its meter, and the entries to these hosts."""
+        self._know(pair, meter_id)
+        for host in hosts:
+            self.put_entry(pair, host)
+
+    def add(self, meter_of: Mapping[Pair, int | None]) -> None:
+        """Pairs have got their meters, and their frames pass them from now on; None: there is none left."""
+        for pair, meter_id in meter_of.items():
+            self._know(pair, meter_id)
+        if meter_of:
+            self.put_all(*np.array(list(meter_of), dtype=np.int64).T)
+
+    def know_all(self, sender: IntArray, receiver: IntArray, meter_id: IntArray) -> None:
+        """Pairs, in columns, have got their meters; their entries follow (``put_all``)."""
+        order, one = np.argsort(receiver, kind="stable"), self._numbers.setdefault
+        rows, starts = np.unique(receiver[order], return_index=True)
+        for row, (start, end) in zip(rows.tolist(), pairwise([*starts.tolist(), len(order)]), strict=True):
+            mine = order[start:end]
+            senders, meters = sender[mine].tolist(), meter_id[mine].tolist()
+            self._meters_to[row].update(zip(map(one, senders, senders), map(one, meters, meters), strict=True))
+            self._sender_count[row] = len(self._meters_to[row])
+
+    def _know(self, pair: Pair, meter_id: int | None) -> None:
+        """Note a pair's meter. A number that many pairs have is one object: of its own it would take 32 octets."""
+        one = self._numbers.setdefault
+        meter_id = None if meter_id is None else one(meter_id, meter_id)
+        self._meters_to[pair.receiver][one(pair.sender, pair.sender)] = meter_id
+        self._sender_count[pair.receiver] = len(self._meters_to[pair.receiver])
+
+    def put_all(self, sender: IntArray, receiver: IntArray) -> None:
+        """Let the frames of these pairs, in columns, as far as they are still known, pass their meters."""
+        nowhere: dict[int, int | None] = {}
+        ends = zip(sender.tolist(), receiver.tolist(), strict=True)
+        given = [self._meters_to.get(to, nowhere).get(one, _UNKNOWN) or 0 for one, to in ends]
+        meter_id = np.array(given, dtype=np.int64)
+        rows, macs = self._to_hosts(np.where(meter_id == _UNKNOWN, _UNKNOWN, receiver))
+        vns, sender, receiver, meter_id = self._vns, sender[rows], receiver[rows], meter_id[rows]
+        marks = self._marked.cross(sender, receiver)
+        order, parts = vns.by_switch(sender)
+        for dpid, start, end in parts:
+            for marked in (False, True):
+                mine = order[start:end]
+                mine = mine[marks[mine] == marked]
+                if len(mine):
+                    effect = effect_of(pipeline.rate_control(1, 1, 0, None, self._mac_ageing_s, marks=marked))
+                    in_port = self._port_numbers.numbers(dpid, vns.port_no[sender[mine]])
+                    there = (in_port < FIRST_NAMED) | (in_port > LAST_NAMED)
+                    mine, in_port = mine[there], in_port[there]
+                    keys = keys_like(PAIR, in_port, vns.vlan_vid[sender[mine]], macs[mine])
+                    self._desired.put_entries(dpid, keys, meter_id[mine], effect)
+
+    def _to_hosts(self, receiver: IntArray) -> tuple[IntArray, IntArray]:
+        """Return a row for each host of each of these VNs (_UNKNOWN has none): its place there, and the address."""
+        rows, which = np.unique(receiver, return_inverse=True)
+        macs = [[host.mac for host in self._hosts_of_vn(row)] if row != _UNKNOWN else [] for row in rows.tolist()]
+        counts = np.array([len(some) for some in macs], dtype=np.int64)
+        each, first = counts[which], (np.cumsum(counts) - counts)[which]
+        within = np.arange(int(each.sum())) - np.repeat(np.cumsum(each) - each, each)
+        address = np.array(list(chain.from_iterable(macs)), dtype=np.int64)
+        return np.repeat(np.arange(len(receiver)), each), address[np.repeat(first, each) + within]
+
+    def remove(self, pair: Pair) -> None:
+        """A pair has lost its meter."""
+        self._meters_to[pair.receiver].pop(pair.sender, None)
+        self._sender_count[pair.receiver] = len(self._meters_to[pair.receiver])
+        for host in self._hosts_of_vn(pair.receiver):
+            self.drop_entry(pair, host)
+
+    def forget_senders(self, rows: frozenset[int]) -> None:
+        """These VNs have no entries any more, as their port has lost its number: they are met again when they talk."""
+        for receiver, meters in list(self._meters_to.items()):
+            for pair in [Pair(sender, receiver) for sender in meters if sender in rows]:
+                for host in self._hosts_of_vn(receiver):
+                    self.drop_entry(pair, host)
+                self._unused.add(pair)
+
+    def forget_host(self, row: int, host: Host) -> None:
+        """A VN has lost a host: nobody needs an entry to it."""
+        for pair in self.to(row):
+            self.drop_entry(pair, host)
+            if not self.in_use(pair):
+                self._unused.add(pair)
+
+    def take_unused(self) -> set[Pair]:
+        """Return the pairs whose meters have become of no use because the hosts they led to were forgotten."""
+        unused, self._unused = self._unused, set()
+        return {pair for pair in unused if self.has(pair) and not self.in_use(pair)}
+
+    def in_use(self, pair: Pair) -> bool:
+        """Return whether an entry leads through a pair's meter."""
+        return any(self.has_entry(pair, host) for host in self._hosts_of_vn(pair.receiver))
+
+    def put_entry(self, pair: Pair, host: Host) -> None:
+        """Let a pair's frames to a host pass the pair's meter."""
+        sender = self._vns.key(pair.sender)
+        number = self._port_numbers.number(PortId(sender.dpid, sender.port_no))
+        marks = self._marked.crosses(pair)
+        meter_id = self._meters_to[pair.receiver][pair.sender]
+        flow = pipeline.rate_control(number, host.vlan_vid, host.mac, meter_id, self._mac_ageing_s, marks=marks)
+        self._desired.put_entry(sender.dpid, flow)
+
+    def drop_entry(self, pair: Pair, host: Host) -> None:
+        """A pair's frames to a host have no entry any more."""
+        self._desired.drop_entry(*self._entry_of(pair, host))
+
+    def has_entry(self, pair: Pair, host: Host) -> bool:
+        """Return whether a pair's frames to a host have an entry."""
+        dpid, packed = self._entry_of(pair, host)
+        return self._desired.of_switch(dpid).has(packed)
+
+    def _entry_of(self, pair: Pair, host: Host) -> tuple[int, bytes]:
+        """Return the switch and the packed key of the entry by which a pair's frames to a host pass its meter.
+
+        No other entry has its key: within a VN the port is the receiver's own.
+        """
+        sender = self._vns.key(pair.sender)
+        number = self._port_numbers.number(PortId(sender.dpid, sender.port_no))
+        match = Match(in_port=number, vlan_vid=host.vlan_vid, eth_dst=host.mac)
+        return sender.dpid, pack_key(PAIR._replace(match=match))

@@ -1,0 +1,175 @@
+"""Links between switches: the ways from one switch to another, and what switches admit from each other and flood."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from controller.fabric.config_model import EdgePort, Switch
+from controller.fabric.port_numbers import PortNumbers
+from controller.fabric.topology import FloodTree, Link, PortId, SwitchPaths, Topology
+from controller.forwarding import pipeline
+from controller.forwarding.desired_flows import DesiredFlows
+from controller.forwarding.marking_flows import MarkedPairs
+
+
+class _MadeOf(NamedTuple):
+    """What the entries of a switch for other switches, and for floods, were made of."""
+
+    ports: set[int]
+    flooded: dict[int, tuple[int, ...]]
+    set_queue: bool
+    marked: frozenset[int]
+    fenced: frozenset[int]
+    numbers: dict[int, int]
+
+
+class Paths:
+    """The links that are up (``topology``), the paths over them, and what switches admit from each other and flood.
+
+    ``edges`` are the edge ports that each VLAN has, by dpid; ``is_edge`` tells whether a port is one. ``queueless``
+    are the dpids of switches whose entries name no queue; it may change before a switch is up (``switch_up``).
+    ``fenced`` are the edge ports that nothing is flooded to; whoever changes it has the entries ``put_again``.
+    """
+
+    def __init__(
+        self,
+        desired: DesiredFlows,
+        edges: Mapping[int, Mapping[int, list[EdgePort]]],
+        marked: MarkedPairs,
+        is_edge: Callable[[PortId], bool],
+        queueless: Container[int],
+        fenced: Collection[PortId],
+        numbers: PortNumbers,
+    ) -> None:
+        self._fenced, self._numbers = fenced, numbers
+        self.topology = Topology()
+        self._desired, self._edges, self._marked = desired, edges, marked
+        self._is_edge, self._queueless = is_edge, queueless
+        self._paths = SwitchPaths(frozenset(), {})
+        self._flood_tree: frozenset[Link] = frozenset()
+        self._retiring = False
+        self._links_changed = False
+        # What the switches' entries for other switches were made of, by dpid.
+        self._fabric_ports: dict[int, _MadeOf] = {}
+
+    def carry(self, before: Paths, dpids: Iterable[int]) -> None:
+        """Know the links that ``before`` knows between these switches, and flood along its tree."""
+        self.topology = before.topology.carried(dpids, self._is_edge)
+        links = self.topology.links()
+        self._flood_tree = frozenset(link for link in before._flood_tree if link in links)
+        self._retiring = before._retiring
+        self._links_changed = True
+
+    def switch_up(self, dpid: int) -> None:
+        """A switch is connected: paths may lead through it."""
+        self.topology.add_switch(dpid)
+        self._links_changed = True
+
+    def switch_down(self, dpid: int) -> None:
+        """A switch is gone: paths no longer lead through it. What it should have is kept for its return."""
+        self.topology.remove_switch(dpid)
+        self._links_changed = True
+
+    def let_go(self, dpid: int) -> None:
+        """A switch is another node's: its entries were dropped, and are made from nothing if it comes back."""
+        self._fabric_ports.pop(dpid, None)
+
+    def port_down(self, port: PortId, now_s: float) -> None:
+        """A port lost its link."""
+        self._links_changed = self.topology.remove_port(port, now_s) or self._links_changed
+
+    def hear_hello(self, sender: PortId, receiver: PortId, now_s: float) -> bool:
+        """A hello of one switch's port reached another's; return whether that brought a link up."""
+        if self._is_edge(sender) or self._is_edge(receiver):
+            return False
+        up = self.topology.hear(sender, receiver, now_s)
+        self._links_changed = self._links_changed or up
+        return up
+
+    def hear_peer(self, dpids: Container[int], hellos: Mapping[tuple[PortId, PortId], bool], now_s: float) -> None:
+        """Another node says which hellos, as (sender, receiver), were heard at its switches, and if the next is late.
+
+        Those that are late are so here, too: who sends them repeats them.
+        """
+        known = dict.fromkeys(self.topology.heard_at(dpids))
+        gone = [ends for ends in known if ends not in hellos]
+        self._links_changed = self.topology.forget_heard(gone) or self._links_changed
+        for ends, late in hellos.items():
+            if not late or ends not in known:
+                self.hear_hello(*ends, now_s)
+
+    def tick(self, now_s: float) -> None:
+        """Let links expire, and floods use the links of a new tree once those of the old one are out of use.
+
+        They are when the changes that say so have been taken from ``desired``.
+        """
+        self._retiring = self._retiring and bool(self._desired.pending)
+        if self.topology.expire(now_s) or self._flood_tree != self._paths.tree:
+            self._links_changed = True
+
+    def find(self) -> bool:
+        """Let floods and ``next_port`` follow the links that are up; return whether any had come or gone.
+
+        Links come and go in crowds, when a switch does: their paths are found once and not with each.
+        """
+        if not self._links_changed:
+            return False
+        self._links_changed = False
+        self._paths = self.topology.paths()
+        # A flood over links of two trees could run in circles: first only what both have, at the next tick the rest.
+        wanted = self._paths.tree
+        self._retiring = self._retiring or not self._flood_tree <= wanted
+        self._flood_tree = self._flood_tree & wanted if self._retiring else wanted
+        tree = FloodTree(self._flood_tree)
+        members = {vid: tree.switches(edges) for vid, edges in self._edges.items()}
+        for dpid in filter(self._desired.keeps, self.topology.switches):
+            self._put_fabric_ports(dpid, {vid: tree.ports_towards(dpid, there) for vid, there in members.items()})
+        return True
+
+    @property
+    def next_port(self) -> Mapping[tuple[int, int], int]:
+        """The port that leads from one switch towards another, by both dpids."""
+        return self._paths.next_port
+
+    def put_again(self, only: int | None = None) -> None:
+        """Make the entries again of switches (or ``only`` one) that have some: what they are made of has changed."""
+        for dpid, made_of in list(self._fabric_ports.items()):
+            if only in (None, dpid):
+                self._put_fabric_ports(dpid, made_of.flooded)
+
+    def _put_fabric_ports(self, dpid: int, flooded: dict[int, tuple[int, ...]]) -> None:
+        """Let a switch admit what comes from others, and flood each VLAN out of ports that lead to more of its VNs."""
+        ports, marked = self.topology.fabric_ports(dpid), self._marked.vlans
+        set_queue = dpid not in self._queueless
+        fenced = frozenset(port.port_no for port in self._fenced if port.dpid == dpid)
+        numbers = self._numbers.bound(dpid)
+        given = _MadeOf(ports, flooded, set_queue, marked, fenced, numbers)
+        if self._fabric_ports.get(dpid) == given:
+            return
+        self._fabric_ports[dpid] = given
+        admitted = [
+            pipeline.admit_from_fabric(port, vid, marks=vid in marked) for port in sorted(ports) for vid in self._edges
+        ]
+        self._desired.put(("fabric", dpid), {dpid: admitted})
+        floods = []
+        for vid, edges in self._edges.items():
+            open_ports = [
+                port if port.port_no not in numbers else replace(port, port_no=numbers[port.port_no])
+                for port in edges.get(dpid, [])
+                if port.port_no not in fenced
+            ]
+            floods.append(pipeline.flood(vid, flooded[vid], open_ports, set_queue=set_queue))
+        self._desired.put(("flood", dpid), {dpid: floods})
+
+
+def edges_by_vlan(switches: Iterable[Switch]) -> dict[int, dict[int, list[EdgePort]]]:
+    """Return the edge ports that each VLAN has, by dpid; VLANs in ascending order."""
+    edges: defaultdict[int, defaultdict[int, list[EdgePort]]] = defaultdict(lambda: defaultdict(list))
+    for switch in switches:
+        for port in switch.ports.values():
+            for vid in port.vlan_vids:
+                edges[vid][switch.dpid].append(port)
+    return {vid: dict(by_dpid) for vid, by_dpid in sorted(edges.items())}

@@ -1,0 +1,85 @@
+"""What an operator asks to change, checked before it becomes an override: rates, ceilings, weights, algorithms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from controller.errors import InvalidValueError
+from controller.fabric.config_model import WAYS, Config, Vlan
+from controller.fabric.value_checks import check_vn_value
+from controller.fabric.vn_table import VnTable, check_ceiling
+from controller.limits.overrides import VN_FIELDS
+from controller.policy.registry import borrowers, make_policy, policies, weighers
+from controller.policy.shardability import check_cut
+
+_USERS = {"ceilings": ("borrows", borrowers), "weights": ("weighted", weighers)}
+
+
+def check_used(what: str, key: str, value: float, algorithm: str, shadow: str | None) -> None:
+    """Raise InvalidValueError for ceilings or weights (``what``) in a VLAN whose algorithm and shadow use none."""
+    reason = unused(what, algorithm, shadow)
+    if reason:
+        raise InvalidValueError(key, value, f"has no effect: {reason}")
+
+
+def unused(what: str, algorithm: str, shadow: str | None) -> str:
+    """Return why ceilings or weights have no effect in a VLAN with this algorithm and shadow; empty if they have."""
+    flag, users = _USERS[what]
+    known = [policies[name] for name in (algorithm, shadow) if name in policies]
+    if algorithm not in policies or any(getattr(policy, flag) for policy in known):
+        return ""
+    return f"the VLAN's algorithm is {algorithm}, and only {users()} use {what}"
+
+
+def check_vn(vns: VnTable, vlan: Vlan, row: int, given: Mapping[str, float | None], prefix: str = "") -> None:
+    """Check new values (``VN_FIELDS``) of the VN of a row; ``prefix`` comes before the keys in errors.
+
+    ``vlan`` is that of the VN, with the values in force. Raises InvalidValueError for a rate that no meter can carry,
+    for a weight out of bounds, for a ceiling that is not from the VN's limit to its port's capacity, and for a ceiling
+    or weight that the VLAN does not use.
+    """
+    for key in VN_FIELDS:
+        value = check_vn_value(key, given[key], key=f"{prefix}{key}") if key in given else None
+        if key == "weight" and value is not None:
+            check_used("weights", f"{prefix}{key}", value, vlan.algorithm, vlan.shadow)
+    for way in WAYS:
+        ceiling_bps = given.get(f"{way}_ceiling_bps")
+        if ceiling_bps is not None:
+            check_used("ceilings", f"{prefix}{way}_ceiling_bps", int(ceiling_bps), vlan.algorithm, vlan.shadow)
+            limit_bps = int(given.get(f"{way}_limit_bps") or getattr(vns, f"{way}_limit_bps")[row])
+            check_ceiling(f"{prefix}{way}_ceiling_bps", int(ceiling_bps), limit_bps, int(vns.capacity_bps[row]))
+
+
+def check_shared(config: Config, vlan: Mapping[str, Any]) -> None:
+    """Check values of a VLAN against ``cluster.share``. Raises InvalidValueError for what cannot be shared out."""
+    if config.cluster is None or config.cluster.share == "nothing":
+        return
+    if vlan.get("algorithm") in policies:
+        check_cut(policies[vlan["algorithm"]])
+    if vlan.get("shadow") is not None:
+        reason = "cannot be with cluster.share: switches: a shadow sees the whole fabric"
+        raise InvalidValueError("shadow", vlan["shadow"], reason)
+
+
+def complete_vlan(before: Vlan, given: Mapping[str, Any], interval_ms: int) -> dict[str, Any]:
+    """Return new values of a VLAN with those that follow from them: parameters go with their algorithm.
+
+    Another algorithm starts with its default parameters if none are given. Raises InvalidValueError for an unknown
+    algorithm or parameter, for a value out of bounds, and for one that is too slow at the control interval.
+    """
+    values = dict(given)
+    for key, parameters_key in (("algorithm", "parameters"), ("shadow", "shadow_parameters")):
+        if not given.keys() & {key, parameters_key}:
+            continue
+        standing = getattr(before, key)
+        name = given.get(key, standing)
+        kept = getattr(before, parameters_key) if name == standing else {}
+        values[key] = name
+        values[parameters_key] = dict(given.get(parameters_key, kept))
+        if key == "algorithm" or name is not None:
+            parameters = values[parameters_key]
+            make_policy(name, parameters, key=key, parameters_key=parameters_key, interval_ms=interval_ms)
+        elif values[parameters_key]:
+            raise InvalidValueError(parameters_key, values[parameters_key], f"stands without a {key}")
+    return values

@@ -1,0 +1,324 @@
+"""What is in force: overrides laid over the configuration file, and which of them do not fit it.
+
+Of overrides that do not fit together, those made last that raise a limit are inactive first: the oldest promise is kept
+longest. One that lowers a limit is inactive only where the VLAN's ``flood_limit`` needs a higher receive limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from controller.columns import BoolArray, FloatArray, IntArray
+from controller.errors import InvalidValueError
+from controller.fabric.config_model import WAYS, Vlan
+from controller.fabric.value_checks import check_vlan_values
+from controller.fabric.vn_table import VnTable
+from controller.limits.admission import AdmittedLimits
+from controller.limits.change_validation import check_shared, unused
+from controller.limits.flood_limits import least_receive_limits
+from controller.limits.hose_model import STEP_BPS, Overload, port_overload
+from controller.limits.overrides import NO_CEILING, VN_RATES, Override, Overrides, VnName
+from controller.policy.registry import make_policy
+from controller.units import MAX_RATE_BPS, MAX_WEIGHT, MIN_RATE_BPS, MIN_WEIGHT, format_rate
+
+CoreCheck = Callable[[VnTable], Overload | None]
+
+
+@dataclass(frozen=True)
+class LimitsInForce:
+    """The values in force, and the reason for each override that is inactive; ``vns.borrows`` is not set.
+
+    Ceilings and weights that the policy of their VLAN does not use are kept for one that does: ``idle_vns`` names the
+    overrides of nothing else, which are not in force either, ``partly_idle_vns`` those of what is used, too.
+    """
+
+    vns: VnTable
+    vlans: Mapping[int, Vlan]
+    inactive_vns: Mapping[VnName, str]
+    inactive_vlans: Mapping[int, str]
+    idle_vns: Mapping[VnName, str]
+    partly_idle_vns: Mapping[VnName, str]
+
+    @classmethod
+    def of(
+        cls, active: Overrides, inactive_vns: Mapping[VnName, str], inactive_vlans: Mapping[int, str]
+    ) -> LimitsInForce:
+        """Return the values in force under overrides that all fit; the reasons are those of the others."""
+        vlans, limited = active.vlans_in_force(), _given(active, "limit")
+        with_ceiling, with_weight = _given(active, "ceiling"), ~np.isnan(active.columns["weight"])
+        idle: dict[bool, dict[VnName, str]] = {True: {}, False: {}}
+        for row in np.flatnonzero(with_ceiling | with_weight).tolist():
+            name = active.file.names[row]
+            vlan = vlans[name.vlan_vid]
+            ceiling = unused("ceilings", vlan.algorithm, vlan.shadow) if with_ceiling[row] else None
+            weight = unused("weights", vlan.algorithm, vlan.shadow) if with_weight[row] else None
+            reasons = [
+                f"its {what} no effect: {why}"
+                for what, why in (("ceilings have", ceiling), ("weight has", weight))
+                if why
+            ]
+            if reasons:
+                idle[bool(limited[row]) or "" in (ceiling, weight)][name] = "; ".join(reasons)
+        return cls(active.vns(), vlans, inactive_vns, inactive_vlans, idle[False], idle[True])
+
+    def reason_of(self, name: VnName) -> tuple[bool, str | None]:
+        """Return whether the override of a VN is in force, and why it or a part of it is not."""
+        reason = self.inactive_vns.get(name) or self.idle_vns.get(name)
+        return reason is None, reason or self.partly_idle_vns.get(name)
+
+    @property
+    def not_in_force(self) -> set[int | VnName]:
+        """The VLANs and VNs whose overrides are not in force."""
+        return {*self.inactive_vlans, *self.inactive_vns, *self.idle_vns}
+
+
+def _given(overrides: Overrides, what: str) -> BoolArray:
+    """Return which VNs have an override of a limit, or of a ceiling, shape (vns,)."""
+    columns = [overrides.columns[f"{way}_{what}_bps"] for way in WAYS]
+    given: BoolArray = np.logical_or.reduce([~np.isnan(one) & (one != NO_CEILING) for one in columns])
+    return given
+
+
+def lay(overrides: Overrides, core_overload: CoreCheck) -> LimitsInForce:
+    """Return what is in force under these overrides; ``core_overload`` names a core link that limits overload, if any.
+
+    1) Overrides of what the file does not have, or whose values it does not allow, are inactive.
+    2) So are those under which floods exceed a receive limit.
+    3) At each port that is promised more than it can carry, the newest override that raises is, until all ports fit.
+    4) While a core link is overloaded, so is the newest of all that raise. Then 2 to 4 again, until all fit.
+    """
+    file = overrides.file
+    inactive_vns = {name: "the configuration has no such VN" for name, one in overrides.strays.items() if one.values}
+    # 1
+    inactive_vlans = {
+        vid: reason for vid, one in overrides.standing_vlans() if (reason := _bad_vlan(overrides, vid, one))
+    }
+    bad_vns = _bad_vns(overrides)
+    inactive_vns |= {file.names[row]: reason for row, reason in bad_vns.items()}
+    off = np.zeros(len(file.vns), dtype=np.bool_)
+    off[list(bad_vns)] = True
+    while True:
+        left = overrides.without_vlans(inactive_vlans).without_vns(off)
+        vns = left.vns()
+        # 2, 3
+        found = _below_floods(left, vns) or _newest_at_overloaded_ports(left, vns)
+        # 4
+        if not found and (overload := core_overload(vns)) is not None:
+            found = dict.fromkeys(_newest_on_links(left, vns, core_overload), str(overload))
+        if not found:
+            break
+        for (row, way), reason in found.items():
+            _deactivate(left, row, way, reason, off, inactive_vns, inactive_vlans)
+    return LimitsInForce.of(left, inactive_vns, inactive_vlans)
+
+
+def accept(
+    overrides: Overrides,
+    standing: LimitsInForce,
+    vlans: Collection[int],
+    vns: Collection[VnName],
+    admitted: AdmittedLimits,
+) -> LimitsInForce:
+    """Return what is in force under ``overrides``, which give these VLANs and VNs other values than ``standing``.
+
+    What is inactive and is not changed stays inactive. Raises UnfitError when ports or links cannot carry the change.
+    """
+    inactive_vns = {name: reason for name, reason in standing.inactive_vns.items() if name not in vns}
+    inactive_vlans = {vid: reason for vid, reason in standing.inactive_vlans.items() if vid not in vlans}
+    row_of = overrides.file.row_of
+    off = np.zeros(len(overrides.file.vns), dtype=np.bool_)
+    off[[row_of[name] for name in inactive_vns if name in row_of]] = True
+    active = overrides.without_vlans(inactive_vlans).without_vns(off)
+    values = LimitsInForce.of(active, inactive_vns, inactive_vlans)
+    check_fit(overrides, standing.vns, values.vns, admitted)
+    return values
+
+
+class UnfitError(InvalidValueError):
+    """A limit does not fit the fabric: that of the VN of ``row``."""
+
+    def __init__(self, row: int, key: str, value: int, reason: str) -> None:
+        self.row = row
+        super().__init__(key, value, reason)
+
+
+def check_fit(overrides: Overrides, before: VnTable, after: VnTable, admitted: AdmittedLimits) -> None:
+    """Raise UnfitError unless ports and links carry the limits that ``after`` has and ``before`` had not.
+
+    Places where nothing is raised are not looked at. Nor may a receive limit be lowered below what floods may take.
+    """
+    file, raised_rows = overrides.file, np.zeros(len(after), dtype=np.bool_)
+    needed_bps = least_receive_limits(after, file.config.vlans)
+    lowered = after.receive_limit_bps < np.minimum(before.receive_limit_bps, needed_bps)
+    for row in np.flatnonzero(lowered)[:1].tolist():
+        reason = f"does not fit: {_flood_reason(overrides, needed_bps, row)}"
+        raise UnfitError(row, "receive_limit_bps", int(after.receive_limit_bps[row]), reason)
+    for way in WAYS:
+        limit_bps = getattr(after, f"{way}_limit_bps")
+        raised = limit_bps > getattr(before, f"{way}_limit_bps")
+        raised_rows |= raised
+        over = file.port_sums_bps(limit_bps) > file.capacity_bps
+        for row in np.flatnonzero(raised & over[file.port_of])[:1].tolist():
+            overload = _port_overload(overrides, after, row, way)
+            free_bps = int(overload.capacity_bps - overload.load_bps + limit_bps[row]) // STEP_BPS * STEP_BPS
+            fits = f"at most {free_bps} ({format_rate(free_bps)}) fits" if free_bps > 0 else "nothing fits"
+            reason = f"does not fit: {overload}; {fits}"
+            raise UnfitError(row, f"{way}_limit_bps", int(limit_bps[row]), reason)
+    rows = np.flatnonzero(raised_rows)
+    beyond = admitted.core_overload(after) if len(rows) else None
+    if beyond is None:
+        return
+    row = int(rows[0])
+    sending = bool(after.send_limit_bps[row] > before.send_limit_bps[row])
+    if len(rows) == 1:
+        both = sending and after.receive_limit_bps[row] > before.receive_limit_bps[row]
+        try:
+            admitted.check(after, row, sending=None if both else sending)  # names the largest limit that fits
+        except InvalidValueError as error:
+            raise UnfitError(row, error.key, int(getattr(after, error.key)[row]), error.reason) from error
+    key = f"{'send' if sending else 'receive'}_limit_bps"
+    raise UnfitError(row, key, int(getattr(after, key)[row]), f"does not fit: {beyond}, with the others that change")
+
+
+def _bad_vlan(overrides: Overrides, vid: int, override: Override) -> str:
+    """Return what is wrong with the override of a VLAN, empty if nothing is."""
+    vlan, interval_ms = overrides.file.config.vlans.get(vid), overrides.file.config.interval_ms
+    if vlan is None:
+        return "the configuration has no such VLAN"
+    try:
+        check_vlan_values(override.values)
+        check_shared(overrides.file.config, override.values)
+        vlan = replace(vlan, **override.values)
+        for key, parameters_key in (("algorithm", "parameters"), ("shadow", "shadow_parameters")):
+            name, parameters = getattr(vlan, key), getattr(vlan, parameters_key)
+            if name is not None:
+                make_policy(name, parameters, key=key, parameters_key=parameters_key, interval_ms=interval_ms)
+    except InvalidValueError as error:
+        return str(error)
+    return ""
+
+
+def _bad_vns(overrides: Overrides) -> dict[int, str]:
+    """Return what is wrong with the values of VNs' overrides, by row: out of bounds, or above the port's capacity."""
+    found: dict[int, str] = {}
+    capacity_bps, weight = overrides.file.vns.capacity_bps, overrides.columns["weight"]
+    for row in np.flatnonzero((weight < MIN_WEIGHT) | (weight > MAX_WEIGHT)).tolist():
+        found[row] = f"its weight of {weight[row]:g} is outside {MIN_WEIGHT:f} to {MAX_WEIGHT:.0f}"
+    for name in VN_RATES:
+        column, what = overrides.columns[name], name.removesuffix("_bps").replace("_", " ")
+        ceiling = name.endswith("_ceiling_bps")
+        outside = (column < MIN_RATE_BPS) | (column > MAX_RATE_BPS)
+        if ceiling:
+            outside &= column != NO_CEILING
+        for row in np.flatnonzero(outside).tolist():
+            bounds = f"{format_rate(MIN_RATE_BPS)} to {format_rate(MAX_RATE_BPS)}"
+            found[row] = f"its {what} of {column[row]:.0f} bit/s is outside {bounds}"
+        for row in np.flatnonzero(~outside & (column > capacity_bps)).tolist() if ceiling else ():
+            found[row] = f"its {what} is above the port's capacity of {format_rate(float(capacity_bps[row]))}"
+    return found
+
+
+def _raised(overrides: Overrides, vns: VnTable, way: str) -> BoolArray:
+    name = f"{way}_limit_bps"
+    raised: BoolArray = getattr(vns, name) > getattr(overrides.file.vns, name)
+    return raised
+
+
+def _raising(overrides: Overrides, vns: VnTable) -> list[tuple[int, str]]:
+    """Return the rows whose limits are above the file's, and which way, the newest first."""
+    found = [
+        (int(revisions[row]), row, way)
+        for way in WAYS
+        for revisions in (_revisions(overrides, vns, way),)
+        for row in np.flatnonzero(_raised(overrides, vns, way)).tolist()
+    ]
+    return [(row, way) for _, row, way in sorted(found, key=lambda one: -one[0])]
+
+
+def _own(overrides: Overrides, way: str) -> BoolArray:
+    """Return which VNs have an override of their own of their limits one way, shape (vns,)."""
+    own: BoolArray = ~np.isnan(overrides.columns[f"{way}_limit_bps"])
+    return own
+
+
+def _revisions(overrides: Overrides, vns: VnTable, way: str) -> IntArray:
+    """Return the revision of what sets each VN's limit one way: its own override, else its VLAN's; shape (vns,)."""
+    of_vid = np.zeros(4096, dtype=np.int64)
+    for vid in overrides.vlans.keys() & overrides.file.config.vlans.keys():
+        of_vid[vid] = overrides.vlans[vid].limits_revision
+    return np.where(_own(overrides, way), overrides.revision, of_vid[vns.vlan_vid])
+
+
+def _newest_at_overloaded_ports(overrides: Overrides, vns: VnTable) -> dict[tuple[int, str], str]:
+    """Return, for each port promised too much, the row and the way of the newest raised limit, and what is wrong."""
+    file = overrides.file
+    found: dict[tuple[int, str], str] = {}
+    for way in WAYS:
+        revisions = _revisions(overrides, vns, way)
+        over = file.port_sums_bps(getattr(vns, f"{way}_limit_bps")) > file.capacity_bps
+        rows = np.flatnonzero(over[file.port_of] & _raised(overrides, vns, way))
+        rows = rows[np.lexsort((-revisions[rows], file.port_of[rows]))]
+        _, first = np.unique(file.port_of[rows], return_index=True)
+        for row in rows[first].tolist():
+            found[row, way] = str(_port_overload(overrides, vns, row, way))
+    return found
+
+
+def _newest_on_links(overrides: Overrides, vns: VnTable, core_overload: CoreCheck) -> list[tuple[int, str]]:
+    """Return the rows and ways of the newest raised limits: as few as let the core links carry the others."""
+    raising = _raising(overrides, vns)
+    fewest, enough = 0, len(raising)
+    while enough - fewest > 1:
+        middle = (fewest + enough) // 2
+        off, inactive_vlans = np.zeros(len(vns), dtype=np.bool_), dict[int, str]()
+        for row, way in raising[:middle]:
+            _deactivate(overrides, row, way, "", off, {}, inactive_vlans)
+        fits = core_overload(overrides.without_vlans(inactive_vlans).without_vns(off).vns()) is None
+        fewest, enough = (fewest, middle) if fits else (middle, enough)
+    return raising[:enough]
+
+
+def _below_floods(overrides: Overrides, vns: VnTable) -> dict[tuple[int, str], str]:
+    """Return the rows whose receive limits are lowered below what their VLANs' flood limits need, and what is wrong."""
+    file = overrides.file
+    needed_bps = least_receive_limits(vns, file.config.vlans)
+    below = (vns.receive_limit_bps < needed_bps) & (vns.receive_limit_bps < file.vns.receive_limit_bps)
+    return {(row, "receive"): _flood_reason(overrides, needed_bps, row) for row in np.flatnonzero(below).tolist()}
+
+
+def _flood_reason(overrides: Overrides, needed_bps: FloatArray, row: int) -> str:
+    file, least_bps = overrides.file, int(needed_bps[row])
+    flood_bps = file.config.vlans[file.names[row].vlan_vid].flood_limit_bps
+    assert flood_bps is not None
+    others, flood = round(least_bps / flood_bps), format_rate(flood_bps)
+    return f"{others} VNs may flood {flood} each to it; at least {least_bps} ({format_rate(least_bps)}) fits"
+
+
+def _port_overload(overrides: Overrides, vns: VnTable, row: int, way: str) -> Overload:
+    file = overrides.file
+    port, name = file.port_of[row], file.names[row]
+    limits = getattr(vns, f"{way}_limit_bps")[file.port_of == port]
+    overload = port_overload(f"{name.switch}:{name.port_no}", way, map(int, limits), int(file.capacity_bps[port]))
+    assert overload is not None
+    return overload
+
+
+def _deactivate(
+    overrides: Overrides,
+    row: int,
+    way: str,
+    reason: str,
+    off: BoolArray,
+    inactive_vns: dict[VnName, str],
+    inactive_vlans: dict[int, str],
+) -> None:
+    """Note that what raises a VN's limit is inactive: its own override or, if it has none, its VLAN's."""
+    name = overrides.file.names[row]
+    if _own(overrides, way)[row]:
+        off[row] = True
+        inactive_vns[name] = reason
+    else:
+        inactive_vlans[name.vlan_vid] = reason

@@ -1,0 +1,49 @@
+"""What a VN may send to VNs for which it has no entry yet, where no queue holds them.
+
+Until the controller has seen a pair's first frame, the pair has no meter: without a limit of its own all VNs of a VLAN
+together could bring a receiver as many send limits as there are VNs. So what a VN sends to all that it has no entry for
+passes one meter: its part of the smallest receive limit's reserve, if all others began at once (``standing``).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from controller.columns import BoolArray, FloatArray
+from controller.fabric.config_model import Config
+from controller.fabric.vn_table import VnTable
+from controller.metering.enforcement import burst_for, least_burst, whole_rates
+from controller.metering.receive_budgets import UNSEEN_S, standing
+
+
+def limited_receivers(vns: VnTable, config: Config) -> BoolArray:
+    """Return the VNs to which newcomers are limited, shape (vns,): those that no queue is meant to hold."""
+    return ~vns.shaped & (config.newcomers == "share")
+
+
+def limited_senders(vns: VnTable, config: Config) -> BoolArray:
+    """Return the VNs that have such a meter, shape (vns,): those of VLANs with limited receivers."""
+    some: BoolArray = np.bincount(vns.vlan, limited_receivers(vns, config)) > 0
+    return some[vns.vlan] if len(vns) else some[:0]
+
+
+def newcomer_limits(vns: VnTable) -> tuple[FloatArray, FloatArray]:
+    """Return the rates and the bursts of these meters, whole kb/s and kb, shape (vns,) each.
+
+    Half of the burst is left for the pair's own meter, which stands soon after (``entry_changes.first_settings``).
+    Where a VLAN has two VNs nobody else can begin: each of them has what the other's only sender may have, the limit
+    and a bucket for TCP, less what the pair's own meter begins with.
+    """
+    counts = np.bincount(vns.vlan)
+    smallest_bps = np.full(len(counts), np.inf)
+    np.minimum.at(smallest_bps, vns.vlan, vns.receive_limit_bps)
+    rate_bps, burst_bits = standing(smallest_bps, np.maximum(counts - 1.0, 1.0), UNSEEN_S)
+    rate_bps, burst_bits = rate_bps[vns.vlan], burst_bits[vns.vlan] / 2
+    two = (counts == 2)[vns.vlan]
+    if two.any():
+        other_bps = np.bincount(vns.vlan, weights=vns.receive_limit_bps)[vns.vlan] - vns.receive_limit_bps
+        only_bps = np.minimum(other_bps, vns.send_most_bps)
+        own_bits = standing(other_bps, np.ones(len(vns)), UNSEEN_S)[1]
+        rate_bps = np.where(two, only_bps, rate_bps)
+        burst_bits = np.where(two, burst_for(only_bps, np.zeros(len(vns), dtype=np.bool_)) - own_bits, burst_bits)
+    return whole_rates(np.minimum(rate_bps, vns.send_most_bps)), least_burst(burst_bits)

@@ -1,0 +1,311 @@
+"""One control interval as a pure function: counters in, meters to modify out."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from controller.columns import NEW_ROW, BoolArray, FloatArray, IntArray, ShortArray
+from controller.dets.messages import Loads, SetRate
+from controller.dets.rate_allocator import (
+    RateAllocators,
+    Surroundings,
+)
+from controller.dets.send_rate_controller import SendRateControllers
+from controller.fabric.link_table import FabricLinks
+from controller.fabric.pair_table import EntryTable
+from controller.fabric.vn_table import VnTable
+from controller.loop.grant_side import put_in_force
+from controller.loop.receiver_side import ReceiverSide, watch_receivers
+from controller.loop.remote_side import NOWHERE, Answered, Elsewhere
+from controller.loop.sender_side import SenderSide, read_meters
+from controller.metering.counters import MeterCounters, Readings
+from controller.metering.enforcement import (
+    Enforcement,
+    MeterChanges,
+)
+from controller.metering.fabric_readings import Observed, Reading
+from controller.metering.measurement import Measurement
+from controller.metering.receive_budgets import ReceiverAccounts
+from controller.policy.interface import notifications
+from controller.policy.policy_groups import PolicyGroup, held, readings_of
+
+
+class ControlState(NamedTuple):
+    """All that one interval hands to the next.
+
+    ``unread_intervals`` (entries,) counts the intervals since a meter was read. ``decided_s`` is when the last interval
+    was, NaN before the first. ``adopted_bps`` (entries,) are the grants that were found on switches, infinite for other
+    entries: no grant rises above them until ``released``. None: there are none, or they have been released.
+    """
+
+    entries: EntryTable
+    counters: MeterCounters
+    measured: Measurement
+    machines: SendRateControllers
+    allocators: RateAllocators
+    enforcement: Enforcement
+    accounts: ReceiverAccounts
+    unread_intervals: ShortArray
+    decided_s: float = np.nan
+    adopted_bps: FloatArray | None = None
+
+    @classmethod
+    def start(cls, vns: VnTable, groups: tuple[PolicyGroup, ...]) -> ControlState:
+        """Return the state in which nobody talks to anybody."""
+        return cls(
+            EntryTable.empty(),
+            MeterCounters.unknown(0),
+            Measurement.none(0),
+            SendRateControllers.idle(0),
+            RateAllocators.calm(len(vns), groups),
+            Enforcement.none(),
+            ReceiverAccounts.unused(len(vns)),
+            np.empty(0, dtype=np.int16),
+        )
+
+
+class StepResult(NamedTuple):
+    """What one interval decided, besides the next state, and what was brought to VNs.
+
+    ``changes`` are the meters to modify, ``backstops`` those of entries that agents shape. ``limit_bps`` (entries,) are
+    the limits in force from now on. ``received_bps`` has shape (vns,). ``implausible`` are rows of the entry table
+    whose counters moved in a way no traffic can move them. ``brought_bps`` is what was offered to VNs, passed and was
+    dropped at these senders' meters, (vns,) each, and ``told`` how many of its senders each VN told of congestion.
+    """
+
+    changes: MeterChanges
+    backstops: MeterChanges
+    limit_bps: FloatArray
+    received_bps: FloatArray
+    implausible: IntArray
+    brought_bps: tuple[FloatArray, FloatArray, FloatArray]
+    told: IntArray
+
+
+def ceilings(entries: EntryTable, vns: VnTable) -> FloatArray:
+    """Return what an entry may carry while nothing is congested, shape (entries,).
+
+    That is the lower of its two limits; where ceilings count, of its two ceilings.
+
+    Deviation: in the paper senders are free until their receiver is congested. Here a meter stands at the lower limit
+    before that, so that no sender alone can pass either limit: only several together pass a receive limit, for a while.
+    """
+    return entries.least_of_ends(vns.send_most_bps, vns.receive_most_bps)
+
+
+def ceilings_now(state: ControlState, vns: VnTable) -> FloatArray:
+    """Return what an entry may carry now, whatever is granted, shape (entries,)."""
+    ceiling_bps = ceilings(state.entries, vns)
+    return ceiling_bps if state.adopted_bps is None else np.minimum(ceiling_bps, state.adopted_bps)
+
+
+def frozen(state: ControlState) -> ControlState:
+    """Return the state in which no grant rises until ``released``: some senders may not be known for a while."""
+    granted_bps = np.where(state.machines.controlled, state.machines.limit_bps, np.inf)
+    if state.adopted_bps is not None:
+        granted_bps = np.minimum(granted_bps, state.adopted_bps)
+    return state._replace(adopted_bps=granted_bps)
+
+
+def released(state: ControlState) -> ControlState:
+    """Return the state in which grants may rise above those that were found on switches: all senders are known.
+
+    What policies have learned meanwhile of receivers whose grants were held they learned of a part of the senders, and
+    of grants that had no effect: they begin again there.
+    """
+    if state.adopted_bps is None:
+        return state
+    receiver = state.entries.receiver
+    vns = len(state.allocators.congested)
+    held = np.bincount(receiver, np.isfinite(state.adopted_bps), vns) > 0
+    kept_row = np.where(held[receiver], NEW_ROW, np.arange(len(receiver)))
+    kept = np.flatnonzero(~held)
+    memories = tuple(one.carried(kept_row).limited_to(kept) for one in state.allocators.memories)
+    return state._replace(allocators=state.allocators._replace(memories=memories), adopted_bps=None)
+
+
+class Began(NamedTuple):
+    """What ``read`` leaves to ``decide``: the senders' side, and what its meters bring to receivers."""
+
+    senders: SenderSide
+    loads: Loads
+
+
+class Decided(NamedTuple):
+    """What ``decide`` leaves to ``enforce``. ``ceiling_bps`` (entries,) is what entries may carry, whatever is granted.
+
+    ``received_bps`` and ``told`` have shape (vns,): what each VN gets, and how many of its senders it told of that.
+    """
+
+    senders: SenderSide
+    receivers: ReceiverSide
+    answered: Answered
+    ceiling_bps: FloatArray
+    received_bps: FloatArray
+    told: IntArray
+
+
+def control_step(
+    state: ControlState,
+    vns: VnTable,
+    groups: tuple[PolicyGroup, ...],
+    readings: Readings,
+    now_s: float,
+    links: FabricLinks | None = None,
+    observed: Observed | None = None,
+    shaped: BoolArray | None = None,
+) -> tuple[ControlState, StepResult]:
+    """Run one interval (DETS, sections II-A and III) of a controller that has the whole fabric.
+
+    ``links``: None where only access links count. ``observed`` are the readings of queues and links, for those that
+    decide by them; None: nobody asked for them. ``shaped`` (entries,) are those that an agent on the sender's host
+    holds (None: none).
+
+    The senders' side, the receivers' side and the grants' side have a module each, and tell each other nothing but
+    what is named in ``read``, ``decide`` and ``enforce``: they may sit on different machines.
+    """
+    began = read(state, vns, groups, readings, now_s)
+    decided = decide(began, state, vns, groups, now_s, links, observed)
+    return enforce(decided, state, vns, now_s, shaped)
+
+
+def read(
+    state: ControlState,
+    vns: VnTable,
+    groups: tuple[PolicyGroup, ...],
+    readings: Readings,
+    now_s: float,
+    elsewhere: Elsewhere = NOWHERE,
+) -> Began:
+    """Begin an interval.
+
+    1) Senders: turn counters into rates, and rates into what each sender sends. Loads go to the receivers.
+    """
+    entries = state.entries
+    # 1
+    holds = elsewhere.crosses(entries) | held(groups, entries.receiver, len(vns))
+    counted = state.counters, state.measured, state.machines, state.unread_intervals
+    senders = read_meters(entries, *counted, readings, vns, holds)
+    return Began(senders, senders.loads(state.enforcement, vns, now_s))
+
+
+def decide(
+    began: Began,
+    state: ControlState,
+    vns: VnTable,
+    groups: tuple[PolicyGroup, ...],
+    now_s: float,
+    links: FabricLinks | None = None,
+    observed: Observed | None = None,
+    elsewhere: Elsewhere = NOWHERE,
+) -> Decided:
+    """Share the receivers' limits out.
+
+    2) Receivers: compare what a VN receives with its limit: congestion begins, goes on or is over.
+    3) Receivers: Initialize Traffic Control at senders of congested VNs, Deactivate where congestion is over.
+    4) Senders: those under control send Traffic Reports.
+    5) Receivers: the policies decide, and the allocators answer with Set Rate or Keep Alive.
+    """
+    # 2
+    loads = elsewhere.with_loads(began.loads)
+    receivers = elsewhere.watched(watch_receivers(state.allocators, state.accounts, loads, vns, now_s), now_s)
+    # 3
+    begin, end = receivers.first_messages(state.entries, began.senders.machines.controlled, vns)
+    begin, end = begin._replace(entry=elsewhere.own(begin.entry)), end._replace(entry=elsewhere.own(end.entry))
+    senders = began.senders.told(begin, end)
+    # 4
+    ceiling_bps = ceilings_now(state, vns)
+    seen = Surroundings(
+        now_s,
+        0.0 if np.isnan(state.decided_s) else now_s - state.decided_s,
+        links,
+        *_in_use(senders, ceiling_bps, groups),
+        senders.seen.unread_intervals,
+        loads.passed_bps,
+        senders.seen.measured.passed_bps,
+        observed,
+    )
+    view = elsewhere.view(senders, receivers, vns, seen)
+    # 5
+    receivers, set_rate, keep_alive = receivers.answer(groups, view.entries, view.vns, view.reports, view.seen)
+    told = notifications(receivers.allocators.decisions, view.entries.receiver, len(vns))
+    receivers, answered = elsewhere.answered(view, receivers, set_rate, keep_alive)
+    answered = answered._replace(set_rate=held_back(answered.set_rate, state.adopted_bps))
+    return Decided(senders, receivers, answered, ceiling_bps, loads.passed_bps, told)
+
+
+def enforce(
+    decided: Decided, state: ControlState, vns: VnTable, now_s: float, shaped: BoolArray | None = None
+) -> tuple[ControlState, StepResult]:
+    """End an interval.
+
+    6) Grants: the rates are put in force by meters. Where no queue holds a receiver, its senders' meters together let
+       through no more than its account leaves.
+    """
+    senders, receivers, (set_rate, keep_alive, forfeits) = decided.senders, decided.receivers, decided.answered
+    # 6
+    before = state.enforcement.forfeited(forfeits) if len(forfeits) else state.enforcement
+    told = set_rate, keep_alive, decided.ceiling_bps
+    granted = put_in_force(senders, before, *told, shaped, receivers.rooms, now_s, vns.meter_bounds)
+    result = StepResult(
+        changes=granted.changes,
+        backstops=granted.backstops,
+        limit_bps=granted.limit_bps,
+        received_bps=decided.received_bps,
+        implausible=senders.seen.implausible.nonzero()[0],
+        brought_bps=senders.seen.brought_bps,
+        told=decided.told,
+    )
+    after = ControlState(
+        state.entries,
+        granted.counters,
+        senders.seen.measured,
+        granted.machines,
+        receivers.allocators,
+        granted.enforcement,
+        receivers.accounts,
+        senders.seen.unread_intervals,
+        now_s,
+        state.adopted_bps,
+    )
+    return after, result
+
+
+def held_back(message: SetRate, adopted_bps: FloatArray | None) -> SetRate:
+    """Return the rates, none above what was found on a switch, ``adopted_bps``, while senders may be missing."""
+    if adopted_bps is None:
+        return message
+    return SetRate(message.entry, np.minimum(message.rate_bps, adopted_bps[message.entry]))
+
+
+def _in_use(
+    senders: SenderSide, ceiling_bps: FloatArray, groups: tuple[PolicyGroup, ...]
+) -> tuple[FloatArray, FloatArray]:
+    """Return ``used_bps`` and ``limit_bps`` of Surroundings, at which only policies that read links look."""
+    measured, limit_bps = senders.seen.measured, senders.machines.limit_bps
+    if Reading.LINKS not in readings_of(groups):
+        return measured.passed_bps, limit_bps
+    return measured.measured_bps, np.minimum(limit_bps, ceiling_bps)
+
+
+def limits_in_force_bps(state: ControlState, vns: VnTable) -> FloatArray:
+    """Return the rate each entry is limited to, shape (entries,); its meter follows within its budget."""
+    return np.minimum(state.machines.limit_bps, ceilings_now(state, vns))
+
+
+def with_settled_limits(state: ControlState) -> Enforcement:
+    """Return the enforcement with the limits that policies leave in force when nobody decides any more."""
+    limit_bps = state.enforcement.limit_bps.copy()
+    for decision in state.allocators.decisions:
+        if decision.settled_bps is not None:
+            limit_bps[decision.view.rows] = decision.settled_bps
+    if state.adopted_bps is not None:
+        limit_bps = np.minimum(limit_bps, state.adopted_bps)
+    return state.enforcement._replace(limit_bps=limit_bps)
+
+
+def with_groups(state: ControlState, before: tuple[PolicyGroup, ...], groups: tuple[PolicyGroup, ...]) -> ControlState:
+    """Return the state after VLANs changed their policy, from those of ``before`` to those of ``groups``."""
+    return state._replace(allocators=state.allocators.with_groups(before, groups))

@@ -1,0 +1,160 @@
+"""The control state with more entries, with fewer, and with other meters; where the meters of new ones stand."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from controller.columns import NEW_ROW, FloatArray, IntArray, carry
+from controller.dets.messages import InitializeTrafficControl, SetRate
+from controller.fabric.pair_table import EntryTable
+from controller.fabric.vn_table import VnTable
+from controller.loop.control_step import ControlState, ceilings
+from controller.metering.enforcement import burst_for, least_burst, whole_rates
+from controller.metering.receive_budgets import UNSEEN_S, standing
+from controller.policy.interface import Newcomers
+from controller.policy.policy_groups import PolicyGroup
+
+
+def first_settings(
+    state: ControlState,
+    vns: VnTable,
+    groups: tuple[PolicyGroup, ...],
+    sender: IntArray,
+    receiver: IntArray,
+    elsewhere: IntArray | int = 0,
+) -> tuple[FloatArray, FloatArray]:
+    """Return the rates and bursts at which the meters of new entries start, shape of ``sender`` each.
+
+    ``elsewhere`` (vns,) is how many senders each VN has that are not in ``state``. Their policy says.
+    Where no queue holds the receiver, all have their part of its reserve at most; half of the burst was for what came
+    before (``limits.newcomers``), but where there can be no other sender.
+    """
+    receivers = np.concatenate([state.entries.receiver, receiver])
+    senders = (np.bincount(receivers, minlength=len(vns)) + elsewhere)[receiver]
+    congested, first_bps = state.allocators.congested[receiver], np.empty(len(sender))
+    for group in groups:
+        new = np.flatnonzero(np.isin(receiver, group.vns))
+        if len(new):
+            newcomers = Newcomers(vns, sender[new], receiver[new], senders[new], congested[new], group.parameters)
+            first_bps[new] = group.policy.first_bps(newcomers)
+    most_bps = np.minimum(vns.send_most_bps[sender], vns.receive_most_bps[receiver])
+    rate_bps = whole_rates(np.minimum(first_bps, most_bps))
+    burst_bits = first_bursts(rate_bps)
+    standing_bps, standing_bits = standing(vns.receive_limit_bps[receiver], senders.astype(np.float64), UNSEEN_S)
+    shaped, alone = vns.shaped[receiver], np.bincount(vns.vlan)[vns.vlan[receiver]] == 2
+    standing_bits = np.where(alone, standing_bits, standing_bits / 2)
+    return (
+        np.where(shaped, rate_bps, np.minimum(rate_bps, whole_rates(standing_bps))),
+        np.where(shaped, burst_bits, np.minimum(burst_bits, least_burst(standing_bits))),
+    )
+
+
+def add_entries(
+    state: ControlState,
+    vns: VnTable,
+    sender: IntArray,
+    receiver: IntArray,
+    meter_id: IntArray,
+    rate_bps: FloatArray,
+    burst_bits: FloatArray,
+    now_s: float,
+    *,
+    added_now: bool,
+) -> ControlState:
+    """Return the state with more entries, whose meters stand at the given rates and bursts.
+
+    ``added_now`` says whether the meters are new on their switches or were found there. A pair that has an entry
+    already must not be given again.
+
+    Choice: a meter that was found below its entry's ceiling was set by an allocator of an earlier run. Its receiver is
+    congested and its rate granted, so that a restart does not begin with a blast at the ceilings. Its sender is taken
+    to be held back at that rate until it is measured: taken to be silent, it would leave the limit to the others. No
+    grant rises above it until the state is ``released``: other senders may not be known yet.
+    """
+    entries, old_row = state.entries.add(sender, receiver, meter_id)
+    new = np.flatnonzero(old_row < 0)
+    order = np.lexsort((sender, receiver))
+    rates, bursts = np.zeros(len(entries)), np.zeros(len(entries))
+    rates[new], bursts[new] = rate_bps[order], burst_bits[order]
+    added = ControlState(
+        entries,
+        state.counters.carried(old_row, added_s=now_s if added_now else None),
+        state.measured.carried(old_row),
+        state.machines.carried(old_row),
+        state.allocators.carried(old_row),
+        state.enforcement.carried(old_row, rates, bursts, now_s, full=added_now),
+        state.accounts,
+        carry(state.unread_intervals, old_row, 0),
+        state.decided_s,
+        None if state.adopted_bps is None else carry(state.adopted_bps, old_row, np.inf),
+    )
+    if added_now:
+        return _with_saved(added, vns, new)
+    ceiling_bps = ceilings(entries, vns)
+    granted = new[rates[new] < whole_rates(ceiling_bps)[new]]
+    congested = added.allocators.congested.copy()
+    congested[entries.receiver[granted]] |= ~vns.always_controlled[entries.receiver[granted]]
+    machines = added.machines.on_initialize(InitializeTrafficControl(granted))
+    machines = machines.on_set_rate(SetRate(granted, rates[granted]))
+    measured = added.measured.held_back(granted, ceiling_bps[granted], rates[granted])
+    allocators = added.allocators._replace(congested=congested)
+    adopted_bps = np.full(len(entries), np.inf) if added.adopted_bps is None else added.adopted_bps.copy()
+    adopted_bps[granted] = rates[granted]
+    return added._replace(allocators=allocators, machines=machines, measured=measured, adopted_bps=adopted_bps)
+
+
+def _with_saved(state: ControlState, vns: VnTable, new: IntArray) -> ControlState:
+    """Return the state in which those of the ``new`` rows whose receivers have no other sender have a bucket saved.
+
+    They have sent next to nothing, and nobody is hurt if they use what a sender has after a pause. Its meter stands
+    lower until the next interval, when it is known whether others came, too: the account then tells what they may use.
+    """
+    receiver = state.entries.receiver
+    alone = ~vns.shaped[receiver[new]] & (np.bincount(receiver, minlength=len(vns))[receiver[new]] == 1)
+    rows = new[alone & (np.bincount(vns.vlan)[vns.vlan[receiver[new]]] > 2)]
+    credit_bits = state.enforcement.credit_bits.copy()
+    credit_bits[rows] = first_bursts(ceilings(state.entries, vns)[rows])
+    return state._replace(enforcement=state.enforcement._replace(credit_bits=credit_bits))
+
+
+def remove_entries(state: ControlState, rows: IntArray) -> ControlState:
+    """Return the state without the entries of ``rows``."""
+    kept = np.ones(len(state.entries), dtype=np.bool_)
+    kept[rows] = False
+    entries, old_row = state.entries.keep(kept)
+    nothing = np.zeros(len(entries))  # no row is new
+    return ControlState(
+        entries,
+        state.counters.carried(old_row),
+        state.measured.carried(old_row),
+        state.machines.carried(old_row),
+        state.allocators.carried(old_row),
+        state.enforcement.carried(old_row, nothing, nothing, 0.0),
+        state.accounts,
+        carry(state.unread_intervals, old_row, 0),
+        state.decided_s,
+        None if state.adopted_bps is None else carry(state.adopted_bps, old_row, np.inf),
+    )
+
+
+def with_meters(
+    state: ControlState, rows: IntArray, meter_id: IntArray, rate_bps: FloatArray, burst_bits: FloatArray, now_s: float
+) -> ControlState:
+    """Return the state in which the entries have the meters ``meter_id`` (entries,), those of ``rows`` new ones.
+
+    New meters stand at ``rate_bps`` and ``burst_bits``, shape of ``rows``, and have been added now.
+    """
+    old_row = np.arange(len(state.entries))
+    old_row[rows] = NEW_ROW
+    rates, bursts = np.zeros(len(old_row)), np.zeros(len(old_row))
+    rates[rows], bursts[rows] = rate_bps, burst_bits
+    return state._replace(
+        entries=EntryTable(state.entries.sender, state.entries.receiver, meter_id),
+        counters=state.counters.carried(old_row, added_s=now_s),
+        enforcement=state.enforcement.carried(old_row, rates, bursts, now_s),
+    )
+
+
+def first_bursts(rate_bps: FloatArray) -> FloatArray:
+    """Return the burst of new meters: that of senders which respond to drops, until they show otherwise."""
+    return burst_for(rate_bps, np.zeros(len(rate_bps), dtype=np.bool_))

@@ -1,0 +1,144 @@
+"""The compiled form of measuring (``_measurement.c``, ``_counters.c``): the same bits in one pass.
+
+Enforcement's is in enforcement_native.py.
+
+``library`` is None when it was not built; callers look before they call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.columns import BoolArray, FloatArray, IntArray, KiloArray, ShortArray
+from controller.native_loader import load
+
+
+class Looked(NamedTuple):
+    """Columns of MeterCounters and of Measurement, and the other columns of Seen."""
+
+    counters: list[FloatArray]
+    rates_bps: list[FloatArray]
+    silent_intervals: ShortArray
+    unread_intervals: ShortArray
+    seen_s: FloatArray
+    implausible: BoolArray
+    too_soon: BoolArray
+    sums_bps: FloatArray
+
+
+library = load(
+    "controller.metering._measurement",
+    "dets_sums",
+    "dets_places",
+    "dets_read",
+    "dets_watch",
+    "dets_meter_rates",
+    "dets_modify",
+    "dets_look",
+    "dets_taken",
+    "dets_enforce",
+    "dets_receive",
+    "dets_fare",
+)
+
+
+def sums(row: IntArray, columns: tuple[FloatArray, ...], rows: int) -> FloatArray:
+    """Return ``columns`` (entries,) summed up by ``row`` (entries,), each below ``rows``: shape (columns, rows)."""
+    added = np.zeros((len(columns), rows))
+    library.dets_sums((row, added, *columns))
+    return added
+
+
+def places(ends: IntArray, row: NDArray[np.int32], meter: NDArray[np.int32], switch: NDArray[np.int32]) -> None:
+    """Write where the meters of rows are listed, and the number of the switch: ``row`` (meters,), -1 for none.
+
+    The meters of each switch end at its ``ends``. Raises IndexError for a row that ``meter`` does not have.
+    """
+    if library.dets_places((ends, row, meter, switch)) != len(row):
+        raise IndexError(f"a meter is listed of a row beyond {len(meter)}")
+
+
+def read(listed: Sequence[NDArray[np.generic]], modified: bool) -> tuple[list[FloatArray], BoolArray]:
+    """Return bytes in and dropped, duration, arrival and confirmed, and what is present, (rows,) each.
+
+    ``listed`` are the columns of ListedReadings, and one of when the last meter of each switch was modified, which
+    begins at minus infinity. ``modified``: meters are.
+    """
+    rows = len(listed[0])
+    columns, present = [np.empty(rows) for _ in range(5)], np.empty(rows, np.bool_)
+    library.dets_read((*listed, *columns[:4], present, columns[4]), int(modified))
+    return columns, present
+
+
+def watch(
+    ends: IntArray,
+    stats: NDArray[np.void],
+    rows: NDArray[np.int32],
+    settings: tuple[KiloArray, KiloArray],
+    windows: Sequence[tuple[NDArray[np.uint32], FloatArray, KiloArray]],
+) -> list[int]:
+    """Add what METER_STATS counted since the last reading to a window for each switch, whose meters end at ``ends``.
+
+    ``settings`` are the rates and bursts of the entries, of which ``rows`` are the meters' (-1: none). A window is
+    meter ids; bytes in and dropped at the last reading and bytes in since the window began, NaN of a meter that has
+    dropped (3, meters); the highest rate and the sum of bursts (2, meters). Return whether any meter has counted, 1 or
+    0, or -1 for other meters.
+    """
+    found = np.empty(len(windows), dtype=np.int64)
+    columns: list[NDArray[np.generic]] = [ends, stats, rows, *settings, found]
+    for window in windows:
+        columns += window
+    library.dets_watch(tuple(columns))
+    return list(found.tolist())
+
+
+def meter_rates(
+    settings: tuple[float, float, float], before: tuple[FloatArray, ...], now: tuple[NDArray[np.generic], ...]
+) -> tuple[list[FloatArray], BoolArray, list[FloatArray]]:
+    """Return offered, dropped, passed and over how long, what is implausible, and the columns of the next counters.
+
+    All have shape (entries,). ``settings`` are the least time between readings, what is plausible in capacities, and
+    bits per byte; ``before`` are columns of MeterCounters, ``now`` of MeterReadings and the capacities.
+    """
+    entries = len(before[0])
+    rates, implausible = [np.empty(entries) for _ in range(4)], np.empty(entries, np.bool_)
+    after = [np.empty(entries) for _ in range(5)]
+    columns = (*before, *now, *rates[:3], implausible, rates[3], *after)
+    library.dets_meter_rates(columns, *settings)
+    return rates, implausible, after
+
+
+def look(
+    settings: tuple[float, float, float, float],
+    ends: tuple[IntArray, IntArray, FloatArray],
+    before: tuple[NDArray[np.generic], ...],
+    now: Sequence[NDArray[np.generic]],
+    listed: bool,
+) -> Looked:
+    """Return all that one reading of the meters shows.
+
+    ``settings`` are those of ``meter_rates`` and the memory of measuring; ``ends`` each entry's sender and receiver and
+    all VNs' capacities; ``before`` columns of MeterCounters, of Measurement and the intervals without a reading;
+    ``now`` those of MeterReadings or, if ``listed``, what ``read`` takes.
+    """
+    entries, vns = len(ends[0]), len(ends[2])
+    counters, measured = [np.empty(entries) for _ in range(5)], [np.empty(entries) for _ in range(4)]
+    silent, unread, seen_s = np.empty(entries, np.int16), np.empty(entries, np.int16), np.empty(entries)
+    implausible, too_soon, sums = np.empty(entries, np.bool_), np.empty(entries, np.bool_), np.zeros((4, vns))
+    found = Looked(counters, measured, silent, unread, seen_s, implausible, too_soon, sums)
+    after: list[NDArray[np.generic]] = [*counters, *measured, silent, unread, seen_s, implausible, too_soon, sums]
+    columns: tuple[NDArray[np.generic], ...] = (*ends, *before, *after, *now)
+    library.dets_look(columns, *settings, int(listed))
+    return found
+
+
+def modify(columns: tuple[NDArray[np.generic], ...], sent_s: float) -> None:
+    """Let counters begin again: ``columns`` are the rows to modify, duration and arrival, and bytes in, dropped, epoch.
+
+    The last three are written to.
+    """
+    library.dets_modify(columns, sent_s)

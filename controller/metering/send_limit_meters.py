@@ -1,0 +1,84 @@
+"""What the meters of the VNs' send limits see: all that a VN sends, and what its send limit drops of it.
+
+A frame passes the meter of its VN's send limit before that of its pair. A pair's meter counts only what is left.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from controller.columns import FloatArray, IntArray, ShortArray, carry
+from controller.metering import measurement_native
+from controller.metering.counters import ListedReadings, MeterCounters, Readings, columns_of, meter_rates
+from controller.metering.measurement import Measurement, look
+
+
+@lru_cache(maxsize=4)
+def _columns_of(vns: int) -> tuple[IntArray, FloatArray, ShortArray]:
+    """Return the rows of so many VNs, no rates and no counts, for all who ask: nobody writes to them."""
+    return np.arange(vns), np.zeros(vns), np.zeros(vns, dtype=np.int16)
+
+
+class SendLimitMeters(NamedTuple):
+    """The meters of the send limits of all VNs; columns of shape (vns,).
+
+    ``offered_bps`` arrived at the meter and ``dropped_bps`` was dropped there, in the last interval that is known. NaN:
+    the meter was not read yet.
+    """
+
+    counters: MeterCounters
+    offered_bps: FloatArray
+    dropped_bps: FloatArray
+
+    @classmethod
+    def unread(cls, vns: int) -> SendLimitMeters:
+        """Return the state before the first reading."""
+        return cls(MeterCounters.unknown(vns), np.full(vns, np.nan), np.full(vns, np.nan))
+
+    def after(self, readings: Readings, capacity_bps: FloatArray) -> SendLimitMeters:
+        """Return the state after one more interval; ``capacity_bps`` (vns,) is that of the VNs' edge ports.
+
+        Compiled it is what ``look`` does with entries' meters, of which each VN has one.
+        """
+        if measurement_native.library is not None and isinstance(readings, ListedReadings):
+            each, nothing, never = _columns_of(len(capacity_bps))
+            last = Measurement(self.offered_bps, self.dropped_bps, nothing, nothing, never)
+            seen = look((each, each), self.counters, last, never, readings.never_modified, capacity_bps)
+            return SendLimitMeters(seen.counters, seen.measured.offered_bps, seen.measured.dropped_bps)
+        readings = columns_of(readings)
+        rates, counters = meter_rates(self.counters, readings, capacity_bps)
+        known = ~np.isnan(rates.offered_bps)
+        offered_bps = np.where(known, rates.offered_bps, self.offered_bps)
+        return SendLimitMeters(counters, offered_bps, np.where(known, rates.dropped_bps, self.dropped_bps))
+
+    def modified(self, rows: IntArray, sent_s: float) -> SendLimitMeters:
+        """Return the state after OFPMC_MODIFY was sent for the meters of these VNs."""
+        return self._replace(counters=self.counters.modified(rows, sent_s))
+
+    def forgotten(self, rows: IntArray) -> SendLimitMeters:
+        """Return the state in which nothing is known of the counters of these VNs' meters."""
+        return self._replace(counters=self.counters.forgotten(rows))
+
+    def carried(self, old_row: IntArray) -> SendLimitMeters:
+        """Return the state for a re-arranged VN table."""
+        return SendLimitMeters(
+            self.counters.carried(old_row),
+            carry(self.offered_bps, old_row, np.nan),
+            carry(self.dropped_bps, old_row, np.nan),
+        )
+
+    @property
+    def offered_to_passed(self) -> FloatArray | None:
+        """How many times as much each VN sends as its send limit lets through, shape (vns,); 1 where it is unknown.
+
+        None: that is 1 for all, since nothing was dropped. The meter drops whatever comes, so that each pair of the VN
+        loses the same part of what it offers.
+        """
+        if not (self.dropped_bps > 0.0).any():
+            return None
+        passed_bps = self.offered_bps - self.dropped_bps
+        known = passed_bps > 0.0
+        return np.where(known, self.offered_bps / np.where(known, passed_bps, 1.0), 1.0)

@@ -1,0 +1,93 @@
+"""The links of a fabric: those of its configuration and those that were found, with what is promised of each.
+
+A link's promise is the most that the limits let through it (the hose model): for each VLAN what its VNs on one side may
+send, or those on the other side may receive, whichever is less. On a tree that is exact, elsewhere an upper bound.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from controller.columns import FloatArray
+from controller.fabric.config_model import Config
+from controller.fabric.topology import Link, PortId, Topology, hops
+from controller.fabric.vn_table import VnTable
+
+
+@dataclass(frozen=True, slots=True)
+class FabricLink:
+    """A link between two switches: its ends, the lower first; ``capacity_bps`` None: it is not configured."""
+
+    link: Link
+    capacity_bps: int | None
+    up: bool
+    up_since_s: float
+
+
+class LinkTimes:
+    """Which links are up, and since when."""
+
+    def __init__(self) -> None:
+        self.up: frozenset[Link] = frozenset()
+        self._since_s: dict[Link, float] = {}
+
+    def note(self, links: frozenset[Link], now_s: float) -> None:
+        """These links are up now."""
+        if links is not self.up:
+            self._since_s = {link: self._since_s.get(link, now_s) for link in links}
+            self.up = links
+
+    def of(self, config: Config) -> list[FabricLink]:
+        """Return the links of the configuration in its order, then others that are up."""
+        found = {}
+        for one in config.links:
+            a, b = sorted(PortId(end.dpid, end.port_no) for end in one.ends)
+            found[Link(a, b)] = one.capacity_bps
+        others = sorted(self.up - found.keys())
+        return [
+            FabricLink(link, found.get(link), link in self.up, self._since_s.get(link, np.nan))
+            for link in (*found, *others)
+        ]
+
+
+class LinkPromises:
+    """What limits let through each direction of the links of a configuration, worked out one direction at a time."""
+
+    def __init__(self, config: Config) -> None:
+        built = Topology()
+        for switch in config.switches.values():
+            built.add_switch(switch.dpid)
+        for one in config.links:
+            for sender, receiver in (one.ends, one.ends[::-1]):
+                built.hear(PortId(sender.dpid, sender.port_no), PortId(receiver.dpid, receiver.port_no), 0.0)
+        dpids = sorted(switch.dpid for switch in config.switches.values() if switch.ports)
+        self._at = {dpid: at for at, dpid in enumerate(dpids)}
+        self._ends: dict[PortId, tuple[set[int], set[int]]] = {}
+        between = ((a, b) for a in dpids for b in dpids if a != b)
+        ways = hops(built.paths(), built.links(), between) if config.links else {}
+        for (a, b), way in ways.items():
+            for port in way:
+                senders, receivers = self._ends.setdefault(port, (set(), set()))
+                senders.add(self._at[a])
+                receivers.add(self._at[b])
+        self._vns: VnTable | None = None
+        self._limits: tuple[FloatArray, FloatArray] = (np.empty((0, 0)), np.empty((0, 0)))
+
+    def out_of(self, port: PortId, vns: VnTable) -> float:
+        """Return what the limits of ``vns`` let out of a port into its link, bit/s; 0 where no path leads over it."""
+        if vns is not self._vns:
+            vids, vlan = np.unique(vns.vlan_vid, return_inverse=True)
+            place = np.array([self._at[dpid] for dpid in vns.dpid.tolist()], dtype=np.int64)
+            cell, shape = place * len(vids) + vlan, (len(self._at), len(vids))
+            self._limits = tuple(  # type: ignore[assignment]
+                np.bincount(cell, column, shape[0] * shape[1]).reshape(shape)
+                for column in (vns.send_limit_bps, vns.receive_limit_bps)
+            )
+            self._vns = vns
+        if port not in self._ends:
+            return 0.0
+        senders, receivers = (sorted(ends) for ends in self._ends[port])
+        sending_bps, receiving_bps = self._limits[0][senders].sum(axis=0), self._limits[1][receivers].sum(axis=0)
+        return float(np.minimum(sending_bps, receiving_bps).sum())

@@ -1,0 +1,102 @@
+"""What VNs send and get in the last interval, as columns."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from controller.central.controller import CentralController
+from controller.columns import BoolArray, FloatArray, unknown
+from controller.dets.send_rate_controller import Control
+from controller.metering.measurement import sums_by
+from controller.monitoring.policy_metrics import marked_and_lost
+
+
+def live_rates(central: CentralController, online: BoolArray | None = None) -> tuple[FloatArray, ...]:
+    """Return what VNs receive and send, what was meant for them and by them, and what was dropped of that.
+
+    Seven columns of shape (vns,) in bit/s, in the order of ``VnView`` from ``measured_receive_bps`` on. The last one is
+    what their send limits dropped. NaN is unknown: where the switch that counts it is not connected, for a receiver
+    with a sender there, and for both ends of a pair without a meter. Of a part of the fabric they are what its own
+    senders bring; those of all parts add up. ``online`` is what ``connected`` returns. Nobody may write to the columns.
+    """
+    fabric = central.fabric
+    state, send_limits = fabric.control.state, fabric.send_limits
+    online = connected(central) if online is None else online
+    entries, measured, vns = state.entries, state.measured, len(online)
+    times, all_online = send_limits.offered_to_passed, bool(online.all())
+    meant_bps = measured.offered_bps if times is None else measured.offered_bps * times[entries.sender]
+    told_bps = (measured.passed_bps, meant_bps, measured.dropped_bps)
+    if not all_online:
+        heard = online[entries.sender]
+        passed, meant, dropped = (np.where(heard, rate_bps, np.nan) for rate_bps in told_bps)
+        told_bps = (passed, meant, dropped)
+    if all_online and times is None:
+        meant_for, received, dropped_for = fabric.brought_bps
+    else:
+        received, meant_for, dropped_for = sums_by(entries.receiver, told_bps, vns)
+    sent, meant_by, dropped_by = sums_by(entries.sender, told_bps, vns)
+    in_all, over = send_limits.offered_bps, send_limits.dropped_bps
+    if not all_online or central.pairs.unmetered:
+        of_receivers, of_senders = _known(central, online)
+        received, meant_for, dropped_for = _where(of_receivers, received, meant_for, dropped_for)
+        sent, meant_by, dropped_by = _where(of_senders, sent, meant_by, dropped_by)
+        in_all, over = _where(online, in_all, over)
+    meant_by = np.where(np.isnan(in_all), meant_by, in_all)
+    return received, sent, meant_for, meant_by, dropped_for, dropped_by, over
+
+
+def _known(central: CentralController, online: BoolArray) -> tuple[BoolArray, BoolArray]:
+    """Return of which VNs it is known what they receive, and what they send, (vns,) each."""
+    of_receivers, of_senders = online | ~central.fabric.share.receives, online.copy()
+    for pair in central.pairs.unmetered:
+        of_receivers[pair.receiver] = of_senders[pair.sender] = False
+    return of_receivers, of_senders
+
+
+def _where(known: BoolArray, *columns: FloatArray) -> tuple[FloatArray, ...]:
+    return columns if known.all() else tuple(np.where(known, column, np.nan) for column in columns)
+
+
+def flood_rates(central: CentralController, online: BoolArray | None = None) -> tuple[FloatArray, ...]:
+    """Return what VNs may flood, flood, have dropped of that, and get of others' floods: four columns (vns,), bit/s."""
+    fabric = central.fabric
+    floods = fabric.floods
+    now = _where(connected(central) if online is None else online, floods.passed_bps, floods.dropped_bps)
+    return (fabric.flood_limit_bps, *now, floods.taken_bps)
+
+
+def mark_rates(central: CentralController, online: BoolArray | None = None) -> tuple[FloatArray, FloatArray]:
+    """Return what of that which VNs receive counts as marked, and as lost on its way: two columns (vns,), bit/s.
+
+    NaN where the VN's policy reports no such thing, and where nothing is known of it.
+    """
+    online = connected(central) if online is None else online
+    marked_bps, lost_bps = _where(online, *marked_and_lost(central.fabric))
+    return marked_bps, lost_bps
+
+
+def granted_bps(central: CentralController) -> FloatArray:
+    """Return the sum of the grants of each VN's active senders, shape (vns,); NaN: it is not congested."""
+    fabric = central.fabric
+    state, congested = fabric.control.state, fabric.congestion.congested
+    if not congested.any():
+        return unknown(len(congested))
+    counted = (state.machines.control == int(Control.LIMITED)) & state.measured.active
+    counted_bps = np.where(counted, state.machines.limit_bps, 0.0)
+    (sums_bps,) = sums_by(state.entries.receiver, (counted_bps,), len(congested))
+    return np.where(congested, sums_bps, np.nan)
+
+
+def congested_here(central: CentralController) -> BoolArray:
+    """Return which VNs are congested, (vns,), of those that no other node speaks for."""
+    return central.fabric.congestion.congested & central.fabric.share.receives
+
+
+def connected(central: CentralController) -> BoolArray:
+    """Return whether the switch of each VN is connected, shape (vns,): what another counts is unknown, not zero."""
+    fabric = central.fabric
+    dpids = [dpid for dpid, record in fabric.switches.items() if record.connected]
+    vn_dpid = fabric.control.vns.dpid
+    if len(dpids) == len(fabric.switches):
+        return np.ones(len(vn_dpid), dtype=np.bool_)
+    return np.isin(vn_dpid, np.array(dpids, dtype=np.uint64))

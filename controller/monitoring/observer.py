@@ -1,0 +1,50 @@
+"""Looks at a controller after each of its rounds, and remembers what operators and monitoring ask for later.
+
+It follows the controller through changes of its configuration by itself, and decides nothing.
+"""
+
+from __future__ import annotations
+
+from controller.central.controller import CentralController
+from controller.monitoring.link_status import LinkPromises, LinkTimes
+from controller.monitoring.port_rates import PortTraffic
+from controller.monitoring.time_series import Series
+from controller.monitoring.traffic_totals import Traffic, rates_now
+
+
+class Observer:
+    """What is remembered of one controller; ``note`` is called after each round of the loop."""
+
+    def __init__(self, central: CentralController) -> None:
+        self.central = central
+        self.traffic = Traffic.none(len(central.vns))
+        self.series = Series(central.vns)
+        self.ports = PortTraffic()
+        self.links = LinkTimes()
+        self.promises = LinkPromises(central.config)
+        self._fabric, self._vns = central.fabric, central.vns
+        self._noted_s: float | None = None
+
+    def note(self, now_s: float) -> None:
+        """A round has ended."""
+        self.follow()
+        central, fabric = self.central, self._fabric
+        elapsed_s = fabric.config.interval_s if self._noted_s is None else max(now_s - self._noted_s, 0.0)
+        self._noted_s = now_s
+        self.links.note(fabric.network.topology.links(), now_s)
+        rates_bps = rates_now(central)
+        self.series.add(central, rates_bps)
+        if self.traffic.add(rates_bps, central, elapsed_s, now_s):
+            self.series.close(central.vns, self.traffic.mean_bps, now_s)
+            self.ports.read(central)
+
+    def follow(self) -> None:
+        """Let the columns be those of the controller's VNs, which may be others since the configuration changed."""
+        central = self.central
+        if self._fabric is central.fabric:
+            return
+        if not central.vns.has_rows_of(self._vns):
+            self.traffic = self.traffic.carried(central.vns.rows_in(self._vns))
+            self.series = Series(central.vns).carried(self.series, central.vns)
+        self.promises = LinkPromises(central.config)
+        self._fabric, self._vns = central.fabric, central.vns

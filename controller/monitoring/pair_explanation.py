@@ -1,0 +1,122 @@
+"""Why an entry has the limit it has, in words: what binds it, and what would bind it next.
+
+A policy explains its own decisions; here it is asked about the state of a running controller, and its answer is put
+into the names that operators use.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from controller.allocation.explanation import FAIR_RATE, RECEIVE_LIMIT, Explanation
+from controller.central.fabric_state import FabricState
+from controller.dets.send_rate_controller import Control
+from controller.fabric.agent_ports import Shaping
+from controller.loop import control_step
+from controller.metering.enforcement import RATE_STEP_BPS
+from controller.policy.explanation_text import lower_of, rate_in_words
+
+_SHAPED_BY = {
+    Shaping.METER: "",
+    Shaping.AGENT: "; shaped by the agent on the host behind {}",
+    Shaping.BOTH: "; shaped by the agent on the host behind {}, with a meter behind it",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class EntryExplanation:
+    """What binds the limit of one entry. Rates in bits per second; ``str`` makes a sentence of it."""
+
+    vlan_vid: int
+    sender: str
+    receiver: str
+    """the two VNs as ``SWITCH:PORT``"""
+    limit_bps: float
+    """the limit in force"""
+    bound: str
+    """the constraint that binds it, in words"""
+    place: int
+    """1 if no other sharer of the constraint is granted more, and so on; 0 when nobody shares it"""
+    sharers: int
+    next_bound: str
+    """what would bind it if that constraint were lifted, all else equal"""
+    next_limit_bps: float
+    """the limit that would be in force then"""
+    sent_bps: float
+    """what the sender sends in all, before its send limit; NaN: unknown"""
+    send_limit_dropped_bps: float
+    """what its send limit drops of that; NaN: unknown"""
+    shaping: Shaping = Shaping.METER
+    """who shapes it"""
+
+    def __str__(self) -> str:
+        share = f", share {self.place} of {self.sharers}" if self.sharers else ""
+        return (
+            f"VLAN {self.vlan_vid}, {self.sender} to {self.receiver}: {rate_in_words(self.limit_bps)}; "
+            f"bound by {self.bound}{share}; next bound: {self.next_bound} at {rate_in_words(self.next_limit_bps)}"
+            f"{self._drops()}{_SHAPED_BY[self.shaping].format(self.sender)}"
+        )
+
+    def _drops(self) -> str:
+        if not self.send_limit_dropped_bps >= RATE_STEP_BPS:
+            return ""
+        dropped, sent = rate_in_words(self.send_limit_dropped_bps), rate_in_words(self.sent_bps)
+        return f"; {self.sender}'s send limit drops {dropped} of the {sent} that it sends in all"
+
+
+def explain_entry(fabric: FabricState, row: int) -> EntryExplanation:
+    """Explain the limit that entry ``row`` of the entry table has since the last interval."""
+    state, vns = fabric.state, fabric.shared_vns
+    sender, receiver = int(state.entries.sender[row]), int(state.entries.receiver[row])
+    from_place, to_place = fabric.place_name(sender), fabric.place_name(receiver)
+    vlan_vid = int(vns.vlan_vid[sender])
+    if state.machines.control[row] != Control.LIMITED:
+        found = _explain_limits(fabric, row, sender, receiver)
+    else:
+        found = _explain_grant(fabric, row, sender, receiver)
+    capacity_bps = float(vns.capacity_bps[sender])
+    if found.lifted_bps > capacity_bps:
+        found = replace(found, lifted_bps=capacity_bps, next_bound=f"the capacity of port {from_place}")
+    receive = f"{to_place}'s receive limit of VLAN {vlan_vid}{_less_floods(fabric, receiver)}"
+    fair = f"the fair rate of {to_place}'s allocator"
+
+    def in_words(bound: str) -> str:
+        return bound.replace(RECEIVE_LIMIT, receive).replace(FAIR_RATE, fair)
+
+    return EntryExplanation(
+        vlan_vid,
+        from_place,
+        to_place,
+        float(control_step.limits_in_force_bps(state, vns)[row]),
+        in_words(found.bound),
+        found.place,
+        found.sharers,
+        in_words(found.next_bound),
+        found.lifted_bps,
+        float(fabric.send_limits.offered_bps[sender]),
+        float(fabric.send_limits.dropped_bps[sender]),
+    )
+
+
+def _less_floods(fabric: FabricState, receiver: int) -> str:
+    taken_bps = float(fabric.floods.taken_bps[receiver])
+    return f", of which floods take {rate_in_words(taken_bps)}" if taken_bps else ""
+
+
+def _explain_grant(fabric: FabricState, row: int, sender: int, receiver: int) -> Explanation:
+    """A policy has granted a rate: it explains by what it decided on."""
+    state = fabric.state
+    for group, decision in zip(fabric.control.groups, state.allocators.decisions, strict=False):
+        view = decision.view
+        at = int(np.searchsorted(view.rows, row))
+        if view.entries is state.entries and at < len(view.rows) and view.rows[at] == row:
+            return group.policy.explain(decision, at, fabric.place_name)
+    return _explain_limits(fabric, row, sender, receiver)  # it came, or got its policy, since the last interval
+
+
+def _explain_limits(fabric: FabricState, row: int, sender: int, receiver: int) -> Explanation:
+    """Nobody holds the entry back: the lower of its two limits (or ceilings) binds it, then the other one."""
+    send_bps, receive_bps = fabric.vns.send_most_bps[sender], fabric.shared_vns.receive_most_bps[receiver]
+    return lower_of(row, float(send_bps), float(receive_bps))

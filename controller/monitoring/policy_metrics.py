@@ -1,0 +1,85 @@
+"""What policies report next to limits: marks, losses, and where entries are held back."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import NamedTuple
+
+import numpy as np
+
+from controller.central.fabric_state import FabricState
+from controller.columns import FloatArray, IntArray, unknown
+
+
+class PolicyColumns(NamedTuple):
+    """Of some entries: shares of their traffic, NaN where unknown or not reported, and the bottleneck in words."""
+
+    marked: FloatArray
+    lost: FloatArray
+    bottleneck: list[str | None]
+
+
+def policy_columns(fabric: FabricState, rows: IntArray) -> PolicyColumns:
+    """Return what the last decisions report of these rows of the entry table, ascending."""
+    marked, lost = np.full((2, len(rows)), np.nan)
+    bottleneck: list[str | None] = [None] * len(rows)
+    for decision in fabric.state.allocators.decisions:
+        view = decision.view
+        if view.entries is not fabric.state.entries:
+            continue
+        _, mine, at = np.intersect1d(rows, view.rows, assume_unique=True, return_indices=True)
+        for column, reported in ((marked, decision.marked), (lost, decision.lost)):
+            if reported is not None:
+                column[mine] = reported[at]
+        if decision.bottlenecks is not None:
+            numbers, number = np.unique(decision.bottlenecks[at], return_inverse=True)
+            names = [None if one < 0 else decision.bottleneck_name(one, fabric.place_name) for one in numbers.tolist()]
+            for index, one in zip(mine.tolist(), number.tolist(), strict=True):
+                bottleneck[index] = names[one]
+    return PolicyColumns(marked, lost, bottleneck)
+
+
+def busiest_entries(fabric: FabricState, vns: IntArray) -> IntArray:
+    """Return for each of these VNs the entry that sends it most, as a row of the entry table; -1: it has none."""
+    entries = fabric.state.entries
+    rows = np.flatnonzero(np.isin(entries.receiver, vns))
+    order = rows[np.argsort(fabric.state.measured.passed_bps[rows], kind="stable")]
+    busiest = np.full(len(fabric.vns), -1, dtype=np.int64)
+    busiest[entries.receiver[order]] = order  # of several the last one stays
+    return busiest[vns]
+
+
+def marked_and_lost(fabric: FabricState) -> tuple[FloatArray, FloatArray]:
+    """Return what of the traffic to each VN counts as marked, and as lost on its way: (vns,) each, in bit/s.
+
+    NaN where the VN's policy reports nothing of the kind, or nothing is known.
+    """
+    state, vns = fabric.control.state, len(fabric.control.vns)
+    reporting = [one for one in state.allocators.decisions if one.marked is not None or one.lost is not None]
+    if not reporting:
+        return unknown(vns), unknown(vns)
+    columns = np.full((2, vns), np.nan)
+    for decision in reporting:
+        view = decision.view
+        if view.entries is not state.entries:
+            continue
+        for column, reported in zip(columns, (decision.marked, decision.lost), strict=True):
+            if reported is None:
+                continue
+            known = np.flatnonzero(~np.isnan(reported))
+            receiver, passed_bps = view.receiver[known], state.measured.passed_bps[view.rows[known]]
+            sums_bps = np.bincount(receiver, reported[known] * passed_bps, minlength=vns)
+            column[receiver] = sums_bps[receiver]
+    return columns[0], columns[1]
+
+
+def held_entries(fabric: FabricState) -> dict[str, int]:
+    """Return how many entries are held back at each place, by its name."""
+    found: Counter[str] = Counter()
+    for decision in fabric.state.allocators.decisions:
+        if decision.view.entries is fabric.state.entries and decision.bottlenecks is not None:
+            numbers, counts = np.unique(decision.bottlenecks, return_counts=True)
+            for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
+                if number >= 0:
+                    found[decision.bottleneck_name(number, fabric.place_name)] += count
+    return dict(found)

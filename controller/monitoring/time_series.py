@@ -1,0 +1,137 @@
+"""The last five minutes, a row a second: of every VLAN, and of those VNs that somebody watches."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.central.controller import CentralController
+from controller.columns import FloatArray
+from controller.fabric.vn_table import VnKey, VnTable
+from controller.metering.measurement import sums_by
+from controller.monitoring.traffic_totals import COLUMNS
+
+SECONDS = 300
+MOST_WATCHED = 64
+WATCHED_S = 120.0
+"""A VN that nobody has asked for in so long is watched no more."""
+KEPT = ("offered", "received", "dropped", "granted", "send_offered", "sent", "send_limit_dropped", "flooded")
+"""Those of the columns of traffic that are kept, for each second their mean and the highest of its intervals."""
+_ROWS = np.array([COLUMNS.index(name) for name in KEPT], dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class SeriesRows:
+    """Rows of one VLAN or VN, oldest first: ``at_s`` (seconds,), ``mean_bps`` and ``max_bps`` (seconds, KEPT).
+
+    ``limit_bps`` (seconds,) is the receive limit, the sum of a VLAN's.
+    """
+
+    at_s: FloatArray
+    mean_bps: FloatArray
+    max_bps: FloatArray
+    limit_bps: FloatArray
+
+
+class _Ring:
+    """Means and highest values of ``keys`` columns of rates, a row a second, SECONDS of them."""
+
+    def __init__(self, keys: int) -> None:
+        self.at_s = np.full(SECONDS, np.nan)
+        self.rows: NDArray[np.float32] = np.full((SECONDS, 2, len(KEPT), keys), np.nan, dtype=np.float32)
+        self.limit_bps: NDArray[np.float32] = np.zeros((SECONDS, keys), dtype=np.float32)
+        self.next = 0
+
+    def close(self, mean_bps: FloatArray, max_bps: FloatArray, limit_bps: FloatArray, now_s: float) -> None:
+        """Take the mean and the highest rates of a second, shape (KEPT, keys)."""
+        row = self.next
+        self.at_s[row], self.limit_bps[row] = now_s, limit_bps
+        self.rows[row, 0], self.rows[row, 1] = mean_bps, np.maximum(mean_bps, max_bps)
+        self.next = (row + 1) % SECONDS
+
+    def of(self, key: int) -> SeriesRows:
+        """Return the rows of a key, oldest first."""
+        order = np.roll(np.arange(SECONDS), -self.next)
+        order = order[~np.isnan(self.at_s[order])]
+        mean, most = (self.rows[order, which, :, key].astype(np.float64) for which in (0, 1))
+        return SeriesRows(self.at_s[order], mean, most, self.limit_bps[order, key].astype(np.float64))
+
+
+@dataclass
+class _Watched:
+    """A VN that somebody looks at: its row, when it was asked for last, and the highest rates of this second."""
+
+    row: int
+    asked_s: float
+    ring: _Ring
+    max_bps: FloatArray
+
+
+class Series:
+    """The series of a fabric's VLANs, and of the VNs that are watched.
+
+    Of a VLAN the highest rate of an interval is known of what is sent to its VNs; of the rest the mean stands for it.
+    """
+
+    def __init__(self, vns: VnTable) -> None:
+        vids, self._vlan_of_vn = np.unique(vns.vlan_vid, return_inverse=True)
+        self._vlan_at = {vid: at for at, vid in enumerate(vids.tolist())}
+        self._vlans = _Ring(len(vids))
+        self._max_bps = np.zeros((len(KEPT), len(vids)))
+        self._watched: OrderedDict[VnKey, _Watched] = OrderedDict()
+
+    def carried(self, before: Series, vns: VnTable) -> Series:
+        """Take over the VNs that are watched and are still there, and the VLANs that are."""
+        for key, one in before._watched.items():
+            row = vns.row_of(*key)
+            if row is not None:
+                self._watched[key] = replace(one, row=row)
+        both = sorted(self._vlan_at.keys() & before._vlan_at.keys())
+        mine, other = ([one._vlan_at[vid] for vid in both] for one in (self, before))
+        self._vlans.rows[..., mine] = before._vlans.rows[..., other]
+        self._vlans.limit_bps[:, mine] = before._vlans.limit_bps[:, other]
+        self._vlans.at_s[:], self._vlans.next = before._vlans.at_s, before._vlans.next
+        return self
+
+    def add(self, central: CentralController, rates_bps: FloatArray) -> None:
+        """Take the rates of an interval, shape (COLUMNS, vns)."""
+        sums_bps = sums_by(self._vlan_of_vn, central.fabric.brought_bps, len(self._vlan_at))
+        most_bps = self._max_bps[: len(sums_bps)]
+        np.maximum(most_bps, sums_bps, out=most_bps)
+        for one in self._watched.values():
+            np.fmax(one.max_bps, rates_bps[_ROWS, one.row], out=one.max_bps)
+
+    def close(self, vns: VnTable, mean_bps: FloatArray, now_s: float) -> None:
+        """A second is full; ``mean_bps`` (COLUMNS, vns) is its mean."""
+        known = mean_bps[_ROWS]
+        known[np.isnan(known)] = 0.0
+        vlans = len(self._vlan_at)
+        sums_bps = np.stack([np.bincount(self._vlan_of_vn, column, vlans) for column in known]).astype(np.float64)
+        limit_bps = np.bincount(self._vlan_of_vn, vns.receive_limit_bps, vlans).astype(np.float64)
+        self._vlans.close(sums_bps, self._max_bps, limit_bps, now_s)
+        self._max_bps[:] = 0.0
+        for key, one in list(self._watched.items()):
+            rows = slice(one.row, one.row + 1)
+            one.ring.close(known[:, rows], one.max_bps[:, None], vns.receive_limit_bps[rows], now_s)
+            one.max_bps[:] = 0.0
+            if now_s - one.asked_s > WATCHED_S:
+                del self._watched[key]
+
+    def of_vlan(self, vlan_vid: int) -> SeriesRows:
+        """Return the series of a VLAN, which must be one of the fabric's."""
+        return self._vlans.of(self._vlan_at[vlan_vid])
+
+    def of_vn(self, vns: VnTable, row: int, now_s: float) -> SeriesRows:
+        """Return the series of a VN, from when it was first asked for, and go on watching it.
+
+        Of more VNs than MOST_WATCHED the one that nobody has asked for the longest is watched no more.
+        """
+        key = vns.key(row)
+        one = self._watched.pop(key, None) or _Watched(row, now_s, _Ring(1), np.zeros(len(KEPT)))
+        self._watched[key] = replace(one, row=row, asked_s=now_s)
+        if len(self._watched) > MOST_WATCHED:
+            self._watched.popitem(last=False)
+        return one.ring.of(0)

@@ -1,0 +1,186 @@
+"""What VNs have sent and got since the start, and how long each guarantee was owed, met and missed, and by what.
+
+The control loop measures rates of single intervals. Somebody who looks every 15 s would see one interval of 273: here
+they are added up, so that two looks tell what came in between. Bytes are added up every interval, states once a second.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+import numpy as np
+
+from controller.central.controller import CentralController
+from controller.columns import BoolArray, FloatArray, IntArray, carry
+from controller.metering.guarantees import LEAST_OWED_BPS, MEAN_S
+from controller.monitoring.live_rates import connected, flood_rates, granted_bps, live_rates, mark_rates
+from controller.units import BITS_PER_BYTE
+
+COLUMNS = (
+    "received",
+    "sent",
+    "offered",
+    "send_offered",
+    "dropped",
+    "send_dropped",
+    "send_limit_dropped",
+    "granted",
+    "flooded",
+    "flood_dropped",
+    "flood_received",
+    "marked",
+    "lost",
+)
+"""What is added up, for each VN. ``received``, ``offered`` and ``dropped`` are of what is sent to it; ``sent`` to
+``send_limit_dropped`` of what it sends. ``granted`` counts while the VN is congested. ``marked`` and ``lost`` are what
+its policy counts as such of what it receives."""
+
+HOUR_MINUTES = 60
+LATE_INTERVALS = 1.5
+"""The controller is late when it has not looked for so many intervals."""
+FLOODED_PART = 0.01
+"""Floods take part in a missed guarantee when they take this part of the receive limit."""
+
+
+class Fulfilment(IntEnum):
+    """How a VN's guarantee fares: nothing is owed, it is met, or it is missed for a reason.
+
+    MISSED_SWITCH: the VN's switch, or one of its senders', is not connected. MISSED_MACHINE: the controller was late in
+    the last seconds. MISSED_FLOODS: floods take a part of the receive limit. MISSED_GRANTS: what was granted, or the
+    meters that follow it, let less through.
+    """
+
+    IDLE = 0
+    MET = 1
+    MISSED_SWITCH = 2
+    MISSED_MACHINE = 3
+    MISSED_FLOODS = 4
+    MISSED_GRANTS = 5
+
+
+MISSED = (Fulfilment.MISSED_SWITCH, Fulfilment.MISSED_MACHINE, Fulfilment.MISSED_FLOODS, Fulfilment.MISSED_GRANTS)
+
+
+@dataclass
+class Traffic:
+    """Sums over time. ``bytes`` has shape (COLUMNS, vns), ``seconds`` (Fulfilment, vns), ``congested_s`` (vns,).
+
+    ``mean_bps`` (COLUMNS, vns) is the mean over the last whole second, NaN before it has passed and where nothing is
+    known now. ``missing_since_s`` (vns,) is NaN where the guarantee is met.
+    """
+
+    bytes: FloatArray
+    seconds: FloatArray
+    congested_s: FloatArray
+    mean_bps: FloatArray
+    missing_since_s: FloatArray
+    minutes: FloatArray
+    _second_bytes: FloatArray
+    _late_s: float = -np.inf
+    _second_s: float = np.nan
+    _minute_s: float = np.nan
+    _minute: int = 0
+    _rows: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+
+    @classmethod
+    def none(cls, vns: int) -> Traffic:
+        """Return the sums before anything was sent."""
+        columns = np.zeros((len(COLUMNS), vns))
+        return cls(
+            columns,
+            np.zeros((len(Fulfilment), vns)),
+            np.zeros(vns),
+            np.full((len(COLUMNS), vns), np.nan),
+            np.full(vns, np.nan),
+            np.zeros((HOUR_MINUTES, vns)),
+            columns.copy(),
+            _rows=np.arange(vns, dtype=np.int64),
+        )
+
+    def carried(self, old_row: IntArray) -> Traffic:
+        """Return the sums for a re-arranged VN table."""
+        fresh = Traffic.none(len(old_row))
+        for mine, others in (
+            (fresh.bytes, self.bytes),
+            (fresh.seconds, self.seconds),
+            (fresh.minutes, self.minutes),
+            (fresh.mean_bps, self.mean_bps),
+            (fresh._second_bytes, self._second_bytes),
+        ):
+            for row, column in enumerate(others):
+                mine[row] = carry(column, old_row, mine[row])
+        fresh.congested_s = carry(self.congested_s, old_row, 0.0)
+        fresh.missing_since_s = carry(self.missing_since_s, old_row, np.nan)
+        fresh._late_s, fresh._second_s = self._late_s, self._second_s
+        fresh._minute_s, fresh._minute = self._minute_s, self._minute
+        return fresh
+
+    def add(self, rates_bps: FloatArray, central: CentralController, elapsed_s: float, now_s: float) -> bool:
+        """Add what happened in the last ``elapsed_s`` at these rates (COLUMNS, vns); tell whether a second is full."""
+        unknown = np.isnan(rates_bps)
+        moved = np.where(unknown, 0.0, rates_bps)
+        moved *= elapsed_s / BITS_PER_BYTE
+        self.bytes += moved
+        if elapsed_s > LATE_INTERVALS * central.config.interval_s:
+            self._late_s = now_s
+        if np.isnan(self._second_s):
+            self._second_s = self._minute_s = now_s - elapsed_s
+        passed_s = now_s - self._second_s
+        if passed_s < 1.0:
+            return False
+        self.congested_s[central.fabric.congestion.congested] += passed_s
+        self._judge(central, passed_s, now_s)
+        mean_bps = (self.bytes - self._second_bytes) * (BITS_PER_BYTE / passed_s)
+        self.mean_bps = np.where(unknown, np.nan, mean_bps)
+        self._second_s, self._second_bytes = now_s, self.bytes.copy()
+        if now_s - self._minute_s >= 60.0:
+            self._minute_s, self._minute = now_s, (self._minute + 1) % HOUR_MINUTES
+            self.minutes[self._minute] = 0.0
+        return True
+
+    @property
+    def missed_s(self) -> FloatArray:
+        """For how long each guarantee was missed since the start, shape (vns,)."""
+        return np.asarray(self.seconds[MISSED[0] :].sum(axis=0))
+
+    @property
+    def missed_last_hour_s(self) -> FloatArray:
+        """For how long each guarantee was missed in the last 59 to 60 minutes, shape (vns,)."""
+        return np.asarray(self.minutes.sum(axis=0))
+
+    def _judge(self, central: CentralController, elapsed_s: float, now_s: float) -> None:
+        """Count the seconds since the last look for the state that guarantees are in now: it is a mean over seconds."""
+        guarantees = central.fabric.guarantees
+        outcome = np.where(guarantees.owed_bps >= LEAST_OWED_BPS, Fulfilment.MET, Fulfilment.IDLE).astype(np.int64)
+        missing = guarantees.missing
+        if missing.any():
+            outcome[missing] = self._reasons(central, now_s)[missing]
+            self.minutes[self._minute, missing] += elapsed_s
+        self.missing_since_s = np.where(
+            missing, np.where(np.isnan(self.missing_since_s), now_s, self.missing_since_s), np.nan
+        )
+        self.seconds[outcome, self._rows] += elapsed_s
+
+    def _reasons(self, central: CentralController, now_s: float) -> IntArray:
+        fabric = central.fabric
+        flooded = fabric.floods.taken_bps >= FLOODED_PART * central.vns.receive_limit_bps
+        why = np.where(flooded, Fulfilment.MISSED_FLOODS, Fulfilment.MISSED_GRANTS).astype(np.int64)
+        if now_s - self._late_s < MEAN_S:
+            why[:] = Fulfilment.MISSED_MACHINE
+        why[_behind_lost_switches(central)] = Fulfilment.MISSED_SWITCH
+        return why
+
+
+def rates_now(central: CentralController) -> FloatArray:
+    """Return the rates of the last interval in bit/s, shape (COLUMNS, vns); NaN is unknown."""
+    online = connected(central)
+    of_vns = *live_rates(central, online), granted_bps(central)
+    return np.array((*of_vns, *flood_rates(central, online)[1:], *mark_rates(central, online)))
+
+
+def _behind_lost_switches(central: CentralController) -> BoolArray:
+    online, entries = connected(central), central.state.entries
+    lost = ~online
+    lost[entries.receiver[~online[entries.sender]]] = True
+    return lost

@@ -1,0 +1,61 @@
+"""All frames that one shard has for another one in an interval, as one message: each after its length, 4 octets."""
+
+from __future__ import annotations
+
+from struct import Struct
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.node_protocol.header import Octets
+from controller.node_protocol.rejection import Cause, FrameError
+
+MOST_FRAMES = 8
+"""of a message: one of each kind"""
+_LENGTH = Struct("<I")
+
+
+class Message:
+    """Frames for one hearer, written where they are sent from.
+
+    It grows when it has to; it begins with room for so many ``octets``.
+    """
+
+    def __init__(self, octets: int = 0) -> None:
+        self._whole, self._end = np.empty(octets, np.uint8), 0
+
+    def __len__(self) -> int:
+        return self._end
+
+    @property
+    def data(self) -> memoryview:
+        """What there is so far."""
+        return self._whole[: self._end].data
+
+    def place(self, octets: int) -> NDArray[np.uint8]:
+        """Return where the next frame is to be written."""
+        start, end = self._end + _LENGTH.size, self._end + _LENGTH.size + octets
+        if end > len(self._whole):
+            before, self._whole = self._whole, np.empty(max(end, 2 * len(self._whole)), np.uint8)
+            self._whole[: self._end] = before[: self._end]
+        _LENGTH.pack_into(self._whole.data, self._end, octets)
+        self._end = end
+        return self._whole[start:end]
+
+    def put(self, frame: Octets) -> None:
+        """Add a frame that has been written already."""
+        self.place(len(frame))[:] = np.frombuffer(frame, np.uint8)
+
+
+def unbundle(data: Octets) -> list[Octets]:
+    """Return the frames of a message, MOST_FRAMES at most; raise FrameError if it is none."""
+    frames, at, data = list[Octets](), 0, memoryview(data)
+    while at < len(data):
+        if at + _LENGTH.size > len(data) or len(frames) == MOST_FRAMES:
+            raise FrameError(Cause.LENGTH, f"{len(data)} octets are not a message of {MOST_FRAMES} frames at most")
+        (length,) = _LENGTH.unpack_from(data, at)
+        at += _LENGTH.size + length
+        if at > len(data):
+            raise FrameError(Cause.LENGTH, f"a frame of {length} octets ends beyond its message")
+        frames.append(data[at - length : at])
+    return frames

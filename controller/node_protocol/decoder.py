@@ -1,0 +1,244 @@
+"""The bytes of a frame to columns, views of them; whatever says nothing is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.columns import FloatArray, IntArray
+from controller.node_protocol import codec_native
+from controller.node_protocol.header import (
+    COLUMNS,
+    DTYPES,
+    HEAD,
+    KINDS,
+    LEFT,
+    LIMIT,
+    MAGIC,
+    MAY_LEAVE,
+    MOST_BPS,
+    MOST_ROWS,
+    PAIRS,
+    VERSION,
+    Head,
+    Octets,
+    TableColumns,
+    columns_of_entries,
+)
+from controller.node_protocol.message_types import Frame, Given, Grants, Report
+from controller.node_protocol.rejection import Cause, FrameError
+
+_AS_BEFORE = 2  # of a frame that is right
+_ROWS = frozenset({"loaded", "decided", "sender", "receiver", "vn"})
+
+
+class Known(NamedTuple):
+    """A ``frame`` that has the pairs of all frames of that ``token``, ``first`` to ``latest``, which have some."""
+
+    token: int
+    first: int
+    latest: int
+    frame: Report | Grants
+
+
+def decode(
+    data: Octets,
+    fabric: bytes,
+    vns: int,
+    links: int = 0,
+    before: Mapping[type[Frame], Known] | None = None,
+    given: Mapping[int, Given] | None = None,
+) -> tuple[Head, Frame]:
+    """Return what the bytes of a frame say, its columns views of them; raise FrameError for any that say nothing.
+
+    ``vns`` is how many rows the VN table has, ``links`` how many links there are. A frame that has the pairs of the one
+    ``before`` it, of its kind, or none, has the same ``sender`` and ``receiver``, which are not looked through again.
+    ``given`` is what the hearer has granted, by number.
+    """
+    if len(data) < HEAD.size:
+        raise FrameError(Cause.LENGTH, f"{len(data)} octets are less than a header's {HEAD.size}")
+    magic, version, kind, asked, left, its_fabric, token, number, heard, *knows, pairs, limits, of_first, of_entries = (
+        HEAD.unpack_from(data)
+    )
+    counts = of_first, of_entries
+    if magic != MAGIC or kind not in KINDS or asked > 1:
+        raise FrameError(Cause.NOT_A_FRAME, f"begins with {data[:8].hex()}")
+    if version != VERSION:
+        raise FrameError(Cause.VERSION, f"version {version} is not {VERSION}")
+    if its_fabric != fabric:
+        raise FrameError(Cause.FABRIC, "names the VNs of another configuration, or knows other owners")
+    form = KINDS[kind]
+    known = (before or {}).get(form)
+    last = known.frame if known is not None else None
+    if left & ~MAY_LEAVE.get(kind, 0) or (limits and form is not Report):
+        raise FrameError(Cause.NOT_A_FRAME, "leaves out columns that its kind has to have")
+    if pairs:
+        if known is not None and token < known.token:
+            raise FrameError(Cause.TOKEN, f"token {token} is below {known.token}: its owner was replaced")
+        if known is None or known.token != token or not known.first <= pairs <= known.latest:
+            raise FrameError(Cause.PAIRS, f"has the pairs of number {pairs}, which are not known")
+        if len(known.frame.sender) != of_entries:
+            raise FrameError(Cause.LENGTH, f"{of_entries} rows are not the {len(known.frame.sender)} of its pairs")
+    granted = (given or {}).get(limits) if limits else None
+    if limits and (not pairs or last is None or granted is None or granted.sender is not last.sender):
+        raise FrameError(Cause.PAIRS, f"has the limits of number {limits}, which are not known")
+    names_of = COLUMNS[form][0], columns_of_entries(kind, pairs > 0, left, limits > 0)
+    if counts[1] and not form.tables[1]:
+        raise FrameError(Cause.LENGTH, f"{counts[1]} rows of a table that has no columns")
+    if max(counts) > MOST_ROWS:
+        raise FrameError(Cause.LENGTH, f"{max(counts)} rows are more than {MOST_ROWS}")
+    size = HEAD.size + counts[0] * names_of[0].octets + counts[1] * names_of[1].octets
+    if len(data) != size:
+        raise FrameError(Cause.LENGTH, f"{len(data)} octets are not the {size} of its rows")
+    head = Head(token, number, heard, bool(asked), (knows[0], knows[1]), pairs, left, limits)
+    columns = dict[str, Any]()
+    if pairs and last is not None:
+        columns = _read_as_mostly(data, counts, names_of, vns, last)
+    if not columns:
+        columns = _read(data, form, counts, names_of, vns, links, last, pairs > 0)
+    columns |= {
+        name: _same(value, of_entries) for one, usual in LEFT.items() if left & one for name, value in usual.items()
+    }
+    if form is Report:
+        columns["limits"] = columns.pop(LIMIT) if granted is None else granted
+    return head, form(**columns)
+
+
+def _read_as_mostly(
+    data: Octets, counts: tuple[int, int], names_of: tuple[TableColumns, TableColumns], vns: int, last: Report | Grants
+) -> dict[str, Any]:
+    """Return the columns of a frame that has the pairs of the ``last`` one; none if anything in it is to be refused."""
+    if codec_native.library is None:
+        return {}
+    entries, before = names_of[1], getattr(last, last.first)
+    widths = [(len(names.eights), len(names.fours), len(names.ones)) for names in names_of]
+    unlimited = entries.eights.index(LIMIT) if LIMIT in entries.eights else -1
+    parts = (HEAD.size, counts[0], *widths[0]), (counts[1], *widths[1])
+    right = codec_native.right(np.frombuffer(data, np.uint8), *parts, vns, unlimited, MOST_BPS, before)
+    if not right:
+        return {}
+    columns, at = {"sender": last.sender, "receiver": last.receiver}, HEAD.size
+    for names, rows in zip(names_of, counts, strict=True):
+        rates, others = _views(data, at, names, rows)
+        at += rows * names.octets
+        columns |= zip(names.eights, rates, strict=True)
+        columns |= {name: _as_read(column) for name, column in others.items()}
+    if right == _AS_BEFORE:
+        columns[last.first] = before
+    return columns
+
+
+def _read(
+    data: Octets,
+    form: type[Frame],
+    counts: tuple[int, int],
+    names_of: tuple[TableColumns, TableColumns],
+    vns: int,
+    links: int,
+    last: Report | Grants | None,
+    pairs: bool,
+) -> dict[str, Any]:
+    """Return the columns of a frame, ``pairs`` and what it has of these from the ``last`` one; raise FrameError."""
+    columns, at = dict[str, Any](), HEAD.size
+    rows_of = dict.fromkeys(_ROWS, vns) | {"link": links}
+    for table, (names, rows) in enumerate(zip(names_of, counts, strict=True)):
+        rates, others = _views(data, at, names, rows)
+        at += rows * names.octets
+        columns |= zip(names.eights, rates, strict=True)
+        if not table and _is_listed(form.first, rates, others, rows_of):
+            columns |= {name: _as_read(column) for name, column in others.items()}
+            continue
+        if table and last is not None:
+            same = {name: getattr(last, name) for name in PAIRS}
+            if _as_before(names.eights, rates, others, last):
+                columns |= {name: _as_read(column) for name, column in others.items() if name not in PAIRS} | same
+                continue
+            columns |= same if pairs else {}
+        _check_rates(names.eights, rates)
+        for name, column in others.items():
+            if last is not None and name in PAIRS and np.array_equal(column, _as_said(getattr(last, name))):
+                columns[name] = getattr(last, name)
+            else:
+                columns[name] = _as_read(column)
+                _check(name, columns[name], rows_of)
+        if not table:
+            _check_order(form.first, columns[form.first])
+    if form.tables[1] and (last is None or any(columns[name] is not getattr(last, name) for name in PAIRS)):
+        _check_order("entries", columns["receiver"] * vns + columns["sender"])
+    return columns
+
+
+def _views(data: Octets, at: int, names: TableColumns, rows: int) -> tuple[FloatArray, dict[str, NDArray[Any]]]:
+    """Return the columns of a table that begins at octet ``at``: those of eight octets, (columns, rows), and others."""
+    eight, *others = DTYPES
+    rates: FloatArray = np.ndarray((len(names.eights), rows), eight, data, at)
+    at += rates.nbytes
+    found = {}
+    for dtype, some in zip(others, names[1:-1], strict=True):
+        for name in some:
+            found[name] = np.ndarray(rows, dtype, data, at)
+            at += rows * dtype.itemsize
+    return rates, found
+
+
+def _is_listed(first: str, rates: FloatArray, others: Mapping[str, NDArray[Any]], rows_of: Mapping[str, int]) -> bool:
+    """Whether nothing in a first table is refused, as mostly."""
+    if codec_native.library is None:
+        return False
+    flags = [column for column in others.values() if column.dtype == np.bool_]
+    return codec_native.listed(rates, MOST_BPS, others[first], rows_of[first], flags)
+
+
+def _as_before(
+    names: Sequence[str], rates: FloatArray, others: Mapping[str, NDArray[Any]], last: Report | Grants
+) -> bool:
+    """Whether entries have the pairs of the ``last`` frame, or none, and nothing that is refused: mostly it is so."""
+    if codec_native.library is None:
+        return False
+    unlimited = names.index(LIMIT) if LIMIT in names else -1
+    flags = [column for column in others.values() if column.dtype == np.bool_]
+    pairs = [(others[name], getattr(last, name)) for name in PAIRS if name in others]
+    return codec_native.as_before(rates, unlimited, MOST_BPS, flags, pairs)
+
+
+def _as_read(column: NDArray[Any]) -> NDArray[Any]:
+    return column.astype("<i8") if column.dtype == np.uint32 else column
+
+
+def _as_said(rows: IntArray) -> NDArray[np.uint32]:
+    """Return rows that were read from a frame as they stood there, without a copy."""
+    return rows.view("<u4")[::2]
+
+
+def _check_rates(names: Sequence[str], rates: FloatArray) -> None:
+    if _are_rates(rates):  # mostly one look at all of them is enough
+        return
+    for name, column in zip(names, rates, strict=True):
+        if not _are_rates(column[~np.isposinf(column)] if name == LIMIT else column):
+            raise FrameError(Cause.VALUE, f"{name} has values that are no rates")
+
+
+def _are_rates(rates: FloatArray) -> bool:
+    # A number that is not one is the least and the greatest, and fails every comparison.
+    return not rates.size or bool(rates.min() >= 0.0 and rates.max() <= MOST_BPS)
+
+
+def _check(name: str, column: NDArray[Any], rows_of: Mapping[str, int]) -> None:
+    if column.dtype == np.bool_:
+        if column.view(np.uint8).max(initial=0) > 1:
+            raise FrameError(Cause.VALUE, f"{name} has values that are neither true nor false")
+    elif name in rows_of and len(column) and column.max() >= rows_of[name]:
+        raise FrameError(Cause.ROW, f"{name} names rows beyond the {rows_of[name]} that there are")
+
+
+def _check_order(name: str, keys: IntArray) -> None:
+    if not (keys[1:] > keys[:-1]).all():
+        raise FrameError(Cause.ROW, f"{name} are not in ascending order")
+
+
+def _same(value: NDArray[Any], rows: int) -> NDArray[Any]:
+    """Return a column that has the same value everywhere, and no memory of its own."""
+    return np.ndarray(rows, value.dtype, value, strides=(0,))

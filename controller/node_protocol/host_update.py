@@ -1,0 +1,93 @@
+"""What a node tells a peer of the hosts behind its switches: those of VNs whose hosts have changed.
+
+| octet | field | octets | meaning |
+|---|---|---|---|
+| 0 | magic | 4 | ``DETS`` |
+| 4 | version | 1 | 7 |
+| 5 | kind | 1 | 8 |
+| 6 | zero | 2 | 0 |
+| 8 | fabric | 8 | as in ``layout`` |
+| 16 | token | 8 | as in ``layout`` |
+| 24 | number | 8 | of the speaker's frames of this kind, from 1 |
+| 32 | since, until | 16 | the frame has all VNs whose last change has a number above ``since``, up to ``until`` |
+| 48 | known token | 8 | of which life of the hearer the speaker knows hosts |
+| 56 | known | 8 | up to which number |
+| 64 | rows | 8 | how many hosts and VNs follow |
+| 72 | columns | .. | ``mac``, ``learned``, each as a whole, then ``vn``, ``hosts`` |
+
+A frame has all hosts of each VN that it names, as they are now. It is of use to who knows what was said up to
+``since``. What the hearer does not say that it knows is said again, so that nothing is lost with a frame.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from struct import Struct
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.columns import IntArray
+from controller.node_protocol.header import Octets
+from controller.node_protocol.rejection import Cause, FrameError
+from controller.node_protocol.table_codec import Tables, decode_tables, encode_tables
+
+KIND = 8
+_HEAD = Struct("<6Q")
+_MULTICAST = 1 << 40
+_TABLES: Tables = (
+    (("mac", "<u8"), ("learned", "<u8")),
+    (("vn", "<u4"), ("hosts", "<u4")),
+)
+
+
+class HostsHead(NamedTuple):
+    """Who speaks and when; which numbers the frame is of, and what the speaker knows of the hearer's hosts."""
+
+    token: int
+    number: int
+    since: int
+    until: int
+    known_token: int
+    known: int
+
+
+@dataclass(frozen=True)
+class VnHosts:
+    """All hosts of some VNs.
+
+    ``vn`` (vns,) are rows of the VN table, ``hosts`` how many each has. ``mac`` (hosts,) are their addresses, those of
+    the first VN first, ``learned`` (hosts,) the numbers of the changes by which they got there.
+    """
+
+    mac: NDArray[np.uint64]
+    learned: NDArray[np.uint64]
+    vn: IntArray
+    hosts: IntArray
+
+
+def encode_hosts(head: HostsHead, fabric: bytes, hosts: VnHosts) -> bytes:
+    """Return the bytes of a frame."""
+    return encode_tables(KIND, fabric, _HEAD, head, _TABLES, hosts)
+
+
+def decode_hosts(data: Octets, fabric: bytes, vns: int) -> tuple[HostsHead, VnHosts]:
+    """Return what the bytes of a frame say; raise FrameError for any that say nothing."""
+    values, columns = decode_tables(data, KIND, fabric, _HEAD, _TABLES)
+    head, found = HostsHead._make(values), VnHosts(**columns)
+    _check(head, found, vns)
+    return head, found
+
+
+def _check(head: HostsHead, found: VnHosts, vns: int) -> None:
+    if head.since > head.until:
+        raise FrameError(Cause.VALUE, f"is of the numbers since {head.since} until {head.until}")
+    if found.vn.max(initial=0) >= vns:
+        raise FrameError(Cause.ROW, f"vn names rows beyond {vns} VNs")
+    if found.hosts.sum() != len(found.mac):
+        raise FrameError(Cause.LENGTH, f"{len(found.mac)} hosts are not the {found.hosts.sum()} of its VNs")
+    if (found.mac >> np.uint64(48)).any() or (found.mac & np.uint64(_MULTICAST)).any():
+        raise FrameError(Cause.VALUE, "mac has values that are no host's address")
+    if found.learned.max(initial=0) > head.until:
+        raise FrameError(Cause.VALUE, f"learned has numbers above {head.until}")

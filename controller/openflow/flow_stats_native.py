@@ -1,0 +1,24 @@
+"""The compiled form of what a listing is told apart by (``_flow_stats.c``): the same bytes in one pass.
+
+``library`` is None when it was not built; callers look before they call.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.native_loader import load
+
+library = load("controller.openflow._flow_stats", "dets_still")
+_MOST_BYTES = 1 << 18  # at once: more than four of the longest entries
+
+
+def still(body: bytes, offset: int, entries: int) -> NDArray[np.uint8] | None:
+    """Return the next entries of a flow-stats reply from ``offset`` on, so many at most, ages and counters as zeros.
+
+    None where a length is wrong.
+    """
+    room = np.empty(min(len(body) - offset, _MOST_BYTES), np.uint8)
+    octets = library.dets_still((np.frombuffer(body, np.uint8), room), offset, entries)
+    return None if octets <= 0 else room[:octets]

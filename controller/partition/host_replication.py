@@ -1,0 +1,125 @@
+"""The hosts of a fabric whose switches are shared out: what nodes tell each other of them, in ``frames.hosts``.
+
+What crosses is what has changed, and what is done for it does not grow with the hosts that there are. A peer that has
+begun again is told all, and tells all, in frames that both sides take in pieces.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from controller.cluster.ownership import Owner
+from controller.fabric.vn_table import VnTable
+from controller.forwarding.forwarding_state import Network
+from controller.forwarding.pairs import Host
+from controller.node_protocol.header import Octets
+from controller.node_protocol.host_update import HostsHead, decode_hosts, encode_hosts
+from controller.node_protocol.rejection import Cause, FrameError
+from controller.partition.host_publisher import Hearer, HostsSaid
+from controller.partition.remote_hosts import Heard, OthersHosts
+
+AGAIN_S = 1.0
+"""how long a node waits for a peer to say that it knows of hosts before it says them again, or says nothing new"""
+_AT_ONCE = 25  # hosts that come or go in a piece of work: each has entries at all own switches of its VLAN
+_VNS_AT_ONCE = 500
+
+
+@dataclass
+class _Peer:
+    heard: Heard = field(default_factory=Heard)
+    hearer: Hearer = field(default_factory=Hearer)
+    last: tuple[int, int] = (0, 0)  # token and number of its last frame
+    told_s: float = -np.inf
+    answer: bool = False  # it has said something since it was told what this node knows
+
+
+class SharedHosts:
+    """Lets ``network`` know the hosts behind peers' switches, and peers those behind the own ones.
+
+    ``digest`` is that of the fabric.
+    """
+
+    def __init__(self, network: Network, vns: VnTable, digest: bytes) -> None:
+        self._vns, self._digest = vns, digest
+        self._said = HostsSaid(vns, network.hosts_of_vn)
+        self._others = OthersHosts(network, vns, self._said)
+        self._peers = defaultdict[str, _Peer](_Peer)
+        self._owners: Mapping[int, str] = {}
+        self._own: frozenset[int] = frozenset()
+        self._token = self._number = 0
+
+    def hear_owners(self, owners: Mapping[int, str], name: str, token: int) -> None:
+        """These are the owners of switches, by dpid; this node is ``name``, and has this ``token``."""
+        if token != self._token:
+            self._token = token
+            for peer in self._peers.values():
+                peer.hearer = Hearer()
+        self._owners, before = dict(owners), self._own
+        self._own = frozenset(dpid for dpid, node in owners.items() if node == name)
+        if new := self._own - before:  # what others said of them counts no more
+            self._others.take_back(np.flatnonzero(np.isin(self._vns.dpid, list(new))).tolist())
+
+    def hear(self, node: str, data: Octets, now_s: float) -> int:
+        """Take a peer's frame, and return its token; raise FrameError for one that is of no use."""
+        head, hosts = decode_hosts(data, self._digest, len(self._vns))
+        peer = self._peers[node]
+        if head[:2] <= peer.last:
+            raise FrameError(Cause.ORDER, f"number {head.number} of {head.token} is not above that of the last one")
+        owned = np.array([dpid for dpid, owner in self._owners.items() if owner == node], dtype=np.uint64)
+        if not np.isin(self._vns.dpid[hosts.vn], owned).all():
+            raise FrameError(Cause.NOT_OWNED, "speaks of VNs of switches that are not its own")
+        peer.last, self._others.now_s = (head.token, head.number), now_s
+        known = head.known if head.known_token == self._token else 0
+        peer.hearer.knows(known if known <= self._said.number else 0, now_s)
+        self._others.note_changes(self._own)
+        peer.heard.hear(head, hosts, self._said.number)
+        peer.answer = peer.answer or head.until > head.since
+        return head.token
+
+    def take(self) -> Iterator[None]:
+        """Take what peers have said, in pieces; yield after each but the last one. One at a time may be at it."""
+        left = self._take_some()
+        while left:
+            yield
+            left = self._take_some()
+
+    def take_came(self) -> list[Host]:
+        """Return the hosts behind others' switches that have come since this was last asked."""
+        came, self._others.came = self._others.came, []
+        return came
+
+    def _take_some(self) -> bool:
+        """Take a piece of what peers have said; return whether more is left."""
+        vns, hosts = 0, 0
+        for node, peer in self._peers.items():
+            heard = peer.heard
+            while heard.words:
+                for vn in heard.words[0].vns:
+                    if self._owners.get(self._vns.key(vn.row).dpid) == node:
+                        hosts += self._others.take(heard.words[0], vn, self._own)
+                    vns += 1
+                    if vns >= _VNS_AT_ONCE or hosts >= _AT_ONCE:
+                        return True
+                heard.known = heard.words.popleft().until
+        return False
+
+    def due(self, peers: Collection[str], up: Mapping[int, Owner], now_s: float, again_s: float) -> dict[str, bytes]:
+        """Return the frames that are due to these peers; ``up`` are the own switches under control, by dpid."""
+        self._others.note_changes(self._own)
+        self._others.restore(self._own)
+        self._said.speak_for(up)
+        found = dict[str, bytes]()
+        for node in peers:
+            peer = self._peers[node]
+            since, until, hosts = self._said.due(peer.hearer, now_s, again_s)
+            if since == until and not peer.answer and now_s - peer.told_s < AGAIN_S:
+                continue
+            self._number += 1
+            known = peer.heard.token, peer.heard.known
+            found[node] = encode_hosts(HostsHead(self._token, self._number, since, until, *known), self._digest, hosts)
+            peer.told_s, peer.answer = now_s, bool(peer.heard.words)
+        return found

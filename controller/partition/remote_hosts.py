@@ -1,0 +1,147 @@
+"""What a node hears of the hosts behind other nodes' switches, and takes in pieces."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict, deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import NamedTuple, TypeVar
+
+from controller.fabric.vn_table import VnTable
+from controller.forwarding.forwarding_state import Network
+from controller.forwarding.pairs import Host
+from controller.node_protocol.host_update import HostsHead, VnHosts
+from controller.partition.host_publisher import UNDER_WAY, HostsSaid
+
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+
+
+class _Vn(NamedTuple):
+    """The hosts of a VN, by address the number of the change by which each got there."""
+
+    row: int
+    learned: dict[int, int]
+
+
+@dataclass
+class _Words:
+    """A frame that is being taken: its ``vns`` that are left, and up to which number it tells all of them.
+
+    What has got there after the number ``since`` is news. ``own`` is what this node's own hosts had changed then.
+    """
+
+    since: int
+    until: int
+    own: int
+    vns: Iterator[_Vn]
+
+
+@dataclass
+class Heard:
+    """A peer's words of hosts: ``known`` is up to which number they are taken, of the life ``token``."""
+
+    token: int = 0
+    known: int = 0
+    words: deque[_Words] = field(default_factory=deque)
+
+    def hear(self, head: HostsHead, hosts: VnHosts, own: int) -> None:
+        """Take a frame, if it goes on where the last one has ended; else it comes again."""
+        if head.token != self.token:
+            self.token, self.known, self.words = head.token, 0, deque()
+        until = self.words[-1].until if self.words else self.known
+        if head.since <= until < head.until and len(self.words) < UNDER_WAY:
+            self.words.append(_Words(until, head.until, own, _vns(hosts)))
+
+
+def _vns(hosts: VnHosts) -> Iterator[_Vn]:
+    rest = zip(hosts.mac.tolist(), hosts.learned.tolist(), strict=True)
+    for row, count in zip(hosts.vn.tolist(), hosts.hosts.tolist(), strict=True):
+        yield _Vn(row, dict(islice(rest, count)))
+
+
+class OthersHosts:
+    """Lets a ``network`` know the hosts behind other nodes' switches; its own ones are ``said``.
+
+    A host that two nodes claim has moved: whose claim is news has it. The other claim is remembered until its owner
+    takes it back, and counts again if the host is forgotten before.
+    """
+
+    def __init__(self, network: Network, vns: VnTable, said: HostsSaid) -> None:
+        self._network, self._vns, self._said = network, vns, said
+        self._claims: defaultdict[Host, set[int]] = defaultdict(set)  # rows of other VNs that are said to have a host
+        self._claimed: defaultdict[int, set[Host]] = defaultdict(set)  # the same by row
+        self._gone: list[Host] = []
+        self.came: list[Host] = []
+        self.now_s = math.nan  # when something was heard last
+
+    def note_changes(self, own: frozenset[int]) -> None:
+        """Follow what has changed of hosts; ``own`` are the dpids of this node's switches."""
+        for change in self._network.take_host_changes():
+            self._said.note(change)
+            if change.before is not None and self._vns.key(change.before).dpid not in own:
+                self._claim(change.host, change.before)
+            if change.after is None:
+                self._gone.append(change.host)
+            else:
+                self._unclaim(change.host, change.after)
+
+    def restore(self, own: frozenset[int]) -> None:
+        """Let hosts that nobody knows any more be where somebody still says that they are."""
+        while self._gone:
+            host = self._gone.pop()
+            if host in self._claims and not self._network.knows(host):
+                self._place(host, max(self._claims[host]))
+                self.note_changes(own)
+
+    def take_back(self, rows: list[int]) -> None:
+        """Nobody claims hosts of these VNs any more."""
+        for row in rows:
+            for host in list(self._claimed.get(row, ())):
+                self._unclaim(host, row)
+
+    def take(self, words: _Words, vn: _Vn, own: frozenset[int]) -> int:
+        """Take what was said of a VN; return how many hosts came or went."""
+        network, vid = self._network, self._vns.key(vn.row).vlan_vid
+        claimed = {Host(vid, mac): number for mac, number in vn.learned.items()}
+        gone = [host for host in network.hosts_of_vn(vn.row) if host not in claimed]
+        for host in gone:
+            network.leave(host, self.now_s)
+        self.note_changes(own)
+        for host in [host for host in self._claimed.get(vn.row, ()) if host not in claimed]:
+            self._unclaim(host, vn.row)
+        changed = len(gone)
+        for host, number in claimed.items():
+            at = network.vn_of(host)
+            if at == vn.row:
+                continue
+            if at is None or (number > words.since and self._said.learned(host) <= words.own):
+                self._place(host, vn.row)
+                changed += 1
+            else:
+                self._claim(host, vn.row)
+        self.note_changes(own)
+        self.restore(own)
+        return changed
+
+    def _place(self, host: Host, row: int) -> None:
+        self._network.place(host, row, self.now_s)
+        self.came.append(host)
+
+    def _claim(self, host: Host, row: int) -> None:
+        self._claims[host].add(row)
+        self._claimed[row].add(host)
+
+    def _unclaim(self, host: Host, row: int) -> None:
+        _discard(self._claims, host, row)
+        _discard(self._claimed, row, host)
+
+
+def _discard(index: dict[_Key, set[_Value]], key: _Key, value: _Value) -> None:
+    values = index.get(key)
+    if values is not None:
+        values.discard(value)
+        if not values:
+            del index[key]

@@ -1,0 +1,42 @@
+"""What VLANs under other policies use of links: it is taken off first, so that several policies can share a port."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from controller.columns import BoolArray, FloatArray
+from controller.fabric.link_table import FabricLinks
+from controller.fabric.pair_table import EntryTable
+from controller.fabric.vn_table import VnTable
+
+# Choice: VLANs under other policies keep this part above what they send, so that they can show that they want more.
+OTHERS_HEADROOM = 0.10
+
+
+def load_of_others(
+    mine: BoolArray,
+    entries: EntryTable,
+    vns: VnTable,
+    links: FabricLinks,
+    used_bps: FloatArray,
+    limit_bps: FloatArray,
+) -> tuple[FloatArray, FloatArray]:
+    """Return what VNs that are not ``mine`` (vns,) use of each link, (links,), and of that what is within their limits.
+
+    ``used_bps`` and ``limit_bps`` (entries,) are what passes the meters and the limits in force. There is some headroom
+    above it, but no VN is taken to receive more than its limit, or its ceiling where ceilings count: its queue does not
+    let it. The rest, above limits, is borrowed.
+    """
+    rows = np.flatnonzero(~mine[entries.receiver])
+    receiver = entries.receiver[rows]
+    wanted_bps = np.minimum(used_bps[rows] * (1.0 + OTHERS_HEADROOM), limit_bps[rows])
+    sums_bps = np.bincount(receiver, weights=wanted_bps, minlength=len(vns))
+    offsets, link = links.of_entries(entries, rows)
+
+    def up_to(most_bps: FloatArray) -> FloatArray:
+        part = np.minimum(most_bps / np.maximum(sums_bps, 1.0), 1.0)
+        uses_bps = np.repeat(wanted_bps * part[receiver], np.diff(offsets))
+        return np.bincount(link, weights=uses_bps, minlength=len(links.capacity_bps)).astype(np.float64)
+
+    within_bps = up_to(vns.receive_limit_bps)
+    return up_to(vns.receive_most_bps) if (vns.borrows & ~mine).any() else within_bps, within_bps

@@ -1,0 +1,39 @@
+"""The words in which policies explain what binds a rate."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from controller.allocation.explanation import LIFTED_BPS, NO_OTHER, RECEIVE_LIMIT, SEND_LIMIT, Explanation
+from controller.policy.interface import PolicyView
+
+STARTING = "the equal share with which a sender that was silent may start"
+_UNITS = ((1e12, "Tb/s"), (1e9, "Gb/s"), (1e6, "Mb/s"), (1e3, "kb/s"))
+
+
+def rate_in_words(rate_bps: float) -> str:
+    """Return a rate with one decimal in the unit that suits it: ``37.0 Mb/s``."""
+    for scale, unit in _UNITS:
+        if rate_bps >= scale:
+            return f"{rate_bps / scale:.1f} {unit}"
+    return f"{rate_bps:.0f} b/s"
+
+
+def lower_of(row: int, send_bps: float, receive_bps: float) -> Explanation:
+    """Explain the lower of two limits; where they are equal both bind, and then nothing that is configured."""
+    if send_bps == receive_bps:
+        return Explanation(row, send_bps, f"{SEND_LIMIT} and {RECEIVE_LIMIT}", 0, 0, LIFTED_BPS, NO_OTHER)
+    bounds = [(send_bps, SEND_LIMIT), (receive_bps, RECEIVE_LIMIT)]
+    (limit_bps, bound), (next_bps, next_bound) = sorted(bounds)
+    return Explanation(row, limit_bps, bound, 0, 0, next_bps, next_bound)
+
+
+def lower_ceiling(view: PolicyView, at: int) -> Explanation:
+    """Explain what the entry ``view.rows[at]`` may carry at most: the lower of its VNs' limits, or ceilings."""
+    vns, sender, receiver = view.vns, int(view.sender[at]), int(view.receiver[at])
+    return lower_of(at, float(vns.send_most_bps[sender]), float(vns.receive_most_bps[receiver]))
+
+
+def starting(limit: Explanation, grant_bps: float) -> Explanation:
+    """Explain the rate of a sender that was silent: its standing share, and then the ``limit`` that binds it."""
+    return replace(limit, bound=STARTING, next_bound=limit.bound, lifted_bps=limit.grant_bps, grant_bps=grant_bps)

@@ -1,0 +1,159 @@
+"""Which VLAN is under which policy, and the groups of VNs that are decided in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from controller.allocation.parameters import check_parameters, parameters_of
+from controller.columns import BoolArray, FloatArray, IntArray
+from controller.fabric.config_model import Config
+from controller.fabric.vn_table import VnTable
+from controller.metering.fabric_readings import Reading
+from controller.policy.interface import Policy, Silence
+from controller.policy.registry import make_policy, policies
+
+
+@dataclass(frozen=True)
+class PolicyChoice:
+    """A VLAN's policy by name, and its parameters, as configured."""
+
+    algorithm: str
+    parameters: Mapping[str, object] = field(default_factory=dict)
+
+
+Choices = Mapping[int, PolicyChoice]
+"""The choice of each VLAN by its id."""
+
+
+@dataclass(frozen=True)
+class PolicyGroup:
+    """VNs that one policy decides in one call: ``vns`` holds their rows, in ascending order.
+
+    ``key`` names the policy with its parameters, or the policy alone if all its VLANs are decided together: what
+    memory goes on with when VLANs change. ``parameters`` (vns,) are by VN then; NaN in VNs of others.
+    """
+
+    key: str
+    policy: Policy
+    vns: IntArray
+    parameters: Mapping[str, FloatArray] = field(default_factory=dict)
+
+    def mine(self, vns: int) -> BoolArray:
+        """Return which of so many VNs are the group's, (vns,); it is kept, and nobody's to write to."""
+        kept: BoolArray | None = self.__dict__.get("_mine")
+        if kept is None or len(kept) != vns:
+            kept = np.zeros(vns, dtype=np.bool_)
+            kept[self.vns] = True
+            self.__dict__["_mine"] = kept
+        return kept
+
+
+def choices_of(config: Config) -> dict[int, PolicyChoice]:
+    """Return the policy of each VLAN by its id."""
+    return {vid: PolicyChoice(vlan.algorithm, vlan.parameters) for vid, vlan in config.vlans.items()}
+
+
+def shadows_of(config: Config) -> dict[int, PolicyChoice]:
+    """Return the policies of the shadows by the VLANs that have one."""
+    return {
+        vid: PolicyChoice(vlan.shadow, vlan.shadow_parameters)
+        for vid, vlan in config.vlans.items()
+        if vlan.shadow is not None
+    }
+
+
+def groups_of(vns: VnTable, choices: Choices) -> tuple[PolicyGroup, ...]:
+    """Return one group for each policy with its parameters, or for each policy whose VLANs are decided together.
+
+    Raises InvalidValueError as ``make_policy`` does.
+    """
+    made: dict[str, Policy] = {}
+    values_of: dict[str, dict[int, dict[str, float]]] = {}
+    for vid, choice in sorted(choices.items()):
+        policy = make_policy(choice.algorithm, choice.parameters)
+        values = check_parameters(policy.name, parameters_of(type(policy)), choice.parameters)
+        key = policy.name if policy.together else repr((policy.name, sorted(values.items())))
+        made.setdefault(key, policy)
+        values_of.setdefault(key, {})[vid] = values
+    return tuple(
+        PolicyGroup(
+            key,
+            policy,
+            np.flatnonzero(np.isin(vns.vlan_vid, list(values_of[key]))),
+            _by_vn(vns, values_of[key]) if policy.together else {},
+        )
+        for key, policy in made.items()
+    )
+
+
+def under(vns: VnTable, choices: Choices) -> VnTable:
+    """Return the VNs as these policies have them: where ceilings count, what the default is, who is always controlled.
+
+    VLANs without a choice stay as they are.
+    """
+    chosen = np.isin(vns.vlan_vid, list(choices))
+
+    def column(which: Callable[[type[Policy]], bool], before: BoolArray) -> BoolArray:
+        vids = [vid for vid, one in choices.items() if which(policies[one.algorithm])]
+        return np.where(chosen, np.isin(vns.vlan_vid, vids), before)
+
+    return vns.with_columns(
+        borrows=column(lambda policy: policy.borrows, vns.borrows),
+        port_ceilings=column(lambda policy: policy.port_ceilings, vns.port_ceilings),
+        always_controlled=column(lambda policy: policy.always_controls, vns.always_controlled),
+    )
+
+
+def borrows(choices: Choices, vid: int) -> bool:
+    """Return whether ceilings count in a VLAN."""
+    return vid in choices and policies[choices[vid].algorithm].borrows
+
+
+def weighs(choices: Choices, vid: int) -> bool:
+    """Return whether VNs' weights count in a VLAN."""
+    return vid in choices and policies[choices[vid].algorithm].weighted
+
+
+def need_headroom(groups: Iterable[PolicyGroup], vns: int) -> BoolArray:
+    """Return which VNs are under a policy that acts on the drops of receivers' queues, (vns,)."""
+    needing = np.zeros(vns, dtype=np.bool_)
+    for group in groups:
+        needing[group.vns] |= group.policy.needs_headroom
+    return needing
+
+
+def declare_congestion(groups: Iterable[PolicyGroup], vns: int) -> BoolArray:
+    """Return which VNs are under a policy that says by itself which of them are congested, (vns,)."""
+    declared = np.zeros(vns, dtype=np.bool_)
+    for group in groups:
+        declared[group.vns] |= group.policy.declares_congestion
+    return declared
+
+
+def readings_of(groups: Iterable[PolicyGroup]) -> frozenset[Reading]:
+    """Return what these policies read."""
+    groups = tuple(groups)
+    if len(groups) == 1:
+        return groups[0].policy.reads
+    return frozenset[Reading]().union(*(group.policy.reads for group in groups))
+
+
+def held(groups: Iterable[PolicyGroup], receiver: IntArray, vns: int) -> BoolArray | bool:
+    """Return which entries, given by their receivers, keep their limits while nobody answers (fail closed)."""
+    holding = [group.vns for group in groups if group.policy.silence is Silence.HOLD]
+    if not holding:
+        return False
+    holds = np.zeros(vns, dtype=np.bool_)
+    holds[np.concatenate(holding)] = True
+    return holds[receiver]
+
+
+def _by_vn(vns: VnTable, values_of: Mapping[int, Mapping[str, float]]) -> dict[str, FloatArray]:
+    columns: dict[str, FloatArray] = {}
+    for vid, values in values_of.items():
+        for name, value in values.items():
+            columns.setdefault(name, np.full(len(vns), np.nan))[vns.vlan_vid == vid] = value
+    return columns

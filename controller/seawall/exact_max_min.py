@@ -1,0 +1,133 @@
+"""What a controller can compute of Seawall's promise: it knows who sends, with which weight, over which links."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from controller.allocation.explanation import DEMAND, LIFTED_BPS, Explanation, constraint_name
+from controller.allocation.max_min import BY_DEMAND, FlowPaths
+from controller.allocation.network_max_min import LEAST_DEMAND_BPS, ByDemands, Constraints, FlowCounters, demands
+from controller.columns import FloatArray, IntArray
+from controller.metering.fabric_readings import Reading
+from controller.policy.interface import Decision, Place, Policy, PolicyView, Silence
+from controller.policy.policy_state import Memory
+from controller.seawall.entity_max_min import entity_max_min
+from controller.seawall.laws import standing_shares
+from controller.seawall.link_state import Ways
+from controller.seawall.policy import TARGET
+from controller.units import MIN_RATE_BPS
+
+
+@dataclass(frozen=True)
+class ExactDecision(Decision):
+    """What was decided, and on what: for explanations. ``demand_bps`` and ``bound`` have shape (rows,)."""
+
+    paths: FlowPaths
+    constraints: Constraints
+    demand_bps: FloatArray
+    bound: IntArray
+
+    @property
+    def bottlenecks(self) -> IntArray:
+        """The limit or the link that each entry fills; below 0 where it wants no more than it has."""
+        return self.bound
+
+    def bottleneck_name(self, number: int, place: Place) -> str:
+        """Return the name of a limit or a link."""
+        assert self.view.links is not None
+        return constraint_name(self.constraints, place, self.view.links.names.__getitem__, number)
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """What changes with the entries and links alone."""
+
+    ways: Ways
+    paths: FlowPaths
+
+
+@dataclass(frozen=True)
+class SeawallExact(ByDemands, Policy):
+    """Weighted max-min between sending VNs on every link, from demands and capacities.
+
+    1. What each entry wants (network_max_min.demands).
+    2. What the links have for these VLANs, a little less than all; and no VN above its ceilings.
+    3. Max-min between entities (entity_max_min).
+    4. Who wants little may have a standing share all the same, so that it can show at once that it wants more.
+    """
+
+    name: ClassVar[str] = "seawall-exact"
+    title: ClassVar[str] = "Seawall's promise, computed"
+    borrows: ClassVar[bool] = True
+    weighted: ClassVar[bool] = True
+    together: ClassVar[bool] = True
+    silence: ClassVar[Silence] = Silence.HOLD
+    reads: ClassVar[frozenset[Reading]] = frozenset({Reading.LINKS})
+
+    def decide(self, view: PolicyView, memory: Memory) -> ExactDecision:
+        """Decide on all entries. Raises InvalidValueError without links: they are what is shared out."""
+        known = memory.derived.ways if isinstance(memory.derived, _Problem) else None
+        ways = Ways.of(view, replace(memory, derived=known), self.name)
+        assert view.links is not None
+        assert view.others_bps is not None
+        vns, loops = view.vns, ways.loops
+        counters = FlowCounters(view.measured_bps, view.limit_bps, view.dropped_bps, view.active)
+        probe, headroom = (view.parameters[name][view.sender] for name in ("probe", "headroom"))
+        demand_bps = demands(counters, LEAST_DEMAND_BPS, probe, headroom)  # 1
+        capacity_bps = np.maximum(TARGET * view.links.capacity_bps - view.others_bps, MIN_RATE_BPS)  # 2
+        constraints = Constraints.of(vns.send_most_bps, vns.receive_most_bps, capacity_bps)
+        if known is ways and isinstance(memory.derived, _Problem):
+            paths = memory.derived.paths
+        else:
+            paths = constraints.paths(view.sender, view.receiver, loops.offsets, loops.use_link)
+        weight = vns.weight[view.sender]
+        shared = entity_max_min(paths, view.sender, constraints.ceiling_bps, demand_bps, weight)  # 3
+        bound = np.where(view.active, shared.bound, BY_DEMAND)
+        active = loops.sum_of_entries(view.active)
+        standing_bps = standing_shares(loops, active > 0.0, vns.weight[loops.sender], capacity_bps)
+        mine = loops.at_uses(np.where(view.active, 0.0, 1.0))
+        standing_bps = loops.least(standing_bps[loops.use_loop] / (active[loops.use_loop] + mine))
+        standing_bps = np.where(bound == BY_DEMAND, np.minimum(standing_bps, view.ceiling_bps), 0.0)  # 4
+        grant_bps = np.maximum(np.maximum(shared.rate_bps, standing_bps), MIN_RATE_BPS)
+        kept = memory.after(derived=_Problem(ways, paths))
+        return ExactDecision(view, grant_bps, kept, paths, constraints, demand_bps, bound)
+
+    def explain(self, decision: Decision, at: int, place: Place) -> Explanation:
+        """Return what binds the entry, and what would if that were lifted."""
+        assert isinstance(decision, ExactDecision)
+        view, paths, bound = decision.view, decision.paths, int(decision.bound[at])
+        assert view.links is not None
+        capacity_bps, demand_bps = decision.constraints.ceiling_bps.copy(), decision.demand_bps.copy()
+        place_there = entities = 0
+        grant_bps = float(decision.grant_bps[at])
+        if bound == BY_DEMAND:
+            demand_bps[at] = LIFTED_BPS
+        else:
+            capacity_bps[bound] = LIFTED_BPS
+            users = np.searchsorted(paths.offsets, np.flatnonzero(paths.constraint == bound), side="right") - 1
+            sums_bps = np.bincount(view.sender[users], decision.grant_bps[users])
+            entities = int((sums_bps > 0).sum())
+            place_there = 1 + int((sums_bps > sums_bps[view.sender[at]] * (1.0 + 1e-9)).sum())
+        weight = view.vns.weight[view.sender]
+        lifted = entity_max_min(paths, view.sender, capacity_bps, demand_bps, weight)
+        lifted_bps = max(float(lifted.rate_bps[at]), grant_bps)
+        words = _in_words(decision, at, place)
+        return Explanation(at, grant_bps, words(bound), place_there, entities, lifted_bps, words(int(lifted.bound[at])))
+
+
+def _in_words(decision: ExactDecision, at: int, place: Place) -> Callable[[int], str]:
+    view = decision.view
+    assert view.links is not None
+    names, own = view.links.names, f"{place(int(view.sender[at]))}'s send"
+
+    def words(bound: int) -> str:
+        if bound == BY_DEMAND:
+            return DEMAND
+        found = constraint_name(decision.constraints, place, names.__getitem__, bound)
+        return found.replace(own, "its own send", 1)
+
+    return words

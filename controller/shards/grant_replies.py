@@ -1,0 +1,109 @@
+"""What a receivers' side answers: Set Rate and Keep Alive to the shard's own senders, Grants to peers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from controller.columns import BoolArray, FloatArray, IntArray
+from controller.dets.messages import KeepAlive, SetRate, TrafficReport
+from controller.node_protocol.message_types import Grants
+from controller.policy.interface import Decision
+from controller.shards import shard_native
+from controller.shards.receiver_table import ReceiverTable
+
+
+class About(NamedTuple):
+    """What is said of receivers, as in ``Grants``, (receivers,) each."""
+
+    decided: IntArray
+    senders: IntArray
+    congested: BoolArray
+
+
+class Granted(NamedTuple):
+    """Grants of one peer: those ``rows`` of what is granted to all."""
+
+    whole: Grants
+    rows: IntArray
+
+    def alone(self) -> Grants:
+        """Return them by themselves."""
+        one, rows = self.whole, self.rows
+        about = one.decided, one.senders, one.congested
+        return Grants(*about, one.sender[rows], one.receiver[rows], one.rate_bps[rows], one.forfeits[rows])
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What was decided on the rows of ``table``, (rows,) each.
+
+    ``rate_bps`` is NaN for rows that are not under control; ``of_all`` says that there are none. ``changed`` says which
+    have another rate than before, ``forfeits`` whose senders lose the bursts that they have saved.
+    """
+
+    table: ReceiverTable
+    rate_bps: FloatArray
+    of_all: bool
+    changed: BoolArray
+    forfeits: BoolArray
+
+    @classmethod
+    def of(
+        cls, table: ReceiverTable, reports: TrafficReport, set_rate: SetRate, decisions: Iterable[Decision]
+    ) -> Answers:
+        """Return the answers to these reports, after these decisions."""
+        entries, forfeits = len(table.entries), table.falses
+        of_all = len(reports.entry) == entries
+        if len(set_rate.entry) == entries:  # ascending, so that these are all
+            rate_bps, changed = set_rate.rate_bps, table.trues
+        elif of_all and shard_native.library is not None:
+            rate_bps, changed = shard_native.granted(reports.limit_bps, set_rate.entry, set_rate.rate_bps)
+        else:
+            rate_bps, changed = np.full(entries, np.nan), np.zeros(entries, dtype=np.bool_)
+            rate_bps[slice(None) if of_all else reports.entry] = reports.limit_bps
+            rate_bps[set_rate.entry] = set_rate.rate_bps
+            changed[set_rate.entry] = True
+        for decision in decisions:
+            if decision.forfeits is not None:
+                forfeits = forfeits.copy() if forfeits is table.falses else forfeits
+                forfeits[decision.view.rows[decision.forfeits]] = True
+        return cls(table, rate_bps, of_all, changed, forfeits)
+
+    @property
+    def has_forfeits(self) -> bool:
+        """Whether some senders lose their bursts."""
+        return self.forfeits is not self.table.falses and bool(self.forfeits.any())
+
+    def to_own(self, own: IntArray) -> tuple[SetRate, KeepAlive]:
+        """Return what the shard's own senders are told, whose rows of its entry table are ``own``."""
+        here = self.table.places[0]
+        if self.changed is self.table.trues:
+            return SetRate(own, self.rate_bps[here]), KeepAlive(own[:0])
+        if shard_native.library is not None:
+            moved, moved_bps, stay = shard_native.to_own(self.rate_bps, self.changed, here, own)
+            return SetRate(moved, moved_bps), KeepAlive(stay)
+        own_bps = self.rate_bps[here]
+        is_set = self.changed[here]
+        return SetRate(own[is_set], own_bps[is_set]), KeepAlive(own[~is_set & ~np.isnan(own_bps)])
+
+    def forfeits_of_own(self, own: IntArray) -> IntArray:
+        """Return which of them lose their bursts, rows of the same."""
+        return own[self.forfeits[self.table.places[0]]] if self.has_forfeits else own[:0]
+
+    def to_peers(self, about: About, said: Sequence[int]) -> dict[int, Granted]:
+        """Return what these peers are told, whose reports are the parts of the table, in its order."""
+        entries = self.table.entries
+        whole = Grants(*about, entries.sender, entries.receiver, self.rate_bps, self.forfeits)
+        places = self.table.places[1:]
+        rows = places if self.of_all else [at[~np.isnan(self.rate_bps[at])] for at in places]
+        return {number: Granted(whole, at) for number, at in zip(said, rows, strict=True)}
+
+
+def to_the_silent(about: About) -> Granted:
+    """Return what a peer is told that reports nothing: which receivers are congested."""
+    nobody = np.empty(0, dtype=np.int64)
+    return Granted(Grants(*about, nobody, nobody, np.empty(0), np.empty(0, dtype=np.bool_)), nobody)

@@ -1,0 +1,161 @@
+"""What own senders and those of live peers have reported, as columns of the receivers' table: what policies see."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.columns import BoolArray, FloatArray, IntArray
+from controller.dets.messages import Loads, TrafficReport
+from controller.dets.rate_allocator import Surroundings
+from controller.fabric.vn_table import VnTable
+from controller.loop.control_step import ControlState, ceilings
+from controller.loop.sender_side import SenderSide
+from controller.metering.measurement import Measurement
+from controller.node_protocol.header import LEFT, is_left_out
+from controller.node_protocol.message_types import Given, Left, Report
+from controller.shards import shard_native
+from controller.shards.receiver_table import ReceiverTable
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """``own`` are the rows in ``table`` of the shard's own entries, ``measured`` theirs, ``said`` what peers report.
+
+    The columns have the rows of the table, and are as in ``Report``.
+    """
+
+    table: ReceiverTable
+    own: IntArray
+    measured: Measurement
+    said: Sequence[Report]
+    measured_bps: FloatArray
+    limit_bps: FloatArray
+    available_bps: FloatArray
+    refused_bps: FloatArray
+    last_bps: FloatArray
+    unread_intervals: IntArray
+    drops: BoolArray
+    active: BoolArray
+
+    @classmethod
+    def of(
+        cls,
+        table: ReceiverTable,
+        own: IntArray,
+        senders: SenderSide,
+        here: TrafficReport,
+        said: Sequence[Report],
+        left: int,
+    ) -> Gathered:
+        """Return it; ``here`` is what own entries report, ``said`` are in the order of the table's parts.
+
+        ``left`` is what nobody would have to be told of own entries.
+        """
+        seen = senders.seen
+        here_of: dict[str, NDArray[Any]] = {
+            "measured_bps": here.measured_bps,
+            "limits": here.limit_bps,
+            "available_bps": here.available_bps,
+            "refused_bps": here.dropped_bps,
+            "last_bps": seen.measured.passed_bps,
+            "unread_intervals": seen.unread_intervals,
+            "drops": here.drops,
+            "active": here.active,
+        }
+        kept = dict[str, NDArray[Any]]()
+        in_force_bps = _in_force(table, own, here.limit_bps, said)
+        if in_force_bps is not None:
+            kept["limits"] = in_force_bps
+        for which, column in ((Left.AMOUNTS, table.no_rates), (Left.UNREAD, table.zeros), (Left.ACTIVE, table.trues)):
+            for name in LEFT[which]:
+                if left & which and all(is_left_out(getattr(one, name)) for one in said):
+                    kept[name] = column
+        names, places = [name for name in here_of if name not in kept], table.places[1:]
+        reported = [[_column(one, name, at) for name in names] for one, at in zip(said, places, strict=True)]
+        if "unread_intervals" in names:
+            here_of["unread_intervals"] = seen.unread_intervals.astype(np.int64)
+        merged = table.merged(own, [here_of[name] for name in names], reported)
+        found = kept | dict(zip(names, merged, strict=True))
+        return cls(table, own, seen.measured, said, *(found[name] for name in here_of))
+
+    def reports(self, under: IntArray) -> TrafficReport:
+        """Return the Traffic Reports of the rows of the table that are ``under`` control."""
+        at = slice(None) if len(under) == len(self.table.entries) else under
+        return TrafficReport(
+            under,
+            self.measured_bps[at],
+            self.refused_bps[at],
+            self.drops[at],
+            self.limit_bps[at],
+            self.available_bps[at],
+            self.active[at],
+        )
+
+    def surroundings(self, seen: Surroundings) -> Surroundings:
+        """Return what else policies see: ``seen`` without links and what was read of them, of all entries of the table.
+
+        Only policies that see the whole network look at ``used_bps`` and ``limit_bps`` of entries not under control
+        (``of_network``).
+        """
+        return seen._replace(
+            links=None,
+            observed=None,
+            used_bps=self.measured_bps,
+            limit_bps=self.limit_bps,
+            unread_intervals=self.unread_intervals,
+            passed_bps=self.last_bps,
+        )
+
+    def of_network(self, seen: Surroundings, state: ControlState, vns: VnTable) -> Surroundings:
+        """Return what policies see that look at all entries, under control or not."""
+        used = [self.measured.measured_bps], [[one.measured_bps] for one in self.said]
+        (used_bps,) = self.table.merged(self.own, *used)
+        limit_bps, here = np.minimum(seen.limit_bps, ceilings(self.table.entries, vns)), self.table.places[0]
+        if state.adopted_bps is not None:
+            limit_bps[here] = np.minimum(limit_bps[here], state.adopted_bps[self.own])
+        return seen._replace(used_bps=used_bps, limit_bps=limit_bps)
+
+
+def _column(report: Report, name: str, place: IntArray) -> NDArray[Any]:
+    """Return a column of a report whose rows are at ``place`` in the table: of limits all that were granted then."""
+    if name != "limits":
+        column: NDArray[Any] = getattr(report, name)
+        return column
+    limits = report.limits
+    return limits.rate_bps if isinstance(limits, Given) and limits.rows is place else report.limit_bps
+
+
+def _in_force(table: ReceiverTable, own: IntArray, here_bps: FloatArray, said: Sequence[Report]) -> FloatArray | None:
+    """Return what was granted to all rows of the table, if those are the limits in force: mostly it is so.
+
+    ``here_bps`` are those of own entries.
+    """
+    granted = [one.limits for one in said if isinstance(one.limits, Given)]
+    if not granted or len(granted) < len(said):
+        return None
+    rate_bps, places = granted[0].rate_bps, table.places[1:]
+    if not all(one.rate_bps is rate_bps and one.rows is at for one, at in zip(granted, places, strict=True)):
+        return None
+    at = table.places[0]
+    if shard_native.library is not None:
+        same = shard_native.same(rate_bps, at, here_bps, own)
+    else:
+        same = np.array_equal(rate_bps[at], here_bps[own])
+    return rate_bps if same else None
+
+
+def add_loads(loads: Loads, said: Sequence[Report]) -> None:
+    """Add to ``loads`` what peers have said that they bring to receivers."""
+    whole = loads.passed_bps, loads.smoothed_bps, loads.dropped_bps
+    parts = [(one.loaded, (one.passed_bps, one.smoothed_bps, one.dropped_bps)) for one in said]
+    if shard_native.library is not None:
+        shard_native.bring(whole, parts)
+        return
+    for rows, brought in parts:
+        for column, more in zip(whole, brought, strict=True):
+            column[rows] += more

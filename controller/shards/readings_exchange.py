@@ -1,0 +1,98 @@
+"""What is read at receivers and links, for policies that decide by it: each shard says that of its own switches.
+
+The allocator (network_wide.py) puts it together. A reading counts once: what did not come in time, or was lost, is
+unknown in that interval, as a reading is that a switch did not answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from controller.columns import BoolArray, FloatArray, IntArray
+from controller.dets.rate_allocator import Surroundings
+from controller.metering.fabric_readings import Observed
+from controller.metering.mark_readings import MarkReadings
+from controller.metering.port_readings import PortReadings
+from controller.metering.queue_readings import QueueReadings
+from controller.node_protocol.message_types import MarksRead, PortsRead, QueuesRead, Read
+from controller.shards.peer import Peer
+
+_OF_QUEUES = ("served_bps", "served_packets", "dropped_bps", "dropped_packets", "elapsed_s")
+_OF_PORTS = ("transmitted_bps", "elapsed_s")
+_OF_MARKS = ("arrived_bps", "beyond_bps")
+
+
+def read_here(observed: Observed, mine: BoolArray) -> list[Read]:
+    """Return what to say of the VNs that are ``mine`` (vns,), and of links whose ports were read."""
+    said: list[Read] = []
+    if (queues := observed.queues) is not None:
+        vn = np.flatnonzero(queues.known & mine)
+        said.append(QueuesRead(vn, *(getattr(queues, name)[vn] for name in _OF_QUEUES)))
+    if (ports := observed.ports) is not None:
+        link = np.flatnonzero(ports.known)
+        said.append(PortsRead(link, *(getattr(ports, name)[link] for name in _OF_PORTS)))
+    if (marks := observed.marks) is not None:
+        vn = _marks_read(marks, mine)
+        said.append(MarksRead(vn, *(getattr(marks, name)[vn] for name in _OF_MARKS)))
+    return said
+
+
+def read_by_all(observed: Observed, mine: BoolArray, peers: Iterable[Peer], entries: int) -> Observed:
+    """Return what was read here and what peers have said since the last time; nobody else is told it.
+
+    The table has so many ``entries``: marks are known of receivers alone, of none by entry.
+    """
+    read = [one for peer in peers for one in peer.take_read()]
+    queues, ports, marks = observed.queues, observed.ports, observed.marks
+    if queues is not None:
+        here = np.flatnonzero(queues.known & mine)
+        parts = [(here, [getattr(queues, name)[here] for name in _OF_QUEUES])]
+        parts += [(one.vn, [getattr(one, name) for name in _OF_QUEUES]) for one in read if isinstance(one, QueuesRead)]
+        (served, packets, dropped, lost, elapsed), known = _put_together(len(mine), parts, len(_OF_QUEUES))
+        queues = QueueReadings(served, packets, dropped, lost, elapsed, known, np.zeros(len(mine), dtype=np.bool_))
+    if ports is not None:
+        links = len(ports.known)
+        here = np.flatnonzero(ports.known)
+        parts = [(one.link, [getattr(one, name) for name in _OF_PORTS]) for one in read if isinstance(one, PortsRead)]
+        parts.append((here, [getattr(ports, name)[here] for name in _OF_PORTS]))  # its own word counts
+        (transmitted_bps, elapsed_s), known = _put_together(links, parts, len(_OF_PORTS))
+        unknown = np.full(links, np.nan)  # drops of ports: no policy looks at them
+        ports = PortReadings(transmitted_bps, unknown, elapsed_s, known, np.zeros(links, dtype=np.bool_))
+    if marks is not None:
+        here = _marks_read(marks, mine)
+        parts = [(here, [getattr(marks, name)[here] for name in _OF_MARKS])]
+        parts += [(one.vn, [getattr(one, name) for name in _OF_MARKS]) for one in read if isinstance(one, MarksRead)]
+        (arrived_bps, beyond_bps), _ = _put_together(len(mine), parts, len(_OF_MARKS))
+        marks = MarkReadings(np.full(entries, np.nan), arrived_bps, beyond_bps)
+    return Observed(queues, ports, marks)
+
+
+def _marks_read(marks: MarkReadings, mine: BoolArray) -> IntArray:
+    """Return the rows of the VNs that are ``mine`` (vns,) and whose phantom meters were read."""
+    return np.flatnonzero(mine & ~np.isnan(marks.arrived_bps) & ~np.isnan(marks.beyond_bps))
+
+
+def with_read(seen: Surroundings, read: Observed, receiver: IntArray, silent: Iterable[BoolArray]) -> Surroundings:
+    """Return what policies see, with what all have read; ``receiver`` (entries,) are the entries' ones.
+
+    ``silent`` are the VNs, (vns,) each, of whom nobody says what they get. Their senders count as unread, so that
+    policies which hold then raise nothing.
+    """
+    unread = seen.unread_intervals
+    for of_peer in silent:
+        unread = np.maximum(unread, of_peer[receiver])
+    return seen._replace(unread_intervals=unread, observed=read)
+
+
+def _put_together(
+    size: int, parts: Iterable[tuple[IntArray, list[FloatArray]]], count: int
+) -> tuple[list[FloatArray], BoolArray]:
+    """Return columns of this size with the parts of them written, and where there are some; elsewhere NaN."""
+    columns, known = [np.full(size, np.nan) for _ in range(count)], np.zeros(size, dtype=np.bool_)
+    for rows, values in parts:
+        known[rows] = True
+        for column, value in zip(columns, values, strict=True):
+            column[rows] = value
+    return columns, known

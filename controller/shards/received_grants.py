@@ -1,0 +1,151 @@
+"""What peers tell a shard's senders: which receivers are congested, and what each sender is granted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from controller.columns import BoolArray, FloatArray, IntArray
+from controller.dets.messages import DeactivateTrafficControl, InitializeTrafficControl, SetRate
+from controller.dets.send_rate_controller import Control, SendRateControllers
+from controller.fabric.pair_table import EntryTable
+from controller.fabric.vn_table import VnTable
+from controller.loop.control_step import held_back
+from controller.node_protocol.header import is_left_out
+from controller.node_protocol.message_types import Grants
+from controller.shards import shard_native
+from controller.shards.pair_partition import Crossing
+from controller.shards.peer import Peer
+from controller.shards.peer_timeout import HOLD_S, equal_share_bps
+
+_LIMITED = np.int8(Control.LIMITED)
+
+
+class Told:
+    """The last word about VNs, (vns,) each: which are ``congested``, and among how many ``senders`` each is shared.
+
+    It is of VNs that peers decide for; of others nobody looks at it.
+    """
+
+    def __init__(self, vns: int) -> None:
+        self.congested = np.zeros(vns, dtype=np.bool_)
+        self.senders = np.ones(vns, dtype=np.int64)
+        self._forfeits = list[IntArray]()
+        self._granted: tuple[FloatArray | None, dict[int, int]] = None, {}
+
+    def forget_forfeits(self) -> None:
+        """Receivers have other owners."""
+        self._forfeits = []
+
+    def take_forfeits(self) -> list[IntArray]:
+        """Return the rows of entries whose senders lose the bursts that they have saved, once."""
+        rows, self._forfeits = self._forfeits, []
+        return rows
+
+    def obey(
+        self,
+        machines: SendRateControllers,
+        entries: EntryTable,
+        adopted_bps: FloatArray | None,
+        vns: VnTable,
+        crossing: Crossing,
+        peers: Mapping[int, Peer],
+        now_s: float,
+    ) -> SendRateControllers:
+        """Return the machines of ``entries`` after what peers said since the last time, or did not say.
+
+        ``adopted_bps`` (entries,) is as in ``ControlState``.
+        """
+        heard, silent, granted = list[tuple[IntArray, IntArray]](), list[IntArray](), list[SetRate]()
+        kept = [crossing.own]
+        whole = dict[int, int]()  # by which number, where all are granted a rate
+        for number, peer in peers.items():
+            grants = peer.take_grants()
+            if grants is not None:
+                self._hear(peer, grants)
+                heard.append((crossing.to[number], crossing.receivers[number]))
+                rows, at = crossing.granted(number, grants)
+                granted.append(SetRate(rows, grants.rate_bps[at]))
+                if rows is crossing.to[number]:
+                    whole[number] = peer.granted
+                if not is_left_out(grants.forfeits) and grants.forfeits.any():
+                    self._forfeits.append(rows[grants.forfeits[at]])
+                continue
+            kept.append(crossing.to[number])
+            if HOLD_S < peer.ungranted_s(now_s) < np.inf:
+                silent.append(crossing.to[number])
+        if heard:
+            machines = self.obeyed(machines, entries, adopted_bps, vns, heard, granted, kept)
+        if silent:
+            rows = np.concatenate(silent)
+            share_bps = equal_share_bps(vns, self.senders)[entries.receiver[rows]]
+            above = machines.controlled[rows] & (machines.limit_bps[rows] > share_bps)
+            machines = machines.on_set_rate(SetRate(rows[above], share_bps[above]))
+        if adopted_bps is None and whole:
+            limited = machines.control == _LIMITED
+            known = limited.all()
+            numbers = {one: number for one, number in whole.items() if known or limited[crossing.to[one]].all()}
+            self._granted = machines.limit_bps, numbers  # who is idle has no limit
+        return machines
+
+    def granted(self, machines: SendRateControllers, peer: int) -> int:
+        """Return by which number a peer has granted the limits in force of all entries that lead to it; 0: by none."""
+        limit_bps, numbers = self._granted
+        return numbers.get(peer, 0) if limit_bps is machines.limit_bps else 0
+
+    def obeyed(
+        self,
+        machines: SendRateControllers,
+        entries: EntryTable,
+        adopted_bps: FloatArray | None,
+        vns: VnTable,
+        heard: Sequence[tuple[IntArray, IntArray]],
+        granted: Sequence[SetRate],
+        kept: Sequence[IntArray],
+    ) -> SendRateControllers:
+        """Return the machines after Grants of peers were heard, one after another.
+
+        ``heard`` are the rows that lead to each of them, and the VNs that they lead to; ``kept`` those that lead to
+        nobody who was heard.
+        """
+        wanted = self.congested | vns.always_controlled
+        if adopted_bps is None and shard_native.library is not None:
+            after = _obeyed_as_mostly(machines, entries, wanted, heard, granted, kept)
+            if after is not None:
+                return after
+        rows = np.concatenate([theirs for theirs, _ in heard])
+        under, now = machines.controlled[rows], wanted[entries.receiver[rows]]
+        if adopted_bps is None:  # else the receiver may be with another owner, who has to hear first
+            machines = machines.on_deactivate(DeactivateTrafficControl(rows[under & ~now]))
+        new = rows[now & ~under]
+        machines = machines.on_initialize(InitializeTrafficControl(new))
+        # Until the receiver's shard has answered for them: as if each were one more of those it shares among.
+        new = new[~vns.always_controlled[entries.receiver[new]]]
+        first = SetRate(new, equal_share_bps(vns, self.senders + 1)[entries.receiver[new]])
+        rows = np.concatenate([one.entry for one in (first, *granted)])
+        rate_bps = np.concatenate([one.rate_bps for one in (first, *granted)])
+        return machines.on_set_rate(held_back(SetRate(rows, rate_bps), adopted_bps))
+
+    def _hear(self, peer: Peer, grants: Grants) -> None:
+        self.congested[peer.decides] = False
+        self.congested[grants.decided] = grants.congested
+        self.senders[grants.decided] = grants.senders
+
+
+def _obeyed_as_mostly(
+    machines: SendRateControllers,
+    entries: EntryTable,
+    wanted: BoolArray,
+    heard: Sequence[tuple[IntArray, IntArray]],
+    granted: Sequence[SetRate],
+    kept: Sequence[IntArray],
+) -> SendRateControllers | None:
+    """Return the same where nobody begins or ends, and all that are granted a rate had one before; else None."""
+    of_all = [receivers for (rows, receivers), one in zip(heard, granted, strict=True) if one.entry is rows]
+    if not all(wanted[receivers].all() for receivers in of_all):
+        return None
+    before = (wanted, entries.receiver, machines.control, machines.limit_bps, machines.unheard_intervals)
+    parts = [(rows, one.entry, one.rate_bps) for (rows, _), one in zip(heard, granted, strict=True)]
+    after = shard_native.obey((Control.IDLE, Control.LIMITED), before, parts, kept)
+    return None if after is None else SendRateControllers(machines.control, *after)

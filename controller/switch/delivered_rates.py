@@ -1,0 +1,103 @@
+"""What ports and queues carried: the rates that receivers really get, after every meter and queue.
+
+They come from port- and queue-stats, which Open vSwitch renews at every request. Unknown is NaN, never zero.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.columns import FloatArray, IntArray
+from controller.metering.counters import MIN_ELAPSED_S
+from controller.switch.counter_deltas import CounterChanges
+from controller.units import BITS_PER_BYTE
+
+
+class LatestCounters:
+    """The last two readings of some counters; the changes are worked out when somebody asks, not in every interval.
+
+    ``key_of`` gives each row its key; ``names`` are the counters.
+    """
+
+    def __init__(self, key_of: Callable[[NDArray[np.void]], IntArray], names: tuple[str, ...]) -> None:
+        self._key_of, self._names = key_of, names
+        self._before: NDArray[np.void] | None = None
+        self._latest: NDArray[np.void] | None = None
+        self._changes: CounterChanges | None = None
+        self.received_s = -math.inf
+        """When the round of answers came in which the last reading was."""
+
+    def note(self, counters: NDArray[np.void], received_s: float) -> None:
+        """Note a reading that came in a round of answers at ``received_s``.
+
+        One that comes right behind the last says little: it is left out, and the next one covers both.
+        """
+        if received_s - self.received_s < MIN_ELAPSED_S:
+            return
+        self._before, self._latest, self._changes = self._latest, counters, None
+        self.received_s = received_s
+
+    @property
+    def latest(self) -> NDArray[np.void] | None:
+        """The last reading; None before the first."""
+        return self._latest
+
+    @property
+    def changes(self) -> CounterChanges | None:
+        """How far the counters moved from the last reading but one to the last; None before the first."""
+        if self._changes is None and self._latest is not None:
+            before = None if self._before is None else (self._key_of(self._before), self._before)
+            self._changes = CounterChanges.between(self._names, before, (self._key_of(self._latest), self._latest))
+        return self._changes
+
+    def per_second(self, name: str, key: IntArray) -> FloatArray:
+        """Return how fast a counter went, by key; NaN where that is unknown."""
+        changes = self.changes
+        return np.full(len(key), np.nan) if changes is None else changes.per_second(name, key)
+
+
+class Delivery:
+    """What one switch's queues and ports did, by ``queue_key`` and by port number."""
+
+    def __init__(self) -> None:
+        self.queues = LatestCounters(_queue_key_of, ("tx_bytes", "tx_packets", "tx_errors"))
+        self.ports = LatestCounters(_port_key_of, ("tx_bytes", "rx_bytes", "tx_dropped"))
+
+    def read_queues(self, queue_stats: NDArray[np.void], received_s: float) -> None:
+        """Note QUEUE_STATS rows."""
+        self.queues.note(queue_stats, received_s)
+
+    def read_ports(self, port_stats: NDArray[np.void], received_s: float) -> None:
+        """Note PORT_STATS rows."""
+        self.ports.note(port_stats, received_s)
+
+    def queue_bps(self, port_no: IntArray, queue_id: IntArray) -> FloatArray:
+        """Return what queues sent, in bit/s."""
+        return self.queues.per_second("tx_bytes", queue_key(port_no, queue_id)) * BITS_PER_BYTE
+
+    def port_sent_bps(self, port_no: IntArray) -> FloatArray:
+        """Return what ports sent towards their hosts, in bit/s."""
+        return self.ports.per_second("tx_bytes", port_no) * BITS_PER_BYTE
+
+    def port_received_bps(self, port_no: IntArray) -> FloatArray:
+        """Return what ports received from their hosts, in bit/s."""
+        return self.ports.per_second("rx_bytes", port_no) * BITS_PER_BYTE
+
+
+def queue_key(port_no: IntArray, queue_id: IntArray) -> IntArray:
+    """Return what names a queue within its switch, shape of the arguments."""
+    # Both are 32 bits on the wire; ports above 2^31 are reserved ones, which have none of the controller's queues.
+    return (port_no << 32) | queue_id
+
+
+def _queue_key_of(rows: NDArray[np.void]) -> IntArray:
+    return queue_key(rows["port_no"].astype(np.int64), rows["queue_id"].astype(np.int64))
+
+
+def _port_key_of(rows: NDArray[np.void]) -> IntArray:
+    """Return the port numbers of PORT_STATS rows, as keys."""
+    return rows["port_no"].astype(np.int64)

@@ -1,0 +1,116 @@
+"""The receiving queues that a fabric should have: one HTB class per VLAN on every edge port.
+
+A queue's number is its VLAN's, so that ``set_queue`` and queue-stats need no table of their own. Two rates make it:
+what the VLAN is sure to get (``min_rate_bps``, the VN's receive limit) and the most it may take (``max_rate_bps``).
+
+Deviation: the paper has no queue at the receiver. Here both rates are the limit by default, ``queues.max_rate: limit``
+(and the queue hides overshoot; docs/results.md has both). Meters chop what is sent, and a shaper makes it smooth again;
+a queue that may borrow the idle rest of the port never fills, so it smooths nothing. DETS lends nothing between VLANs
+either. ``queues.max_rate: capacity`` lends what is idle. docs/adr/0003-enforcement.md has the figures.
+A VLAN with ``max-min`` may borrow, up to its VNs' receive ceilings, and so may its queues.
+
+``queues.classes: none`` leaves a port one queue for all VLANs, at the port's rate: a switch without classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from controller.fabric.config_model import Config
+from controller.fabric.vn_table import VnTable
+
+DEFAULT_QUEUE_ID = 0
+"""The queue that Open vSwitch gives to whatever no ``set_queue`` has claimed."""
+
+# The default queue carries no VN's traffic, only the controller's own frames: it needs a chance, not a share. HTB
+# serves a class below its min-rate even when the port is full, so that this comes on top of the VLANs' limits; hence
+# only 0.1 % of the port. 12 kb/s is the least that ovs-vswitchd sets (1500 bytes/s).
+DEFAULT_QUEUE_SHARE = 0.001
+LEAST_RATE_BPS = 12_000
+
+# Tokens that a class may save: what its rate brings in this time. A VLAN whose grants add up to its rate never gets
+# back what a late timer or a busy switch lost; its TCP senders save it up in their meters and overrun the queue.
+# ovs-vswitchd makes it at least one full frame.
+BURST_S = 0.030
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """One HTB class: rates on the wire, as meters count them; ``burst_bits`` is the depth of its token bucket.
+
+    ovs-vswitchd raises rates below 12 kb/s to that and a burst below one full frame to that.
+    """
+
+    queue_id: int
+    min_rate_bps: int
+    max_rate_bps: int
+    burst_bits: int
+
+    @property
+    def vlan_vid(self) -> int | None:
+        """The VLAN whose frames it carries; None for the default queue."""
+        return None if self.queue_id == DEFAULT_QUEUE_ID else self.queue_id
+
+
+@dataclass(frozen=True, slots=True)
+class PortQueues:
+    """The queues of one edge port, the default queue first, then by VLAN; ``max_rate_bps`` is for all together."""
+
+    port_no: int
+    max_rate_bps: int
+    queues: tuple[Queue, ...]
+
+
+def desired_queues(config: Config, vns: VnTable) -> dict[int, dict[int, PortQueues]]:
+    """Return the queues of every edge port by dpid and port number, for the receive limits in force (``vns``).
+
+    Switches without an OVSDB address are there too: the writer of queues decides where it can.
+    """
+    if config.queue_classes == "none":
+        return {
+            switch.dpid: {port.port_no: plain_queue(port.port_no, port.capacity_bps) for port in switch.ports.values()}
+            for switch in config.switches.values()
+            if switch.ports
+        }
+    rows: dict[tuple[int, int], list[int]] = {}
+    for row in range(len(vns)):
+        key = vns.key(row)
+        rows.setdefault((key.dpid, key.port_no), []).append(row)
+    receive_most_bps = vns.receive_most_bps
+    desired: dict[int, dict[int, PortQueues]] = {}
+    for (dpid, port_no), port_rows in rows.items():
+        capacity_bps = int(vns.capacity_bps[port_rows[0]])
+        limits_bps = {int(vns.vlan_vid[row]): int(vns.receive_limit_bps[row]) for row in port_rows}
+        most_bps = {int(vns.vlan_vid[row]): int(receive_most_bps[row]) for row in port_rows}
+        borrows = config.queue_max_rate == "capacity"
+        desired.setdefault(dpid, {})[port_no] = port_queues(port_no, capacity_bps, limits_bps, borrows, most_bps)
+    return desired
+
+
+def port_queues(
+    port_no: int,
+    capacity_bps: int,
+    limits_bps: dict[int, int],
+    borrows: bool,
+    most_bps: Mapping[int, int] | None = None,
+) -> PortQueues:
+    """Return the queues of one port whose VLANs have these receive limits.
+
+    ``borrows`` lets each take the idle rest of the port; otherwise a VLAN may take what ``most_bps`` says, its limit
+    unless given.
+    """
+    most_bps = limits_bps if most_bps is None else most_bps
+    queues = [_queue(DEFAULT_QUEUE_ID, max(round(capacity_bps * DEFAULT_QUEUE_SHARE), LEAST_RATE_BPS), capacity_bps)]
+    for vlan_vid, limit_bps in sorted(limits_bps.items()):
+        queues.append(_queue(vlan_vid, limit_bps, capacity_bps if borrows else most_bps[vlan_vid]))
+    return PortQueues(port_no, capacity_bps, tuple(queues))
+
+
+def plain_queue(port_no: int, capacity_bps: int) -> PortQueues:
+    """Return the queues of a port without classes: the default queue, which serves all VLANs at the port's rate."""
+    return PortQueues(port_no, capacity_bps, (_queue(DEFAULT_QUEUE_ID, capacity_bps, capacity_bps),))
+
+
+def _queue(queue_id: int, min_rate_bps: int, max_rate_bps: int) -> Queue:
+    return Queue(queue_id, min(min_rate_bps, max_rate_bps), max_rate_bps, round(min_rate_bps * BURST_S))

@@ -1,0 +1,115 @@
+"""The loop's fallback where a switch's meters cannot count: its flow-stats, read as if its meters had said them.
+
+Flow counters are stale (Open vSwitch renews them every 500 ms at the latest) and do not tell what a meter dropped. So a
+rate is known only when a counter has moved, and is then the mean over the time it stood still. What a flow counts
+beyond what its meter can have let through, by its rate and bucket, was dropped: taken for what passed, it would be
+owed, and a sender that goes on offering too much would end with nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.capability.meter_monitor import Settings, told
+from controller.forwarding.pipeline import Table
+from controller.openflow.flows import Flow, FlowStats
+from controller.openflow.meters import METER_STATS
+from controller.units import BITS_PER_BYTE
+
+STALE_S = 0.6  # a counter that stood still for longer counts nothing because there is nothing to count
+
+
+@dataclass
+class _Bucket:
+    """What a meter may have let through since it was read: ``bits`` at ``at_s``, and what it dropped since modified."""
+
+    rate_bps: float
+    burst_bits: float
+    bits: float
+    at_s: float
+    dropped_bytes: float = 0.0
+
+    def modify(self, rate_bps: float, burst_bits: float, now_s: float) -> None:
+        """It has another rate, and a full bucket (on Open vSwitch)."""
+        self.bits += self.rate_bps * (now_s - self.at_s) + burst_bits
+        self.rate_bps, self.burst_bits, self.at_s, self.dropped_bytes = rate_bps, burst_bits, now_s, 0.0
+
+    def take(self, octets: int, now_s: float) -> None:
+        """So much came since it was read."""
+        most_bits = self.bits + self.rate_bps * (now_s - self.at_s)
+        passed_bits = min(octets * BITS_PER_BYTE, most_bits)
+        self.dropped_bytes += octets - passed_bits / BITS_PER_BYTE
+        self.bits, self.at_s = min(most_bits - passed_bits, self.burst_bits), now_s
+
+
+class FlowCounting:
+    """Remembers, per meter, the last count and when it moved, and the count when the meter was last modified.
+
+    A modified meter counts from zero again (on Open vSwitch, and so everywhere in the core), its flows do not.
+    ``settings`` tells what meters are set to.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._last: dict[int, tuple[int, float]] = {}
+        self._since: dict[int, int] = {}
+        self._buckets: dict[int, _Bucket] = {}  # of those whose settings are known
+
+    def modified(self, meter_ids: Iterable[int], now_s: float) -> None:
+        """Meters were modified: what they count is counted from here on."""
+        known = [meter_id for meter_id in meter_ids if meter_id in self._last]
+        self._since |= {meter_id: self._last[meter_id][0] for meter_id in known}
+        for meter_id, setting in self._set_to(known):
+            if meter_id in self._buckets:
+                self._buckets[meter_id].modify(*setting, now_s)
+
+    def _set_to(self, meter_ids: list[int]) -> list[tuple[int, tuple[float, float]]]:
+        """Return rates (bit/s) and bursts (bits) of those of these meters that are known."""
+        rate_bps, burst_bits = map(told, self._settings(np.array(meter_ids, dtype=np.int64)))
+        settings = zip(rate_bps.tolist(), burst_bits.tolist(), strict=True)
+        return [one for one in zip(meter_ids, settings, strict=True) if np.isfinite(one[1]).all()]
+
+    def meter_stats(self, flows: FlowStats, now_s: float) -> NDArray[np.void]:
+        """Return METER_STATS rows for the meters whose flow counters moved, or have stood still for STALE_S.
+
+        Bytes of all flows that lead to a meter are added up; ``duration_s`` is that of the oldest. What came before a
+        meter was first read counts as passed.
+        """
+        totals: dict[int, tuple[int, float]] = {}
+        for flow, octets, duration_s in zip(flows.flows, flows.byte_count, flows.duration_s, strict=True):
+            if not isinstance(flow, Flow) or flow.table_id != Table.RATE_CONTROL or flow.meter_id is None:
+                continue
+            counted, oldest_s = totals.get(flow.meter_id, (0, 0.0))
+            totals[flow.meter_id] = counted + int(octets), max(oldest_s, float(duration_s))
+        before = {meter_id: octets for meter_id, (octets, _) in self._last.items()}
+        fresh = {meter_id: total for meter_id, total in totals.items() if self._moved(meter_id, total[0], now_s)}
+        self._take({meter_id: total[0] for meter_id, total in fresh.items()}, before, now_s)
+        self._last = {meter_id: last for meter_id, last in self._last.items() if meter_id in totals}
+        self._since = {meter_id: count for meter_id, count in self._since.items() if meter_id in totals}
+        rows = np.zeros(len(fresh), dtype=METER_STATS)
+        for row, (meter_id, (octets, duration_s)) in enumerate(fresh.items()):
+            octets = max(octets - self._since.get(meter_id, 0), 0)
+            dropped = self._buckets[meter_id].dropped_bytes if meter_id in self._buckets else 0.0
+            rows[row] = (meter_id, 0, octets, duration_s, min(int(dropped), octets))
+        return rows
+
+    def _take(self, octets: dict[int, int], before: dict[int, int], now_s: float) -> None:
+        """Note what flows have counted. Buckets begin with a meter's first count, and again with other flows."""
+        known = {meter_id: count for meter_id, count in before.items() if octets.get(meter_id, count) >= count}
+        self._buckets = {meter_id: one for meter_id, one in self._buckets.items() if meter_id in known}
+        for meter_id in octets.keys() & self._buckets.keys():
+            self._buckets[meter_id].take(octets[meter_id] - known[meter_id], now_s)
+        new = [meter_id for meter_id in octets if meter_id not in self._buckets]
+        for meter_id, (rate_bps, burst_bits) in self._set_to(new):
+            self._buckets[meter_id] = _Bucket(rate_bps, burst_bits, burst_bits, now_s)
+
+    def _moved(self, meter_id: int, octets: int, now_s: float) -> bool:
+        last = self._last.get(meter_id)
+        if last is not None and last[0] == octets and now_s - last[1] < STALE_S:
+            return False
+        self._last[meter_id] = (octets, now_s)
+        return True

@@ -1,0 +1,284 @@
+"""The flow entries that a switch lists, read into columns: thousands that say the same of other hosts at once.
+
+Most listings say the same as the last one, but for counters and ages: their digest shows that, and nothing is read.
+An entry that is decoded gives a template: entries with the same bytes, but for port, addresses, VLAN and meter, and
+counters and age, differ from it by these alone. What is like no other is decoded by itself, with the same result.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from typing import NamedTuple, TypeGuard
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.columns import BoolArray, IntArray
+from controller.forwarding.flow_table import KEY, KEY_BYTES, FlowTable, KeyArray, effect_of, pack_key
+from controller.forwarding.pipeline import OWN_COOKIE, OWN_COOKIE_MASK
+from controller.openflow import constants as ofp
+from controller.openflow import flow_stats_native
+from controller.openflow.bounded_reader import Buffer
+from controller.openflow.constants import InstructionType, OxmField
+from controller.openflow.flows import Flow, UnknownFlow, decode_entry, entry_runs
+from controller.switch.flow_table_refresh import EntryRows, TableUpdate
+
+# So many entries are read before others in the process get their turn, and so many decoded one by one.
+_READ_AT_ONCE, _DECODED_AT_ONCE = 1_000, 50
+# So many entries of one length are tried as templates in each piece; one that is like so many others is kept, and so
+# many of all lengths for the next listing.
+_MOST_TRIED, _MOST_KEPT, _WORTH_KEEPING = 16, 64, 8
+_WORD_BYTES = 8
+_AGE, _MATCH_AT, _COUNTERS = slice(4, 12), 48, slice(32, 48)
+_KEY_HEAD_BYTES = 4  # before the match, in a packed key
+# Fields of which any value in these limits makes as good an entry, and their bytes.
+_FREE = {
+    OxmField.IN_PORT: (4, 1, ofp.PORT_ANY - 1),
+    OxmField.ETH_DST: (6, 0, 2**48 - 1),
+    OxmField.ETH_SRC: (6, 0, 2**48 - 1),
+    OxmField.VLAN_VID: (2, ofp.VID_PRESENT | 1, ofp.VID_PRESENT | ofp.VLAN_MAX),
+}
+_METER_BYTES = 4
+
+
+def is_own(flow: Flow | UnknownFlow) -> TypeGuard[Flow]:
+    """Return whether an entry is the controller's; anybody else's is never touched."""
+    return flow.cookie & OWN_COOKIE_MASK == OWN_COOKIE and isinstance(flow, Flow)
+
+
+class FlowListing:
+    """What a switch said last of its entries: ``own`` are those of the controller, ``foreign`` how many others are."""
+
+    def __init__(self) -> None:
+        self.own = FlowTable()
+        self.foreign = 0
+        self._templates: _Templates = {}
+        self._digest = b""
+
+    def read(self, body: Buffer, breathe: Callable[[], None] = lambda: None) -> set[bytes]:
+        """Take the body of a flow-stats reply; return the packed keys of own entries that came, went or are others now.
+
+        ``breathe`` lets others in the process run, before anything is taken. Raises ProtocolError when malformed, with
+        nothing taken.
+        """
+        body = bytes(body)
+        digest = _digest(body, breathe)
+        if digest == self._digest:
+            return set()
+        reader = _Reader(body, TableUpdate(self.own), self._templates)
+        for _ in reader.pieces():
+            breathe()
+        for _ in reader.update.pieces():
+            breathe()
+        self.own, self.foreign, self._templates = reader.update.table, reader.foreign, reader.of_use()
+        self._digest = digest
+        return reader.update.changed
+
+
+def _digest(body: bytes, breathe: Callable[[], None]) -> bytes:
+    """Return what tells listings apart that differ in more than counters and ages."""
+    digest, offset = sha256(), 0
+    while offset < len(body) and flow_stats_native.library is not None:
+        some = flow_stats_native.still(body, offset, _READ_AT_ONCE)
+        if some is None:
+            break
+        digest.update(some.data)
+        offset += len(some)
+        if offset < len(body):
+            breathe()
+    return digest.digest() if offset == len(body) else _digest_of_runs(body, breathe)
+
+
+def _digest_of_runs(body: bytes, breathe: Callable[[], None]) -> bytes:
+    digest, since = sha256(), 0
+    for offset, length, count in entry_runs(body):
+        for first in range(0, count, _READ_AT_ONCE):
+            some = min(count - first, _READ_AT_ONCE)
+            entries = np.frombuffer(body, np.uint8, some * length, offset + first * length).reshape(some, length).copy()
+            entries[:, _AGE] = entries[:, _COUNTERS] = 0
+            digest.update(entries.data)
+            since += some
+            if since >= _READ_AT_ONCE:
+                since = 0
+                breathe()
+    return digest.digest()
+
+
+class _Hole(NamedTuple):
+    """Bytes of an entry that may be others: where they are in it and in its key (None: the meter), and their limits."""
+
+    at: int
+    key_at: int | None
+    size: int
+    low: int
+    high: int
+
+
+class _Template:
+    """What entries of one length have in common: all bytes but the holes, which have values in their limits."""
+
+    def __init__(self, raw: bytes, flow: Flow) -> None:
+        self.key, self.effect = np.array([pack_key(flow)], KEY), effect_of(flow)
+        self._holes = list(_holes(raw, flow))
+        fixed = np.full(len(raw), 0xFF, np.uint8)
+        for part in (_AGE, _COUNTERS, *(slice(hole.at, hole.at + hole.size) for hole in self._holes)):
+            fixed[part] = 0
+        self._fixed = fixed.view(np.uint64)
+        self._words = np.frombuffer(raw, np.uint64) & self._fixed
+        self.used = True
+
+    def matches(self, words: NDArray[np.uint64]) -> BoolArray:
+        """Return which entries differ from it in the holes alone; ``words`` has shape (entries, words of each)."""
+        alike: BoolArray = ((words & self._fixed) == self._words).all(axis=1)
+        octets = words.view(np.uint8)
+        for hole in self._holes:
+            if (hole.low, hole.high) != (0, 256**hole.size - 1):
+                values = octets[:, hole.at : hole.at + hole.size].copy().view(f">u{hole.size}")[:, 0]
+                alike &= (values >= hole.low) & (values <= hole.high)
+        return alike
+
+    def columns(self, words: NDArray[np.uint64]) -> tuple[KeyArray, NDArray[np.uint32]]:
+        """Return the keys and meters (0: none) of entries that are like it."""
+        octets = words.view(np.uint8)
+        keys = np.full(len(words), self.key)
+        key_octets = keys.view(np.uint8).reshape(-1, KEY_BYTES)
+        meter_id = np.zeros(len(words), np.uint32)
+        for hole in self._holes:
+            values = octets[:, hole.at : hole.at + hole.size]
+            if hole.key_at is None:
+                meter_id = values.copy().view(">u4")[:, 0].astype(np.uint32)
+            else:
+                key_octets[:, hole.key_at : hole.key_at + hole.size] = values
+        return keys, meter_id
+
+
+_Templates = dict[int, list[_Template]]
+"""Templates by the length of the entries."""
+
+
+class _Reader:
+    """Reads one listing into ``update``, beginning with templates that were of use before."""
+
+    def __init__(self, body: bytes, update: TableUpdate, templates: _Templates) -> None:
+        self.update = update
+        self.foreign = 0
+        self._body = body
+        whole = len(body) // _WORD_BYTES * _WORD_BYTES
+        self._words = np.frombuffer(body[:whole] if whole < len(body) else body, np.uint64)
+        self._templates: defaultdict[int, list[_Template]] = defaultdict(list)
+        for length, some in templates.items():
+            self._templates[length] = list(some)
+            for template in some:
+                template.used = False
+
+    def of_use(self) -> _Templates:
+        """Return the templates that entries of this listing were like."""
+        used = [(length, one) for length, some in self._templates.items() for one in some if one.used]
+        found: _Templates = {}
+        for length, template in used[:_MOST_KEPT]:
+            found.setdefault(length, []).append(template)
+        return found
+
+    def pieces(self) -> Iterator[None]:
+        """Read all of it, and yield after each piece."""
+        offsets: defaultdict[int, list[IntArray]] = defaultdict(list)
+        found = 0
+        for offset, length, count in entry_runs(self._body):
+            done = 0
+            while done < count:
+                some = min(count - done, _READ_AT_ONCE - found)
+                offsets[length].append(offset + length * np.arange(done, done + some))
+                done, found = done + some, found + some
+                if found == _READ_AT_ONCE:
+                    yield from self._take(offsets)
+                    offsets, found = defaultdict(list), 0
+        yield from self._take(offsets)
+
+    def _take(self, offsets: dict[int, list[IntArray]]) -> Iterator[None]:
+        """Read the entries at these offsets, by length."""
+        read: list[EntryRows] = []
+        order: list[IntArray] = []
+        single: list[tuple[int, int]] = []
+        for length, parts in offsets.items():
+            at = np.concatenate(parts)
+            if length % _WORD_BYTES or (at % _WORD_BYTES).any():
+                single += [(start, length) for start in at.tolist()]
+                continue
+            words = self._words[at[:, None] // _WORD_BYTES + np.arange(length // _WORD_BYTES)]
+            for template, rows in self._alike(length, at, words):
+                if template is None:
+                    single += [(start, length) for start in at[rows].tolist()]
+                    continue
+                keys, meter_id = template.columns(words[rows])
+                place = np.full(len(rows), self.update.place_of(template.effect), np.uint32)
+                read.append(EntryRows(keys, meter_id, place))
+                order.append(at[rows])
+        for count, (start, length) in enumerate(sorted(single), 1):
+            flow = decode_entry(self._body[start : start + length])
+            if not is_own(flow):
+                self.foreign += 1
+            elif len(packed := pack_key(flow)) > KEY_BYTES:
+                self.update.take_long(packed, flow.meter_id or 0, effect_of(flow))
+            else:
+                row = (flow.meter_id or 0, self.update.place_of(effect_of(flow)))
+                read.append(EntryRows(np.array([packed], KEY), *np.array([row], np.uint32).T))
+                order.append(np.array([start]))
+            if count % _DECODED_AT_ONCE == 0:
+                yield
+        if read:
+            self.update.take(EntryRows.together(read).at(np.argsort(np.concatenate(order))))
+        yield
+
+    def _alike(
+        self, length: int, at: IntArray, words: NDArray[np.uint64]
+    ) -> Iterator[tuple[_Template | None, IntArray]]:
+        """Yield the rows that are like a template, for each, and at last those that are like none (None)."""
+        templates, left = self._templates[length], np.arange(len(at))
+        for template in templates:
+            if not len(left):
+                return
+            alike = template.matches(words[left])
+            template.used |= bool(alike.any())
+            yield template, left[alike]
+            left = left[~alike]
+        for _ in range(_MOST_TRIED):
+            if len(left) < _WORTH_KEEPING:
+                break
+            middle = int(at[left[len(left) // 2]])
+            raw = self._body[middle : middle + length]
+            flow = decode_entry(raw)
+            if not is_own(flow) or len(pack_key(flow)) > KEY_BYTES:
+                break
+            template = _Template(raw, flow)
+            alike = template.matches(words[left])
+            yield template, left[alike]
+            if len(templates) < _MOST_KEPT and int(np.count_nonzero(alike)) >= _WORTH_KEEPING:
+                templates.append(template)
+            left = left[~alike]
+        yield None, left
+
+
+def _holes(raw: bytes, flow: Flow) -> Iterator[_Hole]:
+    """Yield what may be other in an entry that means ``flow``."""
+    key_at = {field: at for field, at, _, _ in _oxms(pack_key(flow).ljust(KEY_BYTES, b"\0"), _KEY_HEAD_BYTES)}
+    end = _MATCH_AT + int.from_bytes(raw[_MATCH_AT + 2 : _MATCH_AT + 4])
+    for field, at, size, masked in _oxms(raw[:end], _MATCH_AT + 4):
+        expected, low, high = _FREE.get(field, (0, 0, 0))  # type: ignore[call-overload]
+        if not masked and size == expected and low <= int.from_bytes(raw[at : at + size]) <= high:
+            yield _Hole(at, key_at[field], size, low, high)
+    at = _MATCH_AT + (end - _MATCH_AT + 7) // 8 * 8
+    while at < len(raw):
+        kind, length = int.from_bytes(raw[at : at + 2]), int.from_bytes(raw[at + 2 : at + 4])
+        if kind == InstructionType.METER:
+            yield _Hole(at + 4, None, _METER_BYTES, 1, ofp.METER_MAX)
+        at += length
+
+
+def _oxms(octets: bytes, at: int) -> Iterator[tuple[int, int, int, bool]]:
+    """Yield the field, the place and the size of the payload of each TLV, and whether it has a mask."""
+    while at < len(octets) and octets[at : at + 2] == ofp.OXM_CLASS_BASIC.to_bytes(2):
+        size = octets[at + 3]
+        yield octets[at + 2] >> 1, at + 4, size, bool(octets[at + 2] & 1)
+        at += 4 + size

@@ -1,0 +1,236 @@
+"""The meters that switches list in a round, all of them as one array, and whose they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
+from operator import is_
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.columns import IntArray, same
+from controller.forwarding.pipeline import VnMeters
+from controller.metering import measurement_native
+from controller.metering.counters import NOT_LISTED, RowArray
+from controller.native_loader import choose
+from controller.openflow.meters import METER_STATS
+from controller.switch.switch_record import NO_ENTRY, SwitchRecord
+
+
+class MeterReports(Mapping[int, NDArray[np.void]]):
+    """METER_STATS by dpid: parts of ``whole``, in which the meters of each switch end where ``ends`` says.
+
+    ``bounds`` says by dpid from where to where they go.
+    """
+
+    def __init__(
+        self,
+        dpids: Iterable[int],
+        whole: NDArray[np.void],
+        ends: IntArray,
+        meter_id: NDArray[np.uint32] | None = None,
+    ) -> None:
+        """``dpids`` are in the order of ``ends``; ``meter_id`` are the ids in ``whole``, if at hand."""
+        self.dpids, self.whole, self.ends = tuple(dpids), whole, ends
+        self.meter_id = whole["meter_id"].copy() if meter_id is None else meter_id
+        # What ``Listing.find`` has found: it is asked several times in a round.
+        self.listed: tuple[list[RowArray], ListedMeters] | None = None
+        self.bounds = dict(zip(self.dpids, pairwise([0, *ends.tolist()]), strict=True))
+
+    @classmethod
+    def of(cls, stats: Mapping[int, NDArray[np.void]]) -> MeterReports:
+        """Return the same meters as one array, which they may be already."""
+        if isinstance(stats, MeterReports):
+            return stats
+        octets = [np.empty(0, np.uint8), *(meters.view(np.uint8) for meters in stats.values())]
+        whole = np.concatenate(octets).view(METER_STATS)  # a tenth of what it takes field by field
+        return cls(stats, whole, np.cumsum([len(meters) for meters in stats.values()], dtype=np.int64))
+
+    def of_switches(self, dpids: Mapping[int, object]) -> MeterReports:
+        """Return the meters of these switches alone."""
+        if self.bounds.keys() <= dpids.keys():
+            return self
+        return MeterReports.of({dpid: meters for dpid, meters in self.items() if dpid in dpids})
+
+    def lists_as(self, other: MeterReports) -> bool:
+        """Return whether the same switches list the same meters in ``other``."""
+        return self.dpids == other.dpids and same(self.ends, other.ends) and same(self.meter_id, other.meter_id)
+
+    def __len__(self) -> int:
+        return len(self.dpids)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.dpids)
+
+    def __contains__(self, dpid: object) -> bool:
+        return dpid in self.bounds
+
+    def __getitem__(self, dpid: int) -> NDArray[np.void]:
+        start, end = self.bounds[dpid]
+        return self.whole[start:end]
+
+
+class ListedMeters(NamedTuple):
+    """The rows of the entry table, and of VNs' meters, that listed meters stand for.
+
+    Shape (meters,) each, NO_ENTRY for those that stand for none. Of the meters of a VN, field ``kind`` of VnMeters is
+    row ``VN_METERS * vn + kind``.
+    """
+
+    entry: RowArray
+    vn: RowArray
+
+
+VN_METERS = len(VnMeters._fields)
+
+
+class Places(NamedTuple):
+    """Where the meters of rows were listed, of one that was listed twice the last time; shape (rows,) each.
+
+    ``meter`` is the place in ``MeterReports.whole``, NOT_LISTED where there is none, and ``switch`` the number of the
+    switch among those that answered.
+    """
+
+    meter: RowArray
+    switch: RowArray
+
+    @classmethod
+    def of(cls, row: RowArray, ends: IntArray, rows: int) -> Places:
+        """Return the places of meters that stand for ``row`` (NO_ENTRY: none) and end at each switch's ``ends``."""
+        meter, switch = np.full(rows, NOT_LISTED, dtype=np.int32), np.zeros(rows, dtype=np.int32)
+        _place(ends, row, meter, switch)
+        return cls(meter, switch)
+
+
+def _plain_place(ends: IntArray, row: RowArray, meter: RowArray, switch: RowArray) -> None:
+    listed = np.flatnonzero(row != NO_ENTRY).astype(np.int32)
+    switch_of_meter = np.repeat(np.arange(len(ends), dtype=np.int32), np.diff(ends, prepend=0))
+    meter[row[listed]], switch[row[listed]] = listed, switch_of_meter[listed]
+
+
+_place = choose(measurement_native, measurement_native.places, _plain_place)
+_NONE = ListedMeters(np.empty(0, np.int32), np.empty(0, np.int32))
+
+
+class _OfSwitch(NamedTuple):
+    row_of_meter: RowArray
+    meter_id: NDArray[np.uint32]
+    found: ListedMeters
+
+
+class _OfAll(NamedTuple):
+    row_of_meter: list[RowArray]
+    ends: IntArray
+    meter_id: NDArray[np.uint32]
+    found: ListedMeters
+
+
+class _Placed(NamedTuple):
+    row: RowArray
+    places: Places
+    of_kind: dict[int, Places]
+
+
+class _Sought(NamedTuple):
+    meter_id: IntArray
+    reports: MeterReports
+    places: Places
+
+
+_MOST_PLACED = 4  # of entries and of VNs, of the switches that mostly answer and of those without a late one
+
+
+class Listing:
+    """Whose meters switches listed the last time: most of the time they list the same again."""
+
+    def __init__(self) -> None:
+        self._switches: dict[int, _OfSwitch] = {}
+        self._all: dict[tuple[int, ...], _OfAll] = {}  # by the switches: the last ones, and most of them
+        self._placed: list[_Placed] = []
+        self._sought: list[_Sought] = []
+
+    def places_of_entries(self, listed: ListedMeters, ends: IntArray, entries: int) -> Places:
+        """Return where the meters of all ``entries`` are among these, which end at each switch's ``ends``."""
+        return self._places(listed.entry, ends, entries).places
+
+    def places_of_vns(self, listed: ListedMeters, ends: IntArray, vns: int) -> Places:
+        """Return the same of the meters of all ``vns``; in this case shape (vns, VN_METERS) each."""
+        meter, switch = self._places(listed.vn, ends, VN_METERS * vns).places
+        return Places(meter.reshape(vns, VN_METERS), switch.reshape(vns, VN_METERS))
+
+    def places_of_kind(self, listed: ListedMeters, ends: IntArray, vns: int, kind: int) -> Places:
+        """Return where the meters of one kind, a field of VnMeters, of all ``vns`` are, shape (vns,) each."""
+        placed = self._places(listed.vn, ends, VN_METERS * vns)
+        if kind not in placed.of_kind:
+            placed.of_kind[kind] = Places(*(np.ascontiguousarray(one[kind::VN_METERS]) for one in placed.places))
+        return placed.of_kind[kind]
+
+    def places_of_meters(self, dpid: NDArray[np.uint64], meter_id: IntArray, reports: MeterReports) -> Places:
+        """Return where meters are that are known by switch and id alone; shape (meters,), as the arguments have it.
+
+        Whose ``meter_id`` is the same array as before are the same meters.
+        """
+        for one in self._sought:
+            if one.meter_id is meter_id and one.reports.lists_as(reports):
+                return one.places
+        number_of = {dpid: number for number, dpid in enumerate(reports.dpids)}
+        switch = np.array([number_of.get(one, NOT_LISTED) for one in dpid.tolist()], dtype=np.int64)
+        listed = np.repeat(np.arange(len(reports.ends)), np.diff(reports.ends, prepend=0)) << 32 | reports.meter_id
+        order, sought = np.append(np.argsort(listed), NOT_LISTED), switch << 32 | meter_id
+        at = order[np.searchsorted(listed, sought, sorter=order[:-1])]
+        found = np.append(listed, NOT_LISTED)[at] == sought
+        places = Places(np.where(found, at, NOT_LISTED).astype(np.int32), np.maximum(switch, 0).astype(np.int32))
+        self._sought = [*self._sought[1 - _MOST_PLACED :], _Sought(meter_id, reports, places)]
+        return places
+
+    def _places(self, row: RowArray, ends: IntArray, rows: int) -> _Placed:
+        for at, one in enumerate(self._placed):
+            if one.row is row and len(one.places.meter) == rows:
+                self._placed.append(self._placed.pop(at))
+                return one
+        placed = _Placed(row, Places.of(row, ends, rows), {})
+        self._placed = [*self._placed[1 - _MOST_PLACED :], placed]
+        return placed
+
+    def find(self, switches: Mapping[int, SwitchRecord], reports: MeterReports) -> ListedMeters:
+        """Return whose meters these are."""
+        maps = [switches[dpid].row_of_meter for dpid in reports.dpids]
+        if reports.listed is not None and all(map(is_, reports.listed[0], maps)):
+            return reports.listed[1]
+        last = self._all.get(reports.dpids)
+        if (
+            last is None
+            or not all(map(is_, last.row_of_meter, maps))
+            or not same(last.ends, reports.ends)
+            or not same(last.meter_id, reports.meter_id)
+        ):
+            parts = [_NONE, *(self._find_of(dpid, switches[dpid], meters) for dpid, meters in reports.items())]
+            found = ListedMeters(*map(np.concatenate, zip(*parts, strict=True)))
+            last = _OfAll(maps, reports.ends, reports.meter_id, found)
+            others = [one for one in self._all if one != reports.dpids]
+            self._all = {one: self._all[one] for one in sorted(others, key=len)[-1:]} | {reports.dpids: last}
+        reports.listed = maps, last.found
+        return last.found
+
+    def _find_of(self, dpid: int, record: SwitchRecord, meters: NDArray[np.void]) -> ListedMeters:
+        last, meter_id = self._switches.get(dpid), meters["meter_id"]
+        if last is None or last.row_of_meter is not record.row_of_meter or not np.array_equal(last.meter_id, meter_id):
+            found = ListedMeters(
+                record.rows_of(meter_id.astype(np.int64)).astype(np.int32), _rows_of_vns(record, meter_id)
+            )
+            last = self._switches[dpid] = _OfSwitch(record.row_of_meter, meter_id.copy(), found)
+        return last.found
+
+
+def _rows_of_vns(record: SwitchRecord, meter_id: NDArray[np.uint32]) -> RowArray:
+    """Return which meters of VNs of a switch these are."""
+    vns, own = record.vn_meter_columns()
+    row = (VN_METERS * vns + np.arange(VN_METERS)[:, None])[own > 0]
+    own = own[own > 0]
+    if not len(own):
+        return np.full(len(meter_id), NO_ENTRY, dtype=np.int32)
+    order = np.argsort(own)
+    at = np.minimum(np.searchsorted(own, meter_id, sorter=order), len(own) - 1)
+    return np.where(own[order[at]] == meter_id, row[order[at]], NO_ENTRY).astype(np.int32)

@@ -1,0 +1,53 @@
+"""Meters that limit nothing and are there for their counters: what switches say of them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.columns import IntArray, carry
+from controller.fabric.vn_table import VnTable
+from controller.metering.counters import MeterCounters
+
+NO_METER = 0
+
+
+@dataclass(frozen=True)
+class ReadMeters(ABC):
+    """The ids of meters of receivers' switches, and their counters as last read; columns of shape (meters,).
+
+    NO_METER stands for none.
+    """
+
+    meter_id: IntArray
+    counters: MeterCounters
+
+    @abstractmethod
+    def dpid(self, vns: VnTable) -> NDArray[np.uint64]:
+        """Return whose meters they are, shape (meters,)."""
+
+    def of_switch(self, dpid: int, vns: VnTable) -> IntArray:
+        """Return the rows of a switch's meters."""
+        return np.flatnonzero((self.dpid(vns) == dpid) & (self.meter_id != NO_METER))
+
+    def ids_of(self, dpid: int, vns: VnTable) -> list[int]:
+        """Return the ids of a switch's meters."""
+        ids: list[int] = self.meter_id[self.of_switch(dpid, vns)].tolist()
+        return ids
+
+    def forgotten(self, dpid: int, vns: VnTable, meter_id: IntArray | None) -> Self:
+        """Return the state in which nothing is known of the counters of a switch, of all or of some meters."""
+        rows = self.of_switch(dpid, vns)
+        if meter_id is not None:
+            rows = rows[np.isin(self.meter_id[rows], meter_id)]
+        return replace(self, counters=self.counters.forgotten(rows)) if len(rows) else self
+
+    def remembering(self, before: Self, old_row: IntArray) -> Self:
+        """Return the state with what was known ``before`` of those whose meter is that of their ``old_row`` there."""
+        same = carry(before.meter_id, old_row, -1) == self.meter_id
+        columns = zip(self.counters, before.counters.carried(old_row), strict=True)
+        return replace(self, counters=MeterCounters(*(np.where(same, was, now) for now, was in columns)))

@@ -1,0 +1,334 @@
+"""What the controller knows of one switch, and the messages it owes it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.capability.capabilities import Capabilities
+from controller.columns import IntArray
+from controller.errors import InvalidValueError
+from controller.fabric.config_model import Config, Switch
+from controller.fabric.meter_bounds import UNBOUNDED, MeterBounds
+from controller.fabric.port_numbers import PortNumbers
+from controller.fabric.vn_table import VnTable
+from controller.forwarding.flow_table import FlowTable, pack_key
+from controller.forwarding.pipeline import VnMeters, meters_of_vn
+from controller.limits.new_pair_limits import limited_senders
+from controller.openflow.bounded_reader import MAX_XID, Buffer
+from controller.openflow.constants import FlowModCommand, MeterModCommand
+from controller.openflow.flows import Flow, encode_flow_mods
+from controller.openflow.messages import encode_barrier_request
+from controller.openflow.meters import (
+    MeterMods,
+    encode_meter_deletes,
+    encode_meter_mods,
+    encode_meter_mods_of_all,
+)
+from controller.switch.adoption import Awaiting
+from controller.switch.meters.id_pool import MeterIds
+from controller.switch.meters.meter_settings import MeterSetting
+from controller.switch.port_states import PortState
+
+NO_ENTRY = -1
+SPARED = ("discovery", "report", "newcomer")
+"""The meters of VNs that are left out where there are too few: that of floods, or the send limit's, does instead."""
+
+
+@dataclass(slots=True)
+class SwitchUpdate:
+    """Messages for one switch, in the one order in which nothing refers to what is not there.
+
+    Flow deletes, meter-mods (decreases come before increases), flow adds, meter deletes.
+
+    ``restarts_counts``: there are meters of pairs in it that an interval has modified. Their counts begin when the
+    switch has done so, and what it confirms of other messages says nothing of that.
+    """
+
+    flow_deletes: list[Flow] = field(default_factory=list)
+    flow_adds: list[Flow] = field(default_factory=list)
+    meter_deletes: list[int] = field(default_factory=list)
+    restarts_counts: bool = False
+    _meter_mods: list[MeterMods] = field(default_factory=list)  # in pieces
+
+    def __len__(self) -> int:
+        """Return the number of messages."""
+        messages = 0
+        for piece in self._meter_mods:
+            messages += piece.shape[1]
+        return messages + len(self.flow_deletes) + len(self.flow_adds) + len(self.meter_deletes)
+
+    @property
+    def due(self) -> bool:
+        """Whether there is anything in it."""
+        return bool(self._meter_mods or self.flow_deletes or self.flow_adds or self.meter_deletes)
+
+    def meter_mods(self) -> MeterMods:
+        """Return the meter-mods that add or modify, in order."""
+        if len(self._meter_mods) > 1:
+            self._meter_mods = [np.concatenate(self._meter_mods, axis=1)]
+        return self._meter_mods[0] if self._meter_mods else np.empty((4, 0), dtype=np.uint32)
+
+    @property
+    def meter_id(self) -> list[int]:
+        """The ids of the meter-mods."""
+        return list(self.meter_mods()[1].tolist())
+
+    @property
+    def has_meter_mods_alone(self) -> bool:
+        """Whether there is nothing else in it."""
+        return not (self.flow_deletes or self.flow_adds or self.meter_deletes)
+
+    def modify_meters(self, mods: MeterMods, *, restarts_counts: bool = False) -> None:
+        """Append the MODIFY rows of ``controller.switch.meters.meter_mods``."""
+        if mods.shape[1]:
+            self._meter_mods.append(mods)
+            self.restarts_counts |= restarts_counts
+
+    def put_meters(self, settings: Mapping[int, MeterSetting], standing: Container[int]) -> None:
+        """Append a meter-mod for each id: MODIFY where a meter is standing, ADD where there is none."""
+        rows = [
+            (MeterModCommand.MODIFY if meter_id in standing else MeterModCommand.ADD, meter_id, *setting)
+            for meter_id, setting in settings.items()
+        ]
+        if rows:
+            self._meter_mods.append(np.array(rows, dtype=np.uint32).T)
+
+    def fit(self, bounds: MeterBounds) -> None:
+        """Bring the meter-mods within what the switch takes."""
+        if self._meter_mods and bounds != UNBOUNDED:
+            mods = self.meter_mods().copy()
+            mods[2:] = bounds.fitted(mods[2], mods[3])
+            self._meter_mods = [mods]
+
+    def encode(self, xid_first: int) -> bytes:
+        """Return all messages as bytes, with xids from ``xid_first`` on."""
+        parts, xid = [], xid_first
+        if self.flow_deletes:
+            parts.append(encode_flow_mods([(FlowModCommand.DELETE_STRICT, flow) for flow in self.flow_deletes], xid))
+            xid += len(self.flow_deletes)
+        command, meter_id, rate_kbps, burst_kbits = self.meter_mods()
+        if len(meter_id):
+            parts.append(encode_meter_mods(command, meter_id, rate_kbps, burst_kbits, xid_first=xid))
+            xid += len(meter_id)
+        if self.flow_adds:
+            parts.append(encode_flow_mods([(FlowModCommand.ADD, flow) for flow in self.flow_adds], xid))
+            xid += len(self.flow_adds)
+        if self.meter_deletes:
+            parts.append(encode_meter_deletes(self.meter_deletes, xid))
+        return b"".join(parts)
+
+
+def encode_updates(updates: Sequence[SwitchUpdate], xid_first: Sequence[int]) -> list[Buffer]:
+    """Return the messages of each update with xids from its ``xid_first`` on, and a barrier request with the next one.
+
+    Most of the time there are meter-mods alone: those of all switches are encoded at once.
+    """
+    alone = [place for place, update in enumerate(updates) if update.has_meter_mods_alone]
+    mods = [updates[place].meter_mods() for place in alone]
+    quick = encode_meter_mods_of_all(mods, [xid_first[place] for place in alone], encode_barrier_request(0))
+    encoded: dict[int, Buffer] = dict(zip(alone, quick, strict=True))
+    for place, (update, xid) in enumerate(zip(updates, xid_first, strict=True)):
+        if place not in encoded:
+            encoded[place] = update.encode(xid) + encode_barrier_request((xid + len(update)) & MAX_XID)
+    return [encoded[place] for place in range(len(updates))]
+
+
+@dataclass
+class SwitchRecord:
+    """One switch of the configuration.
+
+    ``vn_meters`` gives the meters of each of its VNs (rows of the VN table). ``installed`` is what its tables hold of
+    ours; ``touched`` gathers the packed keys of entries of which that has changed. ``foreign`` is how many entries of
+    others it held when it came, and ``awaiting`` what an earlier run left there for pairs with switches that have not
+    come yet. ``row_of_meter`` leads from a meter id, less the first of the range, to the row of the entry table.
+    ``can`` is what the switch can do, as far as is known. ``agent_rows`` are the VNs whose ports may have an agent
+    behind them, ``newcomer_rows`` those that have a meter for what they send to new pairs. ``ports`` are the states of
+    its edge ports by number, and since when each is up, down or absent, as far as the switch has said.
+    """
+
+    switch: Switch
+    meter_ids: MeterIds
+    first_meter_id: int
+    vn_meters: dict[int, VnMeters]
+    can: Capabilities
+    connected: bool = False
+    installed: FlowTable = field(default_factory=FlowTable)
+    touched: set[bytes] = field(default_factory=set)
+    foreign: int = 0
+    update: SwitchUpdate = field(default_factory=SwitchUpdate)
+    awaiting: Awaiting = field(default_factory=Awaiting)
+    row_of_meter: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, dtype=np.int32))
+    agent_rows: frozenset[int] = frozenset()
+    newcomer_rows: frozenset[int] = frozenset()
+    ports: dict[int, tuple[PortState, float]] = field(default_factory=dict)
+    stood: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))  # ids that it listed at the last audit
+    thrifty: bool = False  # it has too few meters for its pairs
+    missed: frozenset[int] = frozenset()  # which were missing then
+    doubtful: bool = False  # whether it has refused something since then and did not say what
+    odd: dict[int, tuple[MeterSetting, MeterSetting]] = field(default_factory=dict)  # wanted, and how they read then
+    lost: frozenset[bytes] = frozenset()  # packed keys of entries with meters that were missing then
+    _vn_meter_columns: tuple[IntArray, IntArray] | None = None
+
+    @classmethod
+    def of(cls, switch: Switch, vns: VnTable, config: Config) -> SwitchRecord:
+        """Return the record of a switch not yet connected; each of its VNs has its meter id.
+
+        Raises InvalidValueError when there are more VNs than ids.
+        """
+        ids = MeterIds(config.first_meter_id, config.last_meter_id)
+        vn_meters: dict[int, VnMeters] = {}
+        for row in np.flatnonzero(vns.dpid == switch.dpid).tolist():
+            meter_id = ids.take()
+            if meter_id is None:
+                reason = f"leaves switch {switch.name} fewer meter ids than it has VNs"
+                raise InvalidValueError("openflow.last_meter_id", config.last_meter_id, reason)
+            vn_meters[row] = VnMeters(send=meter_id)
+        agents = {port.port_no for port in switch.ports.values() if port.agent != "none"}
+        behind = frozenset(row for row in vn_meters if int(vns.port_no[row]) in agents)
+        limited = frozenset(np.flatnonzero((vns.dpid == switch.dpid) & limited_senders(vns, config)).tolist())
+        can = Capabilities(switch.profile, switch.meters, classes=config.queue_classes == "vlan")
+        first_id = config.first_meter_id
+        return cls(switch, ids, first_id, vn_meters, can, agent_rows=behind, newcomer_rows=limited)
+
+    def meters_in_use(self) -> dict[int, VnMeters]:
+        """Return the meters of each of its VNs; they have none where the switch's meters are of no use."""
+        return self.vn_meters if self.can.uses_meters else dict.fromkeys(self.vn_meters, VnMeters())
+
+    def vn_meter_columns(self) -> tuple[IntArray, IntArray]:
+        """Return its VNs (rows of the VN table) and their meters, a row per field of VnMeters; 0 for none."""
+        if self._vn_meter_columns is None:
+            rows = np.array(list(self.vn_meters), dtype=np.int64)
+            ids = [[meter_id or 0 for meter_id in mine] for mine in self.vn_meters.values()]
+            columns = np.array(ids, dtype=np.int64).reshape(-1, len(VnMeters._fields)).T
+            self._vn_meter_columns = rows, np.ascontiguousarray(columns)
+        return self._vn_meter_columns
+
+    def set_vn_meters(self, meters: Mapping[int, VnMeters]) -> None:
+        """Let these VNs have these meters; what others have stays."""
+        self.vn_meters.update(meters)
+        self._vn_meter_columns = None
+        self.row_of_meter = self.row_of_meter.view()  # another array: whose meters are listed has to be found again
+
+    def adopt_vn_meters(self, flows: Iterable[Flow], vns: VnTable, numbers: PortNumbers) -> None:
+        """Let VNs have the meters that entries on the switch name as theirs, where they have none yet."""
+        for flow in flows:
+            found = meters_of_vn(flow)
+            port = None if found is None else numbers.port(self.switch.dpid, found[0])
+            row = None if found is None or port is None else vns.row_of(found[1], *port)
+            if found is None or row not in self.vn_meters:
+                continue
+            mine = self.vn_meters[row]
+            lacking = {
+                name: meter_id
+                for name, meter_id in found[2]._asdict().items()
+                if meter_id is not None and getattr(mine, name) is None and self.meter_ids.claim(meter_id)
+            }
+            self.set_vn_meters({row: mine._replace(**lacking)})
+
+    def complete_vn_meters(self) -> int:
+        """Give every VN the meters that it lacks; return how many there were no ids for.
+
+        Where there are too few for all, those that can be spared are left out.
+        """
+        some = {"agent": self.agent_rows, "newcomer": self.newcomer_rows}
+        lack = {
+            row: mine
+            for row, mine in self.vn_meters.items()
+            if mine.count(None) > sum(row not in rows for rows in some.values())
+        }
+        missing = [
+            (row, name)
+            for name in VnMeters._fields
+            for row, mine in lack.items()
+            if getattr(mine, name) is None and row in some.get(name, lack)
+        ]
+        self.thrifty |= len(missing) > self.meter_ids.left
+        completed = {row: mine._asdict() for row, mine in lack.items()}
+        lacking = 0
+        for row, name in missing:
+            if not (self.thrifty and name in SPARED):
+                completed[row][name] = self.meter_ids.take()
+                lacking += completed[row][name] is None
+        self.set_vn_meters({row: VnMeters(**mine) for row, mine in completed.items()})
+        return lacking
+
+    def spare_meters(self) -> list[int]:
+        """Take from VNs the meters that can be spared where there are too few, for pairs; return the rows of these VNs.
+
+        Their ids are free once the switch has been told.
+        """
+        self.thrifty = True
+        changed = {}
+        for row, mine in self.vn_meters.items():
+            spared = [meter_id for name in SPARED if (meter_id := getattr(mine, name)) is not None]
+            if spared:
+                changed[row] = mine._replace(**dict.fromkeys(SPARED))
+                self.update.meter_deletes += spared
+        self.set_vn_meters(changed)
+        return list(changed)
+
+    def limit_meter_ids(self) -> None:
+        """Give out only ids that the switch can have: none where its meters are of no use."""
+        features = self.can.features
+        most = self.meter_ids.last if features is None else features.max_meter
+        self.meter_ids.limit_to(most if self.can.uses_meters else 0)
+        self.meter_ids.most_used = self.can.told.count
+
+    def set_flows(self, mods: Iterable[tuple[FlowModCommand, Flow]]) -> None:
+        """Queue planned flow-mods, and note what the switch is to hold from then on."""
+        for command, flow in mods:
+            if command == FlowModCommand.ADD:
+                self.touched.add(self.installed.put(flow))
+                self.update.flow_adds.append(flow)
+            else:
+                self.uninstall(pack_key(flow))
+                self.update.flow_deletes.append(flow)
+
+    def uninstall(self, packed: bytes) -> None:
+        """Note that the switch does not hold the entry of a packed key, or is not to."""
+        self.installed.discard(packed)
+        self.touched.add(packed)
+
+    def hold(self, keys: Collection[bytes], flows: FlowTable) -> None:
+        """Note that of the entries of these packed keys the switch holds those in ``flows``."""
+        for packed in keys:
+            self.installed.put_from(flows, packed)
+        self.touched.update(keys)
+
+    def take_update(self, *, keep_meters: bool = False) -> SwitchUpdate:
+        """Return the messages that are due, and start a new batch.
+
+        The id of a meter is free only now that its delete comes before whatever follows: in one update adds come first.
+        With ``keep_meters`` none is deleted yet: flow entries that name it may wait to be deleted.
+        """
+        taken, self.update = self.update, SwitchUpdate()
+        taken.fit(self.can.bounds)
+        if keep_meters:
+            taken.meter_deletes, self.update.meter_deletes = self.update.meter_deletes, taken.meter_deletes
+        for meter_id in taken.meter_deletes:
+            self.meter_ids.release(meter_id)
+        return taken
+
+    def map_meters(self, meter_id: IntArray, rows: IntArray) -> None:
+        """Note which entries of the table the switch's meters belong to."""
+        size = int(meter_id.max(initial=self.first_meter_id - 1)) - self.first_meter_id + 1
+        self.row_of_meter = np.full(size, NO_ENTRY, dtype=np.int32)
+        self.row_of_meter[meter_id - self.first_meter_id] = rows
+
+    def metered_rows(self) -> IntArray:
+        """Return the entries of the table that have a meter here, by its id."""
+        rows: IntArray = self.row_of_meter[self.row_of_meter != NO_ENTRY].astype(np.int64)
+        return rows
+
+    def rows_of(self, meter_id: IntArray) -> IntArray:
+        """Return the entry rows of meters, NO_ENTRY for meters that limit no entry."""
+        if not len(self.row_of_meter):
+            return np.full(len(meter_id), NO_ENTRY, dtype=np.int64)
+        index = meter_id - self.first_meter_id
+        rows = self.row_of_meter.take(index, mode="clip").astype(np.int64)
+        rows[(index < 0) | (index >= len(self.row_of_meter))] = NO_ENTRY
+        return rows

@@ -1,0 +1,78 @@
+"""Hosts behind an honest switch that send what they should not: a port and the header of each frame, by its number."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable
+
+from controller.forwarding.host_probing import ETH_TYPE_IPV4
+from controller.forwarding.pipeline import ETH_TYPE_ARP, ETH_TYPE_IPV6, GROUP_BIT
+from controller.openflow.ethernet import BROADCAST, FrameHeader, build_frame
+from experiments.bench.attack.hostile_peer import HOSTILE_DPID, Address, HostilePeer, again
+
+VLAN = 10
+_HOST = 0x06_00_00_00_00_00
+_SOLICITED = 0x33_33_FF_00_00_00  # solicited-node multicast (RFC 4291, RFC 2464)
+_IPV4 = bytes.fromhex("45000020000040004011") + bytes(2) + bytes([10, 0, 0, 1, 10, 0, 0, 2]) + bytes(12)
+_FRAMES_AT_ONCE = 200
+
+
+def tenant(frame_of: Callable[[int], tuple[int, FrameHeader]]) -> Callable[[Address, float], None]:
+    """Return an attack by hosts behind an honest switch: ``frame_of`` gives the port and header of each frame."""
+
+    def attack(address: Address, until_s: float) -> None:
+        sent = itertools.count()
+
+        def work(peer: HostilePeer) -> None:
+            switch = peer.become_ready(HOSTILE_DPID)
+
+            def send_frames() -> bool:
+                assert switch is not None
+                for number in itertools.islice(sent, _FRAMES_AT_ONCE):
+                    port_no, header = frame_of(number)
+                    switch.inject(port_no, build_frame(header, _IPV4).ljust(60, b"\0"), time.monotonic())
+                switch.take_frames()
+                return time.monotonic() > until_s
+
+            if switch is not None:
+                peer.behave(switch, send_frames, until_s - time.monotonic())
+
+        again(address, until_s, work)
+
+    return attack
+
+
+def to_nobody(number: int) -> tuple[int, FrameHeader]:
+    """To addresses that nobody has."""
+    return 1, FrameHeader(_HOST + number % 2**32, _HOST, VLAN, ETH_TYPE_IPV4)
+
+
+def from_groups(number: int) -> tuple[int, FrameHeader]:
+    """The same, from addresses of groups."""
+    return 1, FrameHeader(_HOST + number % 2**32, GROUP_BIT | number % 2**16, VLAN, ETH_TYPE_IPV4)
+
+
+def from_everybody(number: int) -> tuple[int, FrameHeader]:
+    """The same, from everybody's address."""
+    return 1, FrameHeader(_HOST + number % 2**32, BROADCAST, VLAN, ETH_TYPE_IPV4)
+
+
+def ask_all(number: int) -> tuple[int, FrameHeader]:
+    """ARP to everybody, from 65,536 addresses."""
+    return 1, FrameHeader(BROADCAST, _HOST + number % 2**16, VLAN, ETH_TYPE_ARP)
+
+
+def move(number: int) -> tuple[int, FrameHeader]:
+    """Eight addresses move between two ports."""
+    return 1 + number % 2, FrameHeader(BROADCAST, _HOST + number // 2 % 8, VLAN, ETH_TYPE_IPV4)
+
+
+def claim(number: int) -> tuple[int, FrameHeader]:
+    """One port has ever new addresses, and another one claims them."""
+    return 1 + number % 2, FrameHeader(BROADCAST, _HOST + number // 2 % 2**16, VLAN, ETH_TYPE_IPV4)
+
+
+def solicit_all(number: int) -> tuple[int, FrameHeader]:
+    """Neighbor Solicitations by multicast, from as many."""
+    return 1, FrameHeader(_SOLICITED | number % 2**24, _HOST + number % 2**16, VLAN, ETH_TYPE_IPV6)

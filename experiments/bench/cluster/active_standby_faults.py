@@ -1,0 +1,60 @@
+"""The faults of a pair: the victim is the active node. Whether it stays active, and when the other one takes over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from experiments.bench.cluster.fault_scenarios import Faults
+
+
+class PairFaults(Faults):
+    """Faults of two nodes, one of which controls all switches."""
+
+    def faults(self) -> dict[str, Callable[[], None]]:  # noqa: D102
+        return {
+            **self.without_etcd(),
+            "cut off from switches": partial(self._without_switches, True, True),
+            "nothing from switches": partial(self._without_switches, True, False),
+            "nothing to switches": partial(self._without_switches, False, True),
+            "cut off from everything": self.without_link,
+            "standby cut off from everything": self._standby_without_link,
+            **self.disks_and_clocks(),
+        }
+
+    def ready(self) -> int:
+        """Wait until one is active and the other can take over; return the active one."""
+        self.nodes.wait_ready()
+        active = self.nodes.wait_controls()
+        self._ends_before, self._generation_before = self._ends(active), self._generation(active)
+        return active
+
+    def others_control(self, victim: int) -> bool:  # noqa: D102
+        return self.nodes.controls(1 - victim)
+
+    def has_stood(self, victim: int) -> bool:
+        """Whether this node has been active under the same generation throughout, and the other one is not."""
+        same = self._generation(victim) == self._generation_before and self._ends(victim) == self._ends_before
+        return same and self.nodes.role(1 - victim) != "active"
+
+    def _without_switches(self, incoming: bool, outgoing: bool) -> None:
+        active = self.ready()
+        port = self.nodes.openflow[active][1]
+        with self.cut(active, f"tcp dport {port}" if incoming else "", f"tcp sport {port}" if outgoing else ""):
+            self.nodes.wait(lambda: self._switches(active) == {"disconnected"}, "the switches have gone")
+            self.stands(active)
+
+    def _standby_without_link(self) -> None:
+        active = self.ready()
+        with self.unplugged(1 - active):
+            self.stands(active)
+
+    def _ends(self, number: int) -> int:
+        """Return how often a node has written that it is active no more."""
+        return self.nodes.nodes[number].log_path.read_text().count("is not active any more")
+
+    def _generation(self, number: int) -> int:
+        return int(self.nodes.nodes[number].health()["cluster"]["generation"] or 0)
+
+    def _switches(self, number: int) -> set[str]:
+        return set(self.nodes.nodes[number].health().get("switches", {}).values())

@@ -1,0 +1,67 @@
+"""Partitions, full disks and clocks that step, one after the other, on nodes whose switches limit traffic (root).
+
+A pair, or three nodes that share the switches. After each fault it heals by itself, or by what docs/cluster.md says
+that operators do; testbed judges what the switches and the history hold.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from experiments.bench.cluster.active_standby_faults import PairFaults
+from experiments.bench.cluster.fault_scenarios import Faults
+from experiments.bench.cluster.sharded_faults import SharedFaults
+from experiments.bench.cluster.testbed.fault_environment import ground
+from experiments.bench.cluster.testbed.loaded_cluster import (
+    Judgement,
+    LoadedCluster,
+    document,
+    row_of_switches,
+    shared_document,
+)
+from experiments.machine.cluster_process import Cluster, SharedNodes
+
+
+@dataclass
+class FaultsReport:
+    """What came of it, and how long each fault took with what heals it."""
+
+    judgement: Judgement
+    took_s: dict[str, float] = field(default_factory=dict)
+
+
+def run_faults(
+    folder: Path, tell: Callable[[str], None] = lambda _line: None, names: Sequence[str] = (), *, shared: bool = False
+) -> FaultsReport:
+    """Have every fault once, or those with these names, on a pair or on nodes that share switches.
+
+    Raises InvalidValueError without root or a program that is needed, ControllerError if the nodes do not come back.
+    """
+    with ground(folder, 3 if shared else 2) as made:
+        kind, of = (SharedNodes, shared_document) if shared else (Cluster, document)
+        with (
+            kind(of, folder, made.places, made.network.host) as nodes,
+            row_of_switches(nodes, made.sources) as fabric,
+        ):
+            loaded = LoadedCluster(nodes, fabric)
+            if isinstance(nodes, SharedNodes):
+                return _run(SharedFaults(loaded, nodes, made), names, tell)
+            return _run(PairFaults(loaded, made), names, tell)
+
+
+def _run(faults: Faults, names: Sequence[str], tell: Callable[[str], None]) -> FaultsReport:
+    loaded = faults.loaded
+    loaded.begin()
+    report = FaultsReport(loaded.judgement)
+    for name, fault in faults.faults().items():
+        if not names or name in names:
+            began_s, problems = time.monotonic(), len(loaded.judgement.problems)
+            fault()
+            loaded.cluster.wait_ready()
+            report.took_s[name] = time.monotonic() - began_s
+            tell("; ".join([f"{name}: {report.took_s[name]:.1f} s", *loaded.judgement.problems[problems:]]))
+    loaded.judge()
+    return report

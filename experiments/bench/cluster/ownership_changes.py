@@ -1,0 +1,236 @@
+"""Three nodes that share switches out: how soon others decide, what a move costs, and kills in a row.
+
+Three software switches whose hosts send more than one of them may receive. The master of a switch reads its meters in
+every interval that it decides (``ReadingLog``): so the longest time between two readings says how long nobody decided.
+testbed judges what became of meters, grants, writers and revisions.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from apps.cluster.etcd_client import Etcd
+from apps.cluster.placement_requests import Wishes
+from controller.openflow.constants import MessageType
+from experiments.bench.cluster.random_failures import LONGEST_PAUSE_S, LONGEST_WAIT_S
+from experiments.bench.cluster.testbed.failure_injection import Disturbances
+from experiments.bench.cluster.testbed.loaded_cluster import (
+    PREFIX,
+    SWITCHES,
+    Judgement,
+    LoadedCluster,
+    row_of_switches,
+    shared_document,
+)
+from experiments.bench.cluster.testbed.switch_logs import ReadingLog
+from experiments.machine.cluster_process import SharedNodes, name_of, number_of
+
+INTERVAL_S = 0.055
+SETTLE_S = 60.0
+AFTER_S = 1.5
+DEATH_EVERY_S, LONGEST_DEATH_S, MACHINE_SHARE = 60.0, 10.0, 0.5
+WAYS = ("moved", "drained", "killed", "machine dead", "paused", "stopped")
+
+
+@dataclass
+class SharedReport:
+    """What came of it: the longest time without a decision for a switch that changed hands, intervals, by way.
+
+    ``frozen_s`` is for how long grants were frozen at a node, at most, by way; ``disturbances`` counts those in a row.
+    ``refused_writes`` is how many changes switches refused while nodes died, one after the other.
+    """
+
+    judgement: Judgement = field(default_factory=Judgement)
+    undecided: dict[str, list[float]] = field(default_factory=dict)
+    frozen_s: dict[str, list[float]] = field(default_factory=dict)
+    disturbances: dict[str, int] = field(default_factory=dict)
+    refused_writes: int = 0
+
+
+def run_shared(
+    repeats: int, kills: int, seed: int, folder: Path, tell: Callable[[str], None] = lambda _line: None, deaths: int = 0
+) -> SharedReport:
+    """Change owners ``repeats`` times in each way, then disturb so many times by ``seed``; return what came of it.
+
+    Then so many nodes die, one each DEATH_EVERY_S. Raises ControllerError if the nodes do not come back.
+    """
+    with SharedNodes(shared_document, folder) as nodes, row_of_switches(nodes) as fabric:
+        run = _Run(LoadedCluster(nodes, fabric), nodes, random.Random(seed))
+        run.loaded.begin()
+        for _ in range(repeats):
+            for way in WAYS:
+                run.measure(way)
+                undecided, frozen_s = run.report.undecided[way][-1], run.report.frozen_s[way][-1]
+                tell(f"{way}: {undecided:.1f} intervals without a decision, grants frozen for {frozen_s:.1f} s")
+        for turn in range(kills):
+            tell(f"{turn + 1:>3}: {run.turn()}")
+        before = run.refused_writes()
+        for turn in range(deaths):
+            due_s = time.monotonic() + DEATH_EVERY_S
+            tell(f"{turn + 1:>3}: {run.death()}")
+            time.sleep(max(0.0, due_s - time.monotonic()))
+        run.report.refused_writes = run.refused_writes() - before
+        run.report.judgement = run.loaded.judge()
+        return run.report
+
+
+class _Frozen:
+    """For how long each node has said that its grants are frozen, while it is entered."""
+
+    def __init__(self, nodes: SharedNodes) -> None:
+        self._nodes, self._ended = nodes, threading.Event()
+        self._threads = [threading.Thread(target=self._watch, args=(number,)) for number in range(len(nodes.nodes))]
+        self.longest_s = 0.0
+
+    def __enter__(self) -> _Frozen:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._ended.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _watch(self, number: int) -> None:
+        since_s: float | None = None
+        while not self._ended.wait(INTERVAL_S):
+            if number in self._nodes.paused:
+                continue
+            frozen = self._nodes.nodes[number].health().get("cluster", {}).get("frozen", False)
+            now_s = time.monotonic()
+            since_s = (now_s if since_s is None else since_s) if frozen else None
+            self.longest_s = max(self.longest_s, 0.0 if since_s is None else now_s - since_s)
+
+
+class _Run:
+    def __init__(self, loaded: LoadedCluster, nodes: SharedNodes, random_: random.Random) -> None:
+        self.loaded, self.report = loaded, SharedReport()
+        self._nodes, self._random = nodes, random_
+        self._done = Disturbances(nodes)
+        self._names = {f"s{dpid}": dpid for dpid in SWITCHES}
+
+    # -- how long nobody decides
+
+    def measure(self, way: str) -> None:
+        """Let a switch have another owner in one way, and note how long nobody decided about it."""
+        self._nodes.wait_ready()
+        self._wishes(lambda wishes: wishes.balance())
+        self._nodes.wait_ready()
+        time.sleep(AFTER_S)
+        switch, owner = self._random.choice(sorted(self._nodes.owners().items()))
+        assert owner is not None
+        number, names = number_of(owner), [name_of(n) for n in range(len(self._nodes.nodes))]
+        to = self._random.choice([name for name in names if name != owner])
+        losing = [name for name, node in self._nodes.owners().items() if node == owner]
+        affected = [switch] if way == "moved" else losing
+        with self.loaded.fabric.locked():
+            logs = [ReadingLog(self.loaded.fabric.switches[self._names[name]]) for name in affected]
+        time.sleep(AFTER_S)
+        with _Frozen(self._nodes) as frozen:
+            self._end(way, number, switch, to)
+            self._nodes.wait(lambda: all(len({node for _, node in log.read_s}) > 1 for log in logs), "others decide")
+            time.sleep(AFTER_S)
+        with self.loaded.fabric.locked():
+            gap_s = max(log.longest_gap_s() for log in logs)
+            for log in logs:
+                log.close()
+        self.report.undecided.setdefault(way, []).append(gap_s / INTERVAL_S - 1.0)
+        self.report.frozen_s.setdefault(way, []).append(frozen.longest_s)
+        if way == "drained":
+            self._wishes(lambda wishes: wishes.undrain(owner))
+        self._done.undo()
+
+    def _end(self, way: str, number: int, switch: str, to: str) -> None:
+        if way == "moved":
+            self._wishes(lambda wishes: wishes.move(switch, to))
+        elif way == "drained":
+            self._wishes(lambda wishes: wishes.drain(name_of(number)))
+            self._wishes(lambda wishes: wishes.handed_over(name_of(number)))
+        elif way == "machine dead":
+            self._done.kill_machine(number)
+        elif way == "paused":
+            self._done.pause(number, 0.0)
+        else:
+            self._done.kill(number, signal.SIGKILL if way == "killed" else signal.SIGTERM)
+
+    def _wishes(self, ask: Callable[[Wishes], object]) -> None:
+        with closing(Etcd(self._nodes.etcd.urls)) as etcd:
+            ask(Wishes(etcd, PREFIX, self._names))
+
+    # -- in a row
+
+    def turn(self) -> str:
+        """Disturb, change a limit meanwhile and afterwards, and wait until all switches are under control again."""
+        self._nodes.wait_ready()
+        names = [self._disturb() for _ in range(self._random.choice((1, 1, 2)))]
+        self.loaded.change_once()
+        time.sleep(self._random.uniform(0.0, LONGEST_WAIT_S))
+        self.loaded.change_once()
+        self._done.undo()
+        begun_s = time.monotonic()
+        self._nodes.wait_controls()
+        self._nodes.wait(self.loaded.change_once, "a change is kept", SETTLE_S)
+        return f"{', '.join(names)}; all under control {time.monotonic() - begun_s:.1f} s after all were back"
+
+    def death(self) -> str:
+        """Let a node die, with its machine or alone, and wait until the others have its switches and it is back."""
+        self._nodes.wait_ready()
+        self._wishes(lambda wishes: wishes.balance())
+        self._nodes.wait_ready()
+        number, machine = self._random.randrange(len(self._nodes.nodes)), self._random.random() < MACHINE_SHARE
+        lost = [name for name, owner in self._nodes.owners().items() if owner == name_of(number)]
+        others, begun_s = set(range(len(self._nodes.nodes))) - {number}, time.monotonic()
+        if machine:
+            self._done.kill_machine(number)
+        else:
+            self._done.kill(number, signal.SIGKILL)
+        self._nodes.wait(lambda: self._nodes.shared_by(others), "others have its switches", SETTLE_S)
+        took_s = time.monotonic() - begun_s
+        self.loaded.change_once()
+        time.sleep(self._random.uniform(0.0, LONGEST_DEATH_S))
+        self.loaded.change_once()
+        self._done.undo()
+        name = "machine dead" if machine else "killed"
+        self.report.disturbances[name] = self.report.disturbances.get(name, 0) + 1
+        return f"{name_of(number)} {name}; others have its {len(lost)} switches after {took_s:.1f} s"
+
+    def refused_writes(self) -> int:
+        """Return how many messages but requests for roles switches have refused so far."""
+        with self.loaded.fabric.locked():
+            refused = [kind for switch in self.loaded.fabric.switches.values() for kind, _ in switch.refused]
+        return sum(kind != MessageType.ROLE_REQUEST for kind in refused)
+
+    def _disturb(self) -> str:
+        number = self._random.randrange(len(self._nodes.nodes))
+        member = self._random.randrange(len(self._nodes.etcd.members))
+        pause_s = self._random.uniform(0.3, LONGEST_PAUSE_S)
+        kinds: dict[str, Callable[[], None]] = {
+            "killed": lambda: self._done.kill(number, signal.SIGKILL),
+            "machine dead": lambda: self._done.kill_machine(number),
+            "stopped": lambda: self._done.kill(number, signal.SIGTERM),
+            "paused": lambda: self._done.pause(number, pause_s),
+            "drained and stopped": lambda: self._drain(number),
+            "balanced": lambda: self._wishes(lambda wishes: wishes.balance()),
+            "member of etcd killed": lambda: self._done.kill_member(member),
+        }
+        name = self._random.choice(list(kinds))
+        if self._done.dead or self._nodes.paused:  # two nodes at once are what three can stand
+            name = "member of etcd killed"
+        kinds[name]()
+        self.report.disturbances[name] = self.report.disturbances.get(name, 0) + 1
+        return name if name in ("balanced", "member of etcd killed") else f"{name_of(number)} {name}"
+
+    def _drain(self, number: int) -> None:
+        name = name_of(number)
+        self._wishes(lambda wishes: wishes.drain(name))
+        self._wishes(lambda wishes: wishes.handed_over(name))
+        self._done.undo_by(lambda: self._wishes(lambda wishes: wishes.undrain(name)))
+        self._done.kill(number, signal.SIGTERM)

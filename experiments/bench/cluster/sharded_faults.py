@@ -1,0 +1,130 @@
+"""The faults of three nodes that share switches: the victim owns the switch that is sent to.
+
+Which switches change hands is told by every node, and by the switches, which note who changes them.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from contextlib import closing
+from functools import partial
+
+from apps.cluster.etcd_client import Etcd
+from apps.cluster.placement_requests import Wishes
+from controller.shards.peer_timeout import HOLD_S as PEERS_HOLD_S
+from experiments.bench.cluster.fault_scenarios import HOLD_S, Faults
+from experiments.bench.cluster.testbed.fault_environment import Ground
+from experiments.bench.cluster.testbed.loaded_cluster import PREFIX, RECEIVER, SWITCHES, LoadedCluster
+from experiments.machine.cluster_process import SharedNodes, name_of, number_of
+
+_RECEIVED = re.compile(r'^dets_cluster_frames_total\{peer="n(\d+)",result="received"\} (\S+)$', re.MULTILINE)
+AFTER_S = 1.5
+SWITCH = f"s{RECEIVER[0]}"
+
+
+class SharedFaults(Faults):
+    """Faults of nodes each of which controls one of the switches."""
+
+    def __init__(self, loaded: LoadedCluster, shared: SharedNodes, ground: Ground) -> None:
+        super().__init__(loaded, ground)
+        self._shared, self._numbers = shared, range(len(shared.nodes))
+        self._dpids = {f"s{dpid}": dpid for dpid in SWITCHES}
+        self._owners_before: dict[str, str | None] = {}
+        self._writers_before: list[int] = []
+
+    def faults(self) -> dict[str, Callable[[], None]]:  # noqa: D102
+        return {
+            **self.without_etcd(),
+            "cut off from a switch": partial(self._without_switch, True, True),
+            "nothing from a switch": partial(self._without_switch, True, False),
+            "nothing to a switch": partial(self._without_switch, False, True),
+            "cut off from the other nodes": partial(self._without_peers, True, True),
+            "nothing from the other nodes": partial(self._without_peers, True, False),
+            "nothing to the other nodes": partial(self._without_peers, False, True),
+            "cut off from everything": self.without_link,
+            "each member of etcd killed": self._a_member_killed,
+            "most members of etcd killed": self._most_members_killed,
+            **self.disks_and_clocks(),
+        }
+
+    def ready(self) -> int:
+        """Wait until every node has its switch again; return the owner of the one that is sent to."""
+        self.nodes.wait_ready()
+        with closing(Etcd(self.nodes.etcd.urls)) as etcd:
+            Wishes(etcd, PREFIX, self._dpids).balance()
+        self.nodes.wait_ready()
+        time.sleep(AFTER_S)
+        self._owners_before, self._writers_before = self._shared.owners(), self._writers()
+        self.expect(len(set(self._owners_before.values())) == len(SWITCHES), "every node has a switch")
+        return number_of(str(self._owners_before[SWITCH]))
+
+    def others_control(self, victim: int) -> bool:  # noqa: D102
+        return self._shared.shared_by([number for number in self._numbers if number != victim])
+
+    def has_stood(self, victim: int) -> bool:
+        """Whether all nodes name the same owners as before, and no switch has had another writer."""
+        return self._told([self._owners_before]) and self._writers() == self._writers_before
+
+    def _without_switch(self, incoming: bool, outgoing: bool) -> None:
+        victim = self.ready()
+        source = self.ground.sources[RECEIVER[0]]
+        name = name_of(victim)
+        wanted = [{**self._owners_before, SWITCH: name_of(n)} for n in self._numbers if n != victim]
+        with self.cut(victim, f"ip saddr {source}" if incoming else "", f"ip daddr {source}" if outgoing else ""):
+            controlled = partial(self._shared.shared_by, self._numbers)
+            self.nodes.wait(lambda: self._told(wanted) and controlled(), f"another node than {name} has {SWITCH}")
+            self.kept()
+        time.sleep(HOLD_S)
+        self.expect(self._told(wanted), f"{SWITCH} stays where it is once {name} could have it again, others too")
+
+    def _without_peers(self, incoming: bool, outgoing: bool) -> None:
+        victim = self.ready()
+        hosts = [host for number, host in enumerate(self.ground.network.hosts) if number != victim]
+        to, off = (f"ip {end} {{ {', '.join(hosts)} }}" for end in ("daddr", "saddr"))
+        with self.cut(victim, off if incoming else "", to if outgoing else ""):
+            self.stands(victim, PEERS_HOLD_S + HOLD_S)
+            heard = self._heard(victim)
+            time.sleep(AFTER_S)
+            self.expect(self._heard(victim) == heard, f"no frame passes between {name_of(victim)} and the others")
+        self.nodes.wait(lambda: self._heard(victim) > heard, "frames pass again")
+        self.stands(victim)
+
+    def _a_member_killed(self) -> None:
+        """Kill each member of etcd, one after the other: nothing happens."""
+        victim = self.ready()
+        for member in self.nodes.etcd.members:
+            member.stop()
+            self.stands(victim)
+            member.launch()
+            member.wait_answers()
+
+    def _most_members_killed(self) -> None:
+        """Leave etcd without a quorum: nothing is changed, and all goes on when it is back."""
+        self.ready()
+        gone = self.nodes.etcd.members[1:]
+        for member in gone:
+            member.stop()
+        self.nobody_changes()
+        for member in gone:
+            member.launch()
+        self.etcd_is_back()
+
+    def _heard(self, victim: int) -> int:
+        """Return how many frames a node has got from others, and others from it."""
+        total = 0
+        for number, node in enumerate(self.nodes.nodes):
+            for peer, frames in _RECEIVED.findall(node.read("/metrics")):
+                total += int(float(frames)) if victim in (number, int(peer) - 1) else 0
+        return total
+
+    def _told(self, wanted: list[dict[str, str | None]]) -> bool:
+        """Whether all nodes name the same owners, and these are among the ``wanted``."""
+        told = [node.health().get("cluster", {}).get("owners") for node in self.nodes.nodes]
+        return all(one == told[0] for one in told) and told[0] in wanted
+
+    def _writers(self) -> list[int]:
+        """Return how many writers each switch has had, one after the other."""
+        with self.loaded.fabric.locked():
+            return [len(switch.writers) for switch in self.loaded.fabric.switches.values()]

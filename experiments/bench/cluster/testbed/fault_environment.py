@@ -1,0 +1,91 @@
+"""What faults are done to (root): nodes in network namespaces, on small disks and on clocks of their own.
+
+Etcd's members have small disks as well; they, and the switches, are in the machine's own namespace. Each switch
+connects from an address of its own, so that nodes can be cut off from one of them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from controller.errors import InvalidValueError
+from experiments.bench.cluster.testbed.loaded_cluster import SWITCHES
+from experiments.machine.cluster_process import ETCD_MEMBERS, name_of
+from experiments.machine.controller_process import Place
+from experiments.machine.namespaces import Namespaces
+from experiments.machine.stepped_clock import SteppedClock
+
+ETCD_DISK, NODE_DISK = "160m", "1m"  # etcd reserves 128 MiB for its log
+
+
+@dataclass(frozen=True)
+class Ground:
+    """Of nodes by number: the ``network`` with their namespaces, their ``clocks``, the ``places`` they run at.
+
+    ``disks`` are where small disks are mounted, by the name of a node or of a member of etcd; ``sources`` the
+    addresses of the switches, by dpid.
+    """
+
+    network: Namespaces
+    clocks: Sequence[SteppedClock]
+    places: Sequence[Place]
+    disks: dict[str, Path]
+    sources: dict[int, str]
+
+
+@contextmanager
+def ground(folder: Path, nodes: int) -> Iterator[Ground]:
+    """Prepare everything for so many nodes, whose files go to ``folder``.
+
+    Raises InvalidValueError without root or a program that is needed.
+    """
+    if os.geteuid() != 0:
+        raise InvalidValueError("faults", True, "needs root: network namespaces and small disks")
+    if missing := [what for what in ("ip", "nft", "gcc", "etcd") if shutil.which(what) is None]:
+        raise InvalidValueError("faults", True, f"needs {', '.join(missing)}: see scripts/debian-packages")
+    folder.mkdir(parents=True, exist_ok=True)
+    names = [name_of(number) for number in range(nodes)]
+    sizes = {f"etcd{number + 1}": ETCD_DISK for number in range(ETCD_MEMBERS)} | dict.fromkeys(names, NODE_DISK)
+    with ExitStack() as stack:
+        disks = {name: stack.enter_context(_disk(folder / name, size)) for name, size in sizes.items()}
+        network = stack.enter_context(Namespaces(nodes, more=len(SWITCHES)))
+        clocks = []
+        for name in names:
+            (folder / f"{name}-clock").mkdir(exist_ok=True)
+            clocks.append(SteppedClock(folder / f"{name}-clock"))
+        places = [
+            Place(host, network.command(number), clocks[number].environment, partial(network.inside, number))
+            for number, host in enumerate(network.hosts)
+        ]
+        yield Ground(network, clocks, places, disks, dict(zip(SWITCHES, network.more_hosts, strict=True)))
+
+
+@contextmanager
+def full(disk: Path) -> Iterator[None]:
+    """Leave no space on a disk."""
+    ballast = disk / "ballast"
+    with suppress(OSError), ballast.open("wb", buffering=0) as file:
+        while file.write(bytes(1 << 20)):
+            pass
+    try:
+        yield
+    finally:
+        ballast.unlink()
+
+
+@contextmanager
+def _disk(folder: Path, size: str) -> Iterator[Path]:
+    """Mount a small disk; its folder."""
+    folder.mkdir(exist_ok=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "dets", str(folder)], check=True, timeout=10)
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True, timeout=10)

@@ -1,0 +1,139 @@
+"""Grants that follow a schedule, put in force by the real controller, for ``dets bench enforcement``.
+
+``granting_app.py`` is the DETS application with one thing added: before every interval, the receive limits of some VNs
+are set to what a schedule says. Each of those VNs has one sender, so that its limit is what the allocator grants that
+sender. All else is the product's: congestion, allocation, enforcement, the meter-mods and the connection they take.
+
+With a naive burst, every meter is modified in every interval instead, to the granted rate and a burst of so many
+seconds of it: what a plain application does.
+
+The plan is a JSON file (``GrantPlan``) that the environment variable DETS_GRANTS names.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+
+from controller.columns import FloatArray
+from controller.metering.enforcement import RATE_STEP_BPS, Enforcement, MeterChanges, kilo, whole_rates
+from controller.metering.measurement import Measurement
+from experiments.bench.enforcement.grant_schedules import grants_bps
+from experiments.model.settings_operator import Operator
+
+ENVIRONMENT = "DETS_GRANTS"
+COLUMNS = ("time_s", "slot", "grant_bps", "rate_bps", "burst_bits", "offered_bps", "dropped_bps", "modifies")
+NAIVE_LEAST_BITS = 13_000  # a bucket that holds less than a frame passes nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A sender and its receiver, VNs of ``vlan_vid`` at two ports of a switch, and how the grant goes."""
+
+    vlan_vid: int
+    dpid: int
+    sender_port: int
+    receiver_port: int
+    nominal_bps: int
+    pattern: str
+
+
+@dataclass(frozen=True, slots=True)
+class GrantPlan:
+    """All slots of a run. ``naive_burst_s`` is None for the product's enforcement. ``log`` is a CSV of COLUMNS."""
+
+    slots: tuple[Slot, ...]
+    naive_burst_s: float | None
+    seed: int
+    intervals: int
+    log: str
+
+    def write(self, path: Path) -> None:
+        """Write the plan for the application to read."""
+        path.write_text(json.dumps(asdict(self)))
+
+    @classmethod
+    def read(cls, path: str) -> GrantPlan:
+        """Return a plan that was written."""
+        content = json.loads(Path(path).read_text())
+        return cls(**{**content, "slots": tuple(Slot(**slot) for slot in content["slots"])})
+
+
+def naive_enforcement(burst_s: float) -> Callable[..., tuple[Enforcement, MeterChanges]]:
+    """Return a replacement for ``controller.metering.enforcement.enforce`` that sets every meter in every interval."""
+
+    def enforce(
+        before: Enforcement,
+        limit_bps: FloatArray,
+        measured: Measurement,
+        seen_s: FloatArray,
+        now_s: float,
+        *accounts: object,
+    ) -> tuple[Enforcement, MeterChanges]:
+        del measured, seen_s, accounts
+        rate_bps = whole_rates(limit_bps)
+        burst_bits = np.ceil(np.maximum(rate_bps * burst_s, NAIVE_LEAST_BITS) / RATE_STEP_BPS) * RATE_STEP_BPS
+        now_column_s = np.full(len(rate_bps), now_s)
+        after = before._replace(
+            limit_bps=rate_bps,
+            modified_s=now_column_s,
+            rate_kbps=kilo(rate_bps),
+            burst_kbits=kilo(burst_bits),
+        )
+        return after, MeterChanges(np.arange(len(rate_bps)), after.rate_kbps, after.burst_kbits)
+
+    return enforce
+
+
+class Granting:
+    """Sets the limits of a plan before each interval of a shell, and notes what came of them after it."""
+
+    def __init__(self, plan: GrantPlan, shell: Any) -> None:
+        self._plan = plan
+        self._shell = shell
+        self._run_interval = shell.run_interval
+        self._columns = [grants_bps(s.pattern, s.nominal_bps, plan.intervals, plan.seed + i) for i, s in
+                         enumerate(plan.slots)]  # fmt: skip
+        self._operator = Operator(shell.central)
+        vns = shell.central.vns
+        self._senders = [vns.row_of(s.vlan_vid, s.dpid, s.sender_port) for s in plan.slots]
+        self._receivers = [vns.row_of(s.vlan_vid, s.dpid, s.receiver_port) for s in plan.slots]
+        self._modifies = [0] * len(plan.slots)
+        self._modified_s = [0.0] * len(plan.slots)
+        self._interval = 0
+        self._log: TextIO = Path(plan.log).open("w", buffering=1)  # noqa: SIM115  (until the process ends)
+        self._log.write(",".join(COLUMNS) + "\n")
+
+    def run_interval(self) -> None:
+        """Run one interval of the shell with the limits that are due."""
+        central = self._shell.central
+        now_s = self._shell.now_s()
+        at = min(self._interval, self._plan.intervals - 1)
+        for row, column in zip(self._receivers, self._columns, strict=True):
+            if central.vns.receive_limit_bps[row] != column[at]:
+                self._operator.set_vn(row, now_s, receive_limit_bps=int(column[at]))
+        self._run_interval()
+        self._interval += 1
+        sent_s = self._shell.now_s()
+        lines = [self._line(slot, sent_s, int(self._columns[slot][at])) for slot in range(len(self._plan.slots))]
+        self._log.write("".join(lines))
+
+    def _line(self, slot: int, sent_s: float, grant_bps: int) -> str:
+        state = self._shell.central.state
+        entries, enforced, measured = state.entries, state.enforcement, state.measured
+        found = np.flatnonzero((entries.sender == self._senders[slot]) & (entries.receiver == self._receivers[slot]))
+        if not len(found):
+            return f"{sent_s:.6f},{slot},{grant_bps},0,0,0,0,{self._modifies[slot]}\n"
+        row = int(found[0])
+        if enforced.modified_s[row] != self._modified_s[slot]:
+            self._modified_s[slot] = float(enforced.modified_s[row])
+            self._modifies[slot] += 1
+        return (
+            f"{sent_s:.6f},{slot},{grant_bps},{enforced.rate_bps[row]:.0f},{enforced.burst_bits[row]:.0f},"
+            f"{measured.offered_bps[row]:.0f},{measured.dropped_bps[row]:.0f},{self._modifies[slot]}\n"
+        )

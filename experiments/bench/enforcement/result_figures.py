@@ -1,0 +1,147 @@
+"""From what a run of ``dets bench enforcement`` left to its figures. Pure functions on arrays."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from experiments.bench.enforcement.cases import WIRE_BITS, Case
+from experiments.bench.enforcement.grant_schedules import STEP
+from experiments.bench.harness import Target
+from experiments.measure.frame_sizes import TCP_PAYLOAD_BYTES, VLAN_TAG_BYTES
+from experiments.measure.rate_series import MeasurementError, Samples, Window
+
+FloatArray = NDArray[np.float64]
+
+AFTER_STEP_S = 1.0  # over which a step down is judged, from one interval after it
+
+
+@dataclass(frozen=True, slots=True)
+class GrantLog:
+    """What the controller granted one slot and did about it, a row per interval from ``time_s`` on."""
+
+    time_s: FloatArray
+    grant_bps: FloatArray
+    dropped_bps: FloatArray
+    modifies: FloatArray
+
+    def granted_bits(self, start_s: float, end_s: float) -> float:
+        """Return what was granted in a span: each grant holds from its row to the next."""
+        edges_s = np.clip(np.append(self.time_s, np.inf), start_s, end_s)
+        return float((self.grant_bps * np.diff(edges_s)).sum())
+
+
+def read_grants(path: Path, slots: int) -> list[GrantLog]:
+    """Read the log of ``grant_injection``, one per slot; MeasurementError if it is empty."""
+    table = np.loadtxt(path, delimiter=",", skiprows=1, ndmin=2)
+    if len(table) < 2 * slots:
+        raise MeasurementError(f"{path}: the controller ran no two intervals")
+    logs = []
+    for slot in range(slots):
+        rows = table[table[:, 1] == slot]
+        logs.append(GrantLog(rows[:, 0], rows[:, 2], rows[:, 6], rows[:, 7]))
+    return logs
+
+
+def wire_bits(samples: Samples, start_s: float, end_s: float) -> float:
+    """Return what an interface sent in a span, tagged as on the wire of an edge port; between samples it is a line."""
+    bits = 8.0 * (samples.sent_bytes + VLAN_TAG_BYTES * samples.packets)
+    start, end = np.interp([start_s, end_s], samples.time_s, bits)
+    return float(end - start)
+
+
+def case_figures(case: Case, log: GrantLog, samples: Samples, window: Window) -> dict[str, Any]:
+    """Return the figures of one case: rates on the wire, over the whole window."""
+    passed_s = window.end_s - window.start_s
+    delivered_bits = wire_bits(samples, window.start_s, window.end_s)
+    granted_bits = log.granted_bits(window.start_s, window.end_s)
+    within = (log.time_s >= window.start_s) & (log.time_s < window.end_s)
+    if within.sum() < 2:
+        raise MeasurementError(f"{case.name}: the controller ran no two intervals while it was measured")
+    dropped_bits = float((log.dropped_bps[within][:-1] * np.diff(log.time_s[within])).sum())
+    modifies = log.modifies[within]
+    delivered_mb = delivered_bits / 8e6
+    ratio = delivered_bits / granted_bits
+    figures: dict[str, Any] = {
+        "granted_bps": granted_bits / passed_s,
+        "delivered_bps": delivered_bits / passed_s,
+        "ratio": ratio,
+        "meter_mods_per_s": float(modifies[-1] - modifies[0]) / passed_s,
+        "dropped_frames_per_mb": dropped_bits / WIRE_BITS / delivered_mb if delivered_mb else None,
+    }
+    if case.pattern == "step":
+        figures |= step_figures(log, samples, window)
+    return figures
+
+
+def step_figures(log: GrantLog, samples: Samples, window: Window) -> dict[str, float]:
+    """Return how steps down were kept: delivered over granted from one interval after each on, for AFTER_STEP_S.
+
+    ``step_first_interval_bits`` is what was let through above the new grant in the first interval, the worst of all.
+    """
+    interval_s = float(np.median(np.diff(log.time_s)))
+    falls = np.flatnonzero(log.grant_bps[1:] < log.grant_bps[:-1] / (STEP / 2)) + 1
+    delivered = granted = worst_bits = 0.0
+    for step_s in log.time_s[falls]:
+        start_s, end_s = step_s + interval_s, step_s + interval_s + AFTER_STEP_S
+        if step_s < window.start_s or end_s > window.end_s:
+            continue
+        delivered += wire_bits(samples, start_s, end_s)
+        granted += log.granted_bits(start_s, end_s)
+        first_bits = wire_bits(samples, step_s, start_s) - log.granted_bits(step_s, start_s)
+        worst_bits = max(worst_bits, first_bits)
+    if not granted:
+        raise MeasurementError(f"no step down with {AFTER_STEP_S:g} s behind it while it was measured")
+    return {"step_ratio": delivered / granted, "step_first_interval_bits": worst_bits}
+
+
+def tcp_figures(report: Mapping[str, int]) -> dict[str, float | None]:
+    """Return TCP's figures from the sender's report: retransmissions per MB that was delivered."""
+    delivered = report.get("sent", 0) - report.get("lost", 0)
+    if delivered <= 0:
+        return {"retransmits_per_mb": None}
+    return {"retransmits_per_mb": report["lost"] / (delivered * TCP_PAYLOAD_BYTES / 1e6)}
+
+
+def ping_figures(output: str) -> dict[str, float | None]:
+    """Return what ``ping`` printed: round trips in ms, and the share that was lost."""
+    times_ms = [float(text) for text in re.findall(r"time=([\d.]+) ms", output)]
+    found = re.search(r"(\d+) packets transmitted, (\d+) received", output)
+    if not times_ms or found is None:
+        return {"ping_p50_ms": None, "ping_p99_ms": None, "ping_lost": 1.0}
+    return {
+        "ping_p50_ms": float(np.percentile(times_ms, 50)),
+        "ping_p99_ms": float(np.percentile(times_ms, 99)),
+        "ping_lost": 1.0 - int(found[2]) / int(found[1]),
+    }
+
+
+def targets(rows: Sequence[Mapping[str, Any]]) -> list[Target]:
+    """Return how the product's rows compare with the targets."""
+    own = [row for row in rows if row["way"] == "dets"]
+    found = []
+    for udp, kind in ((True, "UDP"), (False, "TCP")):
+        ours = [row for row in own if row["udp"] is udp]
+        for key, what in (("ratio", "delivered / granted"), ("step_ratio", "after a step down, delivered / granted")):
+            of_key = [row for row in ours if row.get(key) is not None]
+            if not of_key:
+                continue
+            # More than was granted is what a step down is about; less is the sender's own recovery.
+            off = {row["case"]: max(row[key] - 1, 0) if key == "step_ratio" else abs(row[key] - 1) for row in of_key}
+            worst = max(off, key=lambda case: off[case])
+            wanted = of_key[0]["within"]
+            name = f"{kind}, {what}, worst ({worst})"
+            found.append(Target(name, off[worst], "off the grant", wanted))
+    steady = [row for row in rows if row["pattern"] == "constant"]
+    naive = [row["meter_mods_per_s"] for row in steady if row["way"] != "dets"]
+    dets = [row["meter_mods_per_s"] for row in steady if row["way"] == "dets"]
+    if naive and dets:
+        share = float(np.mean(dets) / max(np.mean(naive), 1e-9))
+        found.append(Target("MeterMods in steady state, of the naive way's", share, "ratio", 0.1))
+    return found

@@ -1,0 +1,60 @@
+"""How soon meters meet a blast, on the model: what an interval costs those who are in the way.
+
+Four pairs that the controller knows begin to send, together 2.56 times their receiver's limit, whose port has a queue.
+The time is that until meters are set that sum to 110 % of the limit. The blast begins at many phases of the interval.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import yaml
+
+from controller.central.controller import CentralController
+from controller.config.loader import parse_config
+from experiments.machine.controller_process import configuration
+from experiments.model.control_plane import ControlPlane
+from experiments.model.fabric import ModelFabric, ModelOptions
+from experiments.model.sources import UdpSource
+from topologies.builders import fig5
+
+LINK_BPS, LIMIT_BPS, OFFERED_BPS, KNOWN_BPS = 50_000_000, 25_000_000, 16_000_000, 1_000_000
+SENDERS, RECEIVER, VLAN = (1, 2, 3, 4), 5, 2
+MET = 1.1
+PHASES = 20
+HEARD_S, BEGIN_S, PATIENCE_S = (0.5, 1.0), 3.0, 1.0
+
+
+def figures(interval_ms: int, algorithm: str = "fp") -> dict[str, float]:
+    """Return the least, the median and the longest time, ms, of blasts in each of PHASES phases of an interval."""
+    times_ms = [_met_ms(interval_ms, algorithm, phase / PHASES) for phase in range(PHASES)]
+    return {"least_ms": min(times_ms), "median_ms": float(np.median(times_ms)), "most_ms": max(times_ms)}
+
+
+def _met_ms(interval_ms: int, algorithm: str, phase: float) -> float:
+    description = fig5(pns=len(SENDERS) + 1, link_rate_bps=LINK_BPS)
+    document = configuration(description, {1: LIMIT_BPS, VLAN: LIMIT_BPS}, algorithm, {}, 6653, 8080)
+    document["control"] |= {"interval_ms": interval_ms}
+    model = ModelFabric(description, ModelOptions())
+    plane = ControlPlane(model, CentralController(parse_config(yaml.safe_dump(document), "model"), epoch=9))
+    plane.start()
+    model.run(HEARD_S[0])
+    heard = _send(model, KNOWN_BPS)
+    model.run(HEARD_S[1])
+    for source in heard:
+        source.stop(model.slot)
+    begin_s = BEGIN_S + phase * interval_ms / 1e3
+    model.run(begin_s)
+    _send(model, OFFERED_BPS)
+    while model.now_s < begin_s + PATIENCE_S:
+        model.run(model.now_s + model.slot_s / 2)
+        if plane.central.state.enforcement.rate_bps.sum() <= MET * LIMIT_BPS:
+            break
+    return (model.now_s - begin_s) * 1e3
+
+
+def _send(model: ModelFabric, rate_bps: float) -> list[UdpSource]:
+    sources = [UdpSource(rate_bps, model.slot_s) for _ in SENDERS]
+    for number, source in zip(SENDERS, sources, strict=True):
+        model.connect(source, model.fabric.vn(VLAN, number), model.fabric.vn(VLAN, RECEIVER))
+        source.start(model.slot)
+    return sources

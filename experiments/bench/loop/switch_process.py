@@ -1,0 +1,303 @@
+"""The switches of ``dets bench loop``: a process of its own full of metered entries whose counters always move.
+
+``python -m experiments.bench.loop.switch_process PLAN.json`` reads a plan (``LoopPlan``), fills the tables of its
+switches with what the controller itself would have installed, says ``ready`` on stdout and serves until its stdin
+ends. Lines
+there are ``vary SHARE OFFERED``, a new share of receivers that vary and what each sender offers, as a part of its fair
+share, and ``cut DPID``: that switch reconnects, with full tables. ``watch`` begins to watch what is done to the meters,
+and ``report`` answers with that, a line of JSON. Where the plan ``waits``, switches connect at ``connect``. Hundreds of
+switches are two processes, half of the pods each: one may be so slow that it sets meters shortly before they are read
+again, and nobody makes a rate of less than 10 ms.
+
+Traffic is made at the meters, which are token buckets. Senders to the receivers that vary pause in every other
+interval, and RAA-FE answers with larger and smaller grants in turns, so that every grant changes in every interval and
+stays where it is in the long run. Those of the others never pause, and their grants stand.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+
+from controller.central.controller import CentralController
+from controller.config.loader import parse_config
+from controller.fabric.config_model import Config
+from controller.fabric.topology import PortId
+from controller.forwarding.pairs import Host, Pair
+from controller.openflow.meters import METER_CONFIG
+from experiments.bench.loop.loaded_switches import BusyDatapath, Swing
+from experiments.machine.controller_process import dump_yaml
+from experiments.switch.options import DatapathOptions
+from experiments.wire.fabric import WireFabric
+
+PORTS = 16
+# A VLAN is on so many switches at most. Every switch forwards to every host of its VLANs: if all VLANs were everywhere,
+# each of a hundred switches would hold the entries of all, few of them metered.
+POD_SWITCHES = 10
+MOST_SENDERS = 100  # of one receiver
+# 10 Mb/s or more for each of 100 senders: three frames, the least that a meter is modified for, are little of that.
+RECEIVE_LIMIT_BPS = 1_000_000_000
+CAPACITY_BPS = 100_000_000_000
+# No queue holds the bench's receivers: if senders offered more, what the last second brought would decide what their
+# meters let through, and not the turns.
+OFFERED = 0.6
+GAIN = 1.0  # RAA-FE's k: with each turn a rate changes by more than the fifth that a meter is modified for
+TICK_S = 1.0
+SPLIT_SWITCHES = 100  # so many are served by two processes
+
+
+@dataclass(frozen=True)
+class LoopPlan:
+    """``switches`` switches with ``entries`` metered pairs each; ``varied`` is the part of receivers that varies.
+
+    ``vlan_count`` VLANs are on all ports of all switches. Without it there are as many as the pairs need, each on all
+    ``ports`` of the POD_SWITCHES switches of a pod. With ``core`` every switch has a link to one more switch, so that
+    pairs go over four links: their own ports', and two of known capacity between. With ``standby_port`` switches have a
+    second controller there. With ``waits`` they connect when they are told to.
+    """
+
+    switches: int
+    entries: int
+    interval_ms: int
+    varied: float
+    openflow_port: int
+    rest_port: int
+    ports: int = PORTS
+    receive_limit_bps: int = RECEIVE_LIMIT_BPS
+    vlan_count: int | None = None
+    algorithm: str = "fe"
+    parameters: dict[str, Any] = field(default_factory=lambda: {"k": GAIN})
+    core: bool = False
+    standby_port: int | None = None
+    waits: bool = False
+
+    @property
+    def links(self) -> list[tuple[PortId, PortId]]:
+        """The links to the core switch, whose dpid is one above the others'."""
+        dpids = range(1, self.switches + 1 if self.core else 1)
+        return [(PortId(dpid, self.ports + 1), PortId(self.switches + 1, dpid)) for dpid in dpids]
+
+    @property
+    def vlans(self) -> int:
+        """How many VLANs a switch has: enough that no receiver has more than MOST_SENDERS senders."""
+        if self.vlan_count is not None:
+            return self.vlan_count
+        others = min(MOST_SENDERS, self.switches // self.pods * self.ports - 1)
+        return -(-self.entries // (self.ports * others))
+
+    @property
+    def pods(self) -> int:
+        """How many groups of switches there are, each with VLANs of its own."""
+        return 1 if self.vlan_count is not None else -(-self.switches // POD_SWITCHES)
+
+    def pod(self, dpid: int) -> int:
+        """Return the group that a switch belongs to."""
+        return (dpid - 1) % self.pods
+
+    def vids(self, dpid: int) -> list[int]:
+        """Return the VLANs of a switch."""
+        pod = self.pod(dpid)
+        return list(range(pod * self.vlans + 1, (pod + 1) * self.vlans + 1))
+
+    def configuration(self) -> dict[str, Any]:
+        """Return the controller's configuration as YAML would hold it."""
+        limits = {"send_limit": CAPACITY_BPS // self.vlans, "receive_limit": self.receive_limit_bps}
+        vlan = {**limits, "algorithm": self.algorithm, "parameters": self.parameters}
+
+        def ports(dpid: int) -> dict[int, Any]:
+            port = {"capacity": CAPACITY_BPS, "trunk": self.vids(dpid)}
+            return dict.fromkeys(range(1, self.ports + 1), port)
+
+        made: dict[str, Any] = {
+            "control": {"interval_ms": self.interval_ms, "mac_ageing_s": 3600},
+            "openflow": {"listen": f"127.0.0.1:{self.openflow_port}"},
+            "rest": {"listen": f"127.0.0.1:{self.rest_port}"},
+            "vlans": dict.fromkeys(range(1, self.pods * self.vlans + 1), vlan),
+            "switches": {f"s{dpid}": {"dpid": dpid, "ports": ports(dpid)} for dpid in range(1, self.switches + 1)},
+        }
+        if self.core:
+            made["switches"]["core"] = {"dpid": self.switches + 1, "ports": {}}
+            ends = [(f"s{edge.dpid}:{edge.port_no}", f"core:{port_no}") for edge, (_, port_no) in self.links]
+            made["links"] = [{"between": list(both), "capacity": self.ports * CAPACITY_BPS} for both in ends]
+        # A copy that shares nothing: YAML would write what is shared as aliases, which configurations may not have.
+        return dict(json.loads(json.dumps(made)))
+
+    def config(self) -> Config:
+        """Return the same, checked."""
+        return parse_config(dump_yaml(self.configuration()), "bench")
+
+
+def pairs_of(plan: LoopPlan, central: CentralController) -> list[Pair]:
+    """Return the pairs: every switch has ``entries`` of them, and every VN sends to the next ones of its VLAN.
+
+    With a core these are the next ones on other switches, as far as there are any.
+    """
+    by_vlan = {vid: np.flatnonzero(central.vns.vlan_vid == vid).tolist() for vid in central.config.vlans}
+    pairs = []
+    for dpid in range(1, plan.switches + 1):
+        senders = np.flatnonzero(central.vns.dpid == dpid).tolist()
+        each, more = divmod(plan.entries, len(senders))
+        for number, sender in enumerate(senders):
+            vlan = by_vlan[int(central.vns.vlan_vid[sender])]
+            at, first = vlan.index(sender), plan.ports if plan.core else 1
+            onwards = [*range(first, len(vlan)), *range(1, first)][: each + (number < more)]
+            pairs += [Pair(sender, vlan[(at + n) % len(vlan)]) for n in onwards]
+    return pairs
+
+
+def fill(plan: LoopPlan, central: CentralController, datapaths: dict[int, BusyDatapath]) -> None:
+    """Make a controller without sockets install the pairs, so that another one finds what it would have installed."""
+    nothing = np.empty(0, METER_CONFIG)
+    for dpid in datapaths:
+        central.switch_connected(dpid, [], nothing, 0.0)
+    for edge, core in plan.links:
+        central.hello_heard(edge, core, 0.0)
+        central.hello_heard(core, edge, 0.0)
+    for row in range(len(central.vns)):
+        key = central.vns.key(row)
+        central.fabric.learn(Host(key.vlan_vid, _mac(row)), PortId(key.dpid, key.port_no), 0.0)
+    for pair in pairs_of(plan, central):
+        central.pairs.seen(pair, 0.0)
+    while updates := central.take_updates():  # some entries at a time
+        for dpid, update in updates.items():
+            datapaths[dpid].receive(update.encode(1), time.monotonic())
+            datapaths[dpid].take_messages()
+            assert not datapaths[dpid].refused, datapaths[dpid].refused[0]
+
+
+def _mac(row: int) -> int:
+    return 0x02_00_00_00_00_00 | row
+
+
+def load(
+    plan: LoopPlan,
+    varied_share: float,
+    central: CentralController,
+    datapaths: dict[int, BusyDatapath],
+    offered: float = OFFERED,
+) -> None:
+    """Set the traffic: that share of the receivers varies; each sender offers that part of its fair share."""
+    entries = central.state.entries
+    senders = np.bincount(entries.receiver, minlength=len(central.vns))
+    share_bps = offered * plan.receive_limit_bps / np.maximum(senders, 1)
+    swing = Swing()
+    varied_receivers = np.arange(len(central.vns)) % 10 < varied_share * 10
+    for dpid, datapath in datapaths.items():
+        if dpid > plan.switches:  # the core has no meters
+            continue
+        mine = np.flatnonzero(central.vns.dpid[entries.sender] == dpid)
+        size = 1 + max(int(entries.meter_id[mine].max(initial=0)), int(datapath.meters.ids().max()))
+        offered_bps, varied = np.zeros(size), np.zeros(size, np.bool_)
+        offered_bps[entries.meter_id[mine]] = share_bps[entries.receiver[mine]]
+        varied[entries.meter_id[mine]] = varied_receivers[entries.receiver[mine]]
+        datapath.meters.prepare(offered_bps, varied, swing, time.monotonic())
+
+
+def entry_list(plan: LoopPlan, central: CentralController) -> dict[str, Any]:
+    """Return what the baseline needs: by dpid, columns of meter ids and receivers."""
+    entries = central.state.entries
+    dpid = central.vns.dpid[entries.sender]
+    by_dpid = {}
+    for one in np.unique(dpid).tolist():
+        mine = dpid == one
+        by_dpid[one] = {"meter_id": entries.meter_id[mine].tolist(), "receiver": entries.receiver[mine].tolist()}
+    return {"limit_bps": plan.receive_limit_bps, "entries": by_dpid}
+
+
+def serve(plan: LoopPlan, folder: Path) -> None:
+    """Build the fabric, leave ``entries.json`` in ``folder`` for the baseline, and serve until stdin ends."""
+    central = CentralController(plan.config())
+    options = DatapathOptions()
+    datapaths: dict[int, BusyDatapath] = {}
+    for dpid in range(1, plan.switches + 1):
+        datapath = datapaths[dpid] = BusyDatapath(dpid, options)
+        if plan.standby_port is not None:
+            datapath.add_controller()
+        for port_no in range(1, plan.ports + 1):
+            datapath.add_port(port_no, CAPACITY_BPS, time.monotonic())
+    for link in plan.links:
+        for end in link:
+            if end.dpid not in datapaths:
+                datapaths[end.dpid] = BusyDatapath(end.dpid, options)
+            datapaths[end.dpid].add_port(end.port_no, CAPACITY_BPS, time.monotonic())
+    fill(plan, central, datapaths)
+    load(plan, plan.varied, central, datapaths)
+    (folder / "entries.json").write_text(json.dumps(entry_list(plan, central)))
+    if plan.switches < SPLIT_SWITCHES or plan.pods < 2 or plan.core:
+        _serve(plan, central, datapaths, sys.stdin, sys.stdout)
+        return
+    halves = [{dpid: one for dpid, one in datapaths.items() if plan.pod(dpid) % 2 == half} for half in range(2)]
+    mine, its = socket.socketpair()
+    if os.fork() == 0:  # before there is a thread
+        mine.close()
+        with its.makefile("r") as orders, its.makefile("w") as answers:
+            _serve(plan, central, halves[1], orders, answers)
+        os._exit(0)
+    its.close()
+    with mine.makefile("rw") as other:
+        _serve(plan, central, halves[0], sys.stdin, sys.stdout, other)
+
+
+def _serve(
+    plan: LoopPlan,
+    central: CentralController,
+    datapaths: dict[int, BusyDatapath],
+    orders: Iterable[str],
+    answers: TextIO,
+    other: TextIO | None = None,
+) -> None:
+    """Serve these switches, and let ``other``, which serves the rest, do what is ordered as well."""
+    standbys = [] if plan.standby_port is None else [("127.0.0.1", plan.standby_port)]
+    controller = "127.0.0.1", plan.openflow_port
+    fabric = WireFabric(controller, tick_s=TICK_S, rate_step_s=float("inf"), standbys=standbys)
+    fabric.switches.update(datapaths)
+    for edge, core in plan.links:
+        fabric.link(edge, core)
+    if not plan.waits:
+        fabric.start()
+    if other is not None:
+        other.readline()
+    print("ready", file=answers, flush=True)
+    for line in orders:
+        if other is not None:
+            print(line, end="", file=other, flush=True)
+        order, *values = line.split()
+        if order == "connect":
+            fabric.start()
+            continue
+        if order == "cut":
+            if int(values[0]) in datapaths:
+                fabric.disconnect(int(values[0]))
+            continue
+        with fabric.locked():
+            if order == "watch":
+                for datapath in datapaths.values():
+                    datapath.meters.begin_watch()
+            elif order == "report":
+                reports = [datapath.meters.report() for datapath in datapaths.values()]
+                reports += [] if other is None else json.loads(other.readline())
+                print(json.dumps(reports), file=answers, flush=True)
+            else:
+                load(plan, float(values[0]), central, datapaths, float(values[1]))
+    fabric.stop(check=False)
+
+
+def main(plan_path: str) -> None:
+    """Serve the plan in a file."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    path = Path(plan_path)
+    serve(LoopPlan(**json.loads(path.read_text())), path.parent)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,248 @@
+"""Pictures of cells, arranged as DETS's figure 6: a row per control, received rates left, granted ones right."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from controller.policy.registry import title_of as title_of_policy
+from experiments.evaluation.measures import confidence, grant_statistics, pair_rates, rates_at, sums_by_sender
+from experiments.evaluation.oracle import Oracle, oracle_of
+from experiments.evaluation.run_matrix import Cell
+from experiments.measure.rate_series import ENOUGH, goodput_limit_bps
+from experiments.runs.scenario_run import FloatArray, ScenarioRun
+from experiments.scenarios.scenario import INTERVAL_S, Scenario
+
+BASELINE_TITLES = {"none": "no control", "static": "static equal limits"}
+PAPER_ORDER = ("sp", "fp", "fs", "fe")  # a to d of figure 6
+ROW_INCHES, ISOLATION_INCHES, WIDTH_INCHES, DOTS_PER_INCH = 1.9, 3.0, 11.0, 80
+AROUND = 40.0  # intervals before and after a controller's kill
+LINE_COLOURS = ("tab:blue", "tab:red", "tab:green", "tab:purple")
+MOST_NAMED = 5  # phases whose names stand side by side
+NODE_COLOURS = ("tab:green", "tab:orange", "tab:purple")
+
+
+def title_of(control: str) -> str:
+    """Return a control's name for people."""
+    name, _, parameters = control.partition(" ")
+    title = BASELINE_TITLES.get(name) or title_of_policy(name)
+    return f"{title}, {parameters}" if parameters else title
+
+
+def in_order(cells: Sequence[Cell]) -> list[Cell]:
+    """Return one cell of each control, that of the lowest seed, the paper's algorithms first and in its order."""
+    first: dict[str, Cell] = {}
+    for cell in sorted(cells, key=lambda cell: cell.seed):
+        first.setdefault(cell.control, cell)
+    order = [*PAPER_ORDER, *(control for control in first if control not in PAPER_ORDER)]
+    return [first[control] for control in order if control in first]
+
+
+@dataclass(frozen=True, slots=True)
+class RateLine:
+    """A line of a picture: ``label`` ("": in no legend), colour, and rates in bit/s, (intervals,).
+
+    ``promised_bps`` (intervals,) is drawn dashed; None: nothing is.
+    """
+
+    label: str
+    colour: str
+    rate_bps: FloatArray
+    promised_bps: FloatArray | None = None
+
+
+def received_lines(run: ScenarioRun, oracle: Oracle) -> list[RateLine]:
+    """Return what each receiver gets, next to its VLAN's receive limit, and what the tagged PN sends of it.
+
+    Where sending VNs share links (promise ``entities``) it is what gets through of each of them, next to the oracle's.
+    More lines than there are colours have those of their VLANs, and the first of a VLAN has the label.
+    """
+    scenario, sums, of_pairs_bps = run.scenario, sums_by_sender(run), pair_rates(run)
+    if scenario.promise == "entities":
+        vns, rates_bps, promised_bps, what = run.senders, sums(of_pairs_bps), sums(oracle.rate_bps), "senders"
+    else:
+        vns, rates_bps, what = run.receivers, run.received_bits / np.diff(run.time_s)[:, None], "receivers"
+        limits_bps = [float(scenario.limits[vid].receive_bps) for vid, _ in vns]
+        promised_bps = np.broadcast_to(limits_bps, rates_bps.shape)
+    vids, many = sorted(scenario.limits), len(vns) > len(LINE_COLOURS)
+    lines = []
+    for place, column in enumerate(sorted(range(len(vns)), key=vns.__getitem__)):
+        vid, pn = vns[column]
+        alike = [other for other in vns if other[0] == vid]
+        label = f"VLAN {vid}, {'from ' if what == 'senders' else ''}PN {pn}"
+        if many and len(alike) > 1:
+            label = f"VLAN {vid}, {len(alike)} {what}" if vns[column] == min(alike) else ""
+        colour = LINE_COLOURS[(vids.index(vid) if many else place) % len(LINE_COLOURS)]
+        lines.append(RateLine(label, colour, rates_bps[:, column], promised_bps[:, column]))
+    for column, (_, pn) in enumerate(run.senders):
+        if pn == scenario.tagged:
+            colour = LINE_COLOURS[len(lines) % len(LINE_COLOURS)]
+            lines.append(RateLine(f"of it, from PN {pn}", colour, sums(of_pairs_bps)[:, column]))
+    return lines
+
+
+def draw_scenario(cells: Sequence[Cell], results: Path, path: Path) -> None:
+    """Draw a row per control: received rates, and mean and standard deviation of the grants."""
+    shown = [cell for cell in in_order(cells) if " " not in cell.control] or in_order(cells)
+    figure, axes = _figure(len(shown), 2)
+    for row, cell in enumerate(shown):
+        run = cell.load(results)
+        oracle = oracle_of(run)
+        letter = f"{chr(ord('a') + row)}"
+        _draw_received(axes[row][0], run, received_lines(run, oracle), f"{letter}1) {title_of(cell.control)}: received")
+        title = f"{letter}2) {title_of(cell.control)}: granted to pairs that send"
+        _draw_granted(axes[row][1], run, grant_statistics(run, oracle.demand_bps > 0), title)
+    _name_phases(axes[0][0], shown[0].scenario)
+    dashed = "what the oracle gives" if shown[0].scenario.promise == "entities" else "the VLAN's receive limit"
+    axes[-1][0].set_xlabel(f"time unit (55 ms); on the wire; dashed: {dashed}", fontsize="small")
+    axes[-1][1].set_xlabel("time unit (55 ms)", fontsize="small")
+    _save(figure, path)
+
+
+def draw_isolation(runs: Sequence[tuple[str, ScenarioRun]], path: Path) -> None:
+    """Draw the rates at the receiving PN, a row per run with its title, as the paper's figures 2 and 5.
+
+    A run in which a controller was killed has two rows more: each interval around the kill, and whose the switches are.
+    """
+    killed = [(title, run) for title, run in runs if "killed_at_s" in run.notes]
+    figure, axes = _figure(len(runs) + 2 * len(killed), 1, height=ISOLATION_INCHES)
+    boxes = [box for (box,) in axes]
+    for box, (title, run) in zip(boxes, runs, strict=False):
+        _draw_rates(box, run, run.time_s[1:] / INTERVAL_S)
+        if "killed_at_s" in run.notes:
+            box.axvline(run.notes["killed_at_s"] / INTERVAL_S, color="black", lw=1.0, label=_kill_label(run))
+        box.set(title=title, ylabel="received rate, Mb/s", ylim=(0, None))
+        box.legend(loc="upper right", fontsize="x-small")
+    dashed = "dashed: the VLAN's receive limit, for TCP what it allows as goodput"
+    boxes[len(runs) - 1].set_xlabel(f"time unit (55 ms); {dashed}")
+    for number, (title, run) in enumerate(killed):
+        _draw_around_kill(boxes[len(runs) + 2 * number], boxes[len(runs) + 2 * number + 1], title, run)
+    _save(figure, path)
+
+
+def draw_trade_off(summaries: Sequence[dict[str, Any]], path: Path) -> bool:
+    """Draw use against fairness by control, with confidence intervals; return whether there was anything to draw."""
+    points: dict[str, tuple[list[float], list[float]]] = {}
+    for summary in summaries:
+        use, jain = (summary["figures"].get(name) for name in ("use_of_oracle", "jain_backlogged"))
+        if use is not None and jain is not None and summary["control"] != "none":
+            points.setdefault(summary["control"], ([], []))[0].append(100 * use)
+            points[summary["control"]][1].append(jain)
+    if len(points) < 2:
+        return False
+    figure, axes = _figure(1, 1, height=4.5)
+    for control, (uses, jains) in points.items():
+        (use, use_half), (jain, jain_half) = confidence(uses), confidence(jains)
+        error = {"xerr": np.nan_to_num(use_half), "yerr": np.nan_to_num(jain_half)}
+        axes[0][0].errorbar(use, jain, **error, fmt="o", ms=4, lw=0.8, capsize=2)
+        axes[0][0].annotate(control, (use, jain), textcoords="offset points", xytext=(5, 4), fontsize="small")
+    axes[0][0].set(xlabel="use of the receive limit, % of the oracle's", ylabel="Jain's index, backlogged senders")
+    _save(figure, path)
+    return True
+
+
+def _draw_rates(box: Any, run: ScenarioRun, at: FloatArray, **style: Any) -> None:
+    """Draw what both VLANs' receivers get in each interval, ``at`` these places, and their limits."""
+    victim, aggressor = list(run.scenario.limits.items())[:2]
+    for (vid, limits), colour, tcp in ((victim, "tab:blue", True), (aggressor, "tab:red", False)):
+        rates = rates_at(run, next(receiver for receiver in run.receivers if receiver[0] == vid))
+        shown_bps = rates.tcp_goodput_bps if tcp else rates.wire_bps
+        label = f"VLAN {vid}, TCP (goodput)" if tcp else f"VLAN {vid}, UDP (wire)"
+        box.plot(at, shown_bps / 1e6, color=colour, label=label, **{"lw": 0.9, **style})
+        limit_bps = goodput_limit_bps(limits.receive_bps) if tcp else limits.receive_bps
+        box.axhline(limit_bps / 1e6, color=colour, ls="--", lw=0.7)
+
+
+def _draw_around_kill(rates: Any, owners: Any, title: str, run: ScenarioRun) -> None:
+    """Draw each interval around a controller's kill, and below it whose the switches are."""
+    killed_at_s, back_s = run.notes["killed_at_s"], run.notes["out_of_control_s"] or 0.0
+    back = back_s / INTERVAL_S
+    _draw_rates(rates, run, (run.time_s[1:] - killed_at_s) / INTERVAL_S, marker="o", ms=3.0, lw=0.5)
+    victim = next(iter(run.scenario.limits.values()))
+    enough_bps = ENOUGH * goodput_limit_bps(victim.receive_bps)
+    rates.axhline(
+        enough_bps / 1e6, color="tab:blue", ls=":", lw=0.7, label=f"{100 * ENOUGH:.0f} % of what TCP's limit allows"
+    )
+    before, after = run.notes["owners"], run.notes["owners_after"] or {}
+    names, nodes = sorted(before), sorted({*before.values(), *after.values()})
+    for row, name in enumerate(names):
+        moved = after.get(name) != before[name]
+        for node, begins, ends in ((before[name], -AROUND, 0.0), (after.get(name), back if moved else 0.0, AROUND)):
+            if node is not None:
+                colour = NODE_COLOURS[nodes.index(node) % len(NODE_COLOURS)]
+                owners.barh(row, ends - begins, left=begins, height=0.7, color=colour, alpha=0.6)
+                owners.text((begins + ends) / 2, row, node, ha="center", va="center", fontsize="small")
+    owners.set_yticks(range(len(names)), names)
+    owners.invert_yaxis()
+    for box in (rates, owners):
+        box.axvline(0.0, color="black", lw=1.0, label=_kill_label(run))
+        box.set_xlim(-AROUND, AROUND)
+    rates.axvspan(0.0, back, color="grey", alpha=0.3, label=f"not all switches under control: {back_s:.2f} s at most")
+    rates.set(title=f"{title}: each interval around the kill", ylabel="received rate, Mb/s", ylim=(0, None))
+    rates.legend(loc="lower left", fontsize="x-small", ncols=2)
+    receiver = run.scenario.fabric().pn(run.receivers[0][1]).switch
+    title = f"whose the switches are; who receives is behind {receiver}"
+    owners.set(title=title, xlabel="time units (55 ms) since the kill")
+
+
+def _kill_label(run: ScenarioRun) -> str:
+    return f"{run.notes['killed']}, one of {len(set(run.notes['owners'].values()))} controllers, is killed"
+
+
+def _draw_received(box: Any, run: ScenarioRun, lines: Sequence[RateLine], title: str) -> None:
+    unit = run.time_s[1:] / INTERVAL_S
+    for line in lines:
+        box.plot(unit, line.rate_bps / 1e6, lw=0.6, color=line.colour, label=line.label or None)
+        if line.promised_bps is not None:
+            box.plot(unit, line.promised_bps / 1e6, ls="--", lw=0.7, color=line.colour)
+    for begin_s, _ in run.scenario.phases.values():
+        box.axvline(begin_s / INTERVAL_S, lw=0.5, color="grey", ls=":")
+    box.set(title=title, ylabel="Mb/s", ylim=(0, None))
+    box.legend(loc="lower right", fontsize="xx-small", framealpha=0.6)
+
+
+def _name_phases(box: Any, scenario: Scenario) -> None:
+    """Write the phases' names above a box, in the middle of each."""
+    if not scenario.phases:
+        return
+    middles = [(begin_s + end_s) / 2 / INTERVAL_S for begin_s, end_s in scenario.phases.values()]
+    above = box.secondary_xaxis("top")
+    above.set_xticks(middles, list(scenario.phases), fontsize="xx-small")
+    above.tick_params(length=0)
+    if len(middles) > MOST_NAMED:
+        above.tick_params(rotation=90)
+
+
+def _draw_granted(box: Any, run: ScenarioRun, statistics: tuple[FloatArray, FloatArray], title: str) -> None:
+    if run.control == "none":
+        box.set_axis_off()
+        return
+    unit = run.time_s[1:] / INTERVAL_S
+    for label, rate_bps in zip(("mean", "standard deviation"), statistics, strict=True):
+        box.plot(unit, rate_bps / 1e6, lw=0.8, label=label)
+    box.set(title=title, ylabel="Mb/s", ylim=(0, None))
+    box.legend(loc="upper right", fontsize="xx-small", framealpha=0.6)
+
+
+def _figure(rows: int, columns: int, height: float = ROW_INCHES) -> tuple[Any, Any]:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(WIDTH_INCHES, max(height * rows, 2.6)), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(rows, columns, squeeze=False)
+    for box in axes.flat:
+        box.title.set_fontsize("small")
+        box.tick_params(labelsize="small")
+    return figure, axes
+
+
+def _save(figure: Any, path: Path) -> None:
+    for box in figure.axes:
+        box.title.set_fontsize("small")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=DOTS_PER_INCH)

@@ -1,0 +1,189 @@
+"""The runs that the figures consist of, one by one: which there are, and how each is made or found done.
+
+A *cell* is one experiment under one control with one seed on one fabric. Its folder gets ``summary.json`` last of all:
+a cell that has one, of the same settings, is done and is not run again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from controller.policy.registry import make_policy
+from experiments.evaluation.measures import isolation_measures, measures, phase_measures
+from experiments.evaluation.oracle import oracle_of
+from experiments.measure.manifest import manifest
+from experiments.runs.scenario_run import DEFAULT_SETTINGS, RunSettings, ScenarioRun, load_run
+from experiments.scenarios import scenarios
+from experiments.scenarios.scenario import BASELINES, CONDITIONS, Scenario, parse_control
+
+# Userspace Open vSwitch on two cores carries a twentieth of the paper's rates with room to spare; software switches in
+# real time are given the same, so that the two can be compared.
+SCALE = {"model": 1.0, "ovs": 0.05, "wire": 0.05}
+START_AND_STOP_S = {"model": 0.0, "ovs": 9.0, "wire": 4.0}
+MODEL_SPEED = 5.0  # seconds of traffic in one of computing, about
+
+Progress = Callable[[float], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One run; ``scenario`` is as it is placed on the fabric."""
+
+    experiment: str
+    control: str
+    seed: int
+    fabric: str
+    scenario: Scenario
+    settings: RunSettings = DEFAULT_SETTINGS
+
+    @property
+    def folder(self) -> Path:
+        """Where it stands below the fabric's folder."""
+        conditions = "" if self.conditions == "product" else f"@{self.conditions}"
+        return Path(self.experiment) / f"{self.control.replace(' ', '-')}{conditions}" / f"seed-{self.seed}"
+
+    @property
+    def run_settings(self) -> RunSettings:
+        """What it runs with: who shapes is the scenario's to say, unless the settings name agents."""
+        chosen = self.settings.shaping != "meter"
+        return self.settings if chosen else replace(self.settings, shaping=self.scenario.shaping)
+
+    @property
+    def conditions(self) -> str:
+        """The conditions it runs under, of scenario.CONDITIONS."""
+        return self.scenario.conditions
+
+    @property
+    def traffic_s(self) -> float:
+        """How long its traffic lasts."""
+        return self.scenario.duration_s
+
+    @property
+    def expected_s(self) -> float:
+        """How long it takes, about."""
+        return self.traffic_s / (MODEL_SPEED if self.fabric == "model" else 1.0) + START_AND_STOP_S[self.fabric]
+
+    @property
+    def digest(self) -> str:
+        """What its settings come to: another digest is another run."""
+        text = repr((self.experiment, self.control, self.seed, self.fabric, self.scenario, self.settings))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def summary(self, results: Path) -> dict[str, Any] | None:
+        """Return what an earlier run of the same settings gave; None if there is none."""
+        try:
+            found: dict[str, Any] = json.loads((results / self.folder / "summary.json").read_text())
+        except (OSError, ValueError):
+            return None
+        return found if found.get("digest") == self.digest else None
+
+    def load(self, results: Path) -> ScenarioRun:
+        """Return the columns of a run that is done."""
+        return load_run(results / self.folder, self.scenario, self.control, self.fabric, self.seed)
+
+
+def done_cells(fabric: str, results: Path) -> list[tuple[Cell, dict[str, Any]]]:
+    """Return every cell that is done, with its summary, by experiment; controls that a scenario does not name last."""
+    known = scenarios()
+    found = []
+    for path in results.glob("*/*/seed-*/summary.json"):
+        said = json.loads(path.read_text())
+        if (name := said.get("experiment")) in known:
+            scenario = known[name].under(said.get("conditions", "product")).on(fabric, SCALE[fabric])
+            cell = Cell(name, said["control"], said["seed"], fabric, scenario)
+            if (summary := cell.summary(results)) is not None:
+                found.append((cell, summary))
+
+    def place(one: tuple[Cell, dict[str, Any]]) -> tuple[str, int, str, int, int]:
+        cell, _ = one
+        named = known[cell.experiment].controls_on(fabric)
+        conditions = list(CONDITIONS).index(cell.conditions)
+        return cell.experiment, (*named, cell.control).index(cell.control), cell.control, conditions, cell.seed
+
+    return sorted(found, key=place)
+
+
+def compared_cells(fabric: str, experiments: Collection[str], seeds: int | None = None) -> list[Cell]:
+    """Return the cells that are compared under the product's and the paper's conditions and those between.
+
+    ``seeds`` is how many of each; None: what the experiment says.
+    """
+    return [
+        cell
+        for name, scenario in scenarios().items()
+        if scenario.paper_controls and name in experiments
+        for other in conditions_on(fabric)
+        for cell in scenario_cells(name, scenario.under(other), fabric, seeds, scenario.paper_controls)
+    ]
+
+
+def conditions_on(fabric: str) -> tuple[str, ...]:
+    """Return the conditions that a fabric can offer: grants are late on the model alone."""
+    return tuple(CONDITIONS) if fabric == "model" else ("product", "unshaped")
+
+
+def scenario_cells(
+    name: str, scenario: Scenario, fabric: str, seeds: int | None = None, controls: Sequence[str] | None = None
+) -> list[Cell]:
+    """Return the cells of one scenario on a fabric; ``controls`` None: those that it names."""
+    placed = scenario.on(fabric, SCALE[fabric])
+    if fabric == "wire" and scenario.shaping != "meter":
+        return []  # its hosts have no agents
+    return [
+        Cell(name, control, seed, fabric, placed)
+        for control in (scenario.controls_on(fabric) if controls is None else controls)
+        for seed in range(1, (seeds or scenario.seeds_on(fabric, control)) + 1)
+    ]
+
+
+def run_cell(cell: Cell, results: Path, progress: Progress = lambda _passed_s: None) -> dict[str, Any]:
+    """Run a cell and write its folder; return its summary."""
+    folder = results / cell.folder
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "summary.json").unlink(missing_ok=True)
+    made_with = manifest(cell.scenario, experiment=cell.experiment, control=cell.control)
+    run = run_scenario(cell, folder, progress)
+    run.save(folder)
+    oracle = oracle_of(run)
+    figures = {**measures(run, oracle), **isolation_measures(run)}
+    judged = {"figures": figures, "phases": phase_measures(run, oracle), "notes": run.notes}
+    names = {"experiment": cell.experiment, "control": cell.control, "seed": cell.seed, "fabric": cell.fabric}
+    summary = {"digest": cell.digest, **names, "conditions": cell.conditions, **judged, "manifest": made_with}
+    (folder / "summary.json").write_text(json.dumps(summary, indent=1, default=str) + "\n")
+    return summary
+
+
+def run_scenario(cell: Cell, folder: Path, progress: Progress = lambda _passed_s: None) -> ScenarioRun:
+    """Run a scenario on the cell's fabric; the files of the run go to ``folder``, which is there."""
+    what = (cell.scenario, cell.control, cell.seed, progress)
+    if cell.fabric == "model":
+        from experiments.runs.model_run import run_on_model
+
+        return run_on_model(*what, cell.run_settings, folder)
+    if cell.fabric == "wire":
+        from experiments.runs.wire_run import run_on_wire
+
+        return run_on_wire(*what, folder, cell.settings)
+    from experiments.runs.ovs_run import run_on_ovs
+
+    return run_on_ovs(*what, folder, cell.run_settings)
+
+
+def check_control(control: str) -> None:
+    """Raise InvalidValueError unless a control is a baseline, or an algorithm that takes its parameters."""
+    algorithm, parameters = parse_control(control)
+    if algorithm not in BASELINES:
+        make_policy(algorithm, parameters, key="control", parameters_key="control")
+
+
+def by_experiment(summaries: Sequence[dict[str, Any]]) -> Mapping[str, list[dict[str, Any]]]:
+    """Return the summaries by the name of their experiment."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for summary in summaries:
+        found.setdefault(summary["experiment"], []).append(summary)
+    return found

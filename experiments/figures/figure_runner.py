@@ -1,0 +1,212 @@
+"""``dets figures``: every figure and claim of a paper on one fabric; what is done already is not run again."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from controller.errors import InvalidValueError
+from experiments.evaluation.run_matrix import (
+    Cell,
+    by_experiment,
+    check_control,
+    compared_cells,
+    done_cells,
+    run_cell,
+    scenario_cells,
+)
+from experiments.measure.manifest import ROOT
+from experiments.papers import DEFAULT, experiments_of, paper_named
+from experiments.scenarios import scenarios
+from experiments.scenarios.scenario import Scenario
+
+FABRICS = ("model", "ovs", "wire")
+MOST_SEEDS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class FigureOptions:
+    """What to make: ``experiments`` of a paper by name (none: all), ``seeds`` of each (None: what the experiment says).
+
+    ``conditions`` are the product's, the paper's (with those between, to tell which of them decides) or both. ``again``
+    runs what is done already. Pictures go to ``results``, pages to ``docs``.
+    """
+
+    paper: str = DEFAULT
+    fabric: str = "model"
+    experiments: tuple[str, ...] = ()
+    controls: tuple[str, ...] = ()
+    seeds: int | None = None
+    conditions: str = "both"
+    again: bool = False
+    results: Path = ROOT / "results"
+    docs: Path = ROOT / "docs"
+    workers: int | None = None
+    quiet: bool = False
+
+    def chosen(self) -> list[Cell]:
+        """Return the cells asked for; raise InvalidValueError for a name that there is none of."""
+        if self.fabric not in FABRICS:
+            raise InvalidValueError("fabric", self.fabric, f"is not one of {', '.join(FABRICS)}")
+        if self.seeds is not None and not 1 <= self.seeds <= MOST_SEEDS:
+            raise InvalidValueError("seeds", self.seeds, f"is outside 1 to {MOST_SEEDS}")
+        if self.conditions not in ("product", "paper", "both"):
+            raise InvalidValueError("conditions", self.conditions, "is not one of product, paper, both")
+        known = self.known
+        for name in self.experiments:
+            if name not in known:
+                raise InvalidValueError("only", name, f"is not one of {', '.join(sorted(known))}")
+        for control in self.controls:
+            check_control(control)
+        named = {name: known[name].controls_on(self.fabric) for name in self.experiments or known}
+        # A control that none of them names is run by all of them: that is how a new algorithm is compared.
+        new = [control for control in self.controls if not any(control in names for names in named.values())]
+        found: list[Cell] = []
+        if self.conditions != "paper":
+            for name, names in named.items():
+                found += scenario_cells(name, known[name], self.fabric, self.seeds, self._wanted(names, new))
+        if self.conditions != "product":
+            compared = compared_cells(self.fabric, self.experiments or known, self.seeds)
+            found += [cell for cell in compared if not self.controls or cell.control in self.controls]
+        return list({cell.folder: cell for cell in found}.values())
+
+    def _wanted(self, names: Sequence[str], new: Sequence[str]) -> list[str]:
+        return [*(one for one in names if not self.controls or one in self.controls), *new]
+
+    @property
+    def known(self) -> dict[str, Scenario]:
+        """The experiments of the paper; InvalidValueError for a paper that there is none of."""
+        found = scenarios()
+        return {name: found[name] for name in experiments_of(paper_named(self.paper).name, found)}
+
+    @property
+    def cell_folder(self) -> Path:
+        """Where the cells of the fabric stand."""
+        return self.results / "figures" / self.fabric
+
+    @property
+    def command(self) -> str:
+        """The command that was given."""
+        given = [f"--only {name}" for name in self.experiments] + [f"--control '{name}'" for name in self.controls]
+        given += [] if self.seeds is None else [f"--seeds {self.seeds}"]
+        given += [] if self.conditions == "both" else [f"--conditions {self.conditions}"]
+        if given:
+            return " ".join(["dets figures", f"--paper {self.paper}", f"--fabric {self.fabric}", *given])
+        settings = (("PAPER", self.paper, DEFAULT), ("FABRIC", self.fabric, "model"))
+        return " ".join(["make figures", *(f"{key}={value}" for key, value, default in settings if value != default)])
+
+
+def make_figures(options: FigureOptions) -> dict[str, Any]:
+    """Run what is not done yet, then write pages and pictures; return what the fabric's runs came to.
+
+    What was done stays when it is interrupted. A cell that fails is told at the end, as RuntimeError, after the others.
+    """
+    chosen = options.chosen()
+    todo = [cell for cell in chosen if options.again or cell.summary(options.cell_folder) is None]
+    failures = _run(todo, options) if todo else []
+    digest = keep_digest(options)
+    write_pages(options)
+    if failures:
+        raise RuntimeError(f"{len(failures)} of {len(todo)} runs failed, {failures[0]}")
+    return digest
+
+
+def keep_digest(options: FigureOptions) -> dict[str, Any]:
+    """Draw the pictures, and keep what all the cells that are done came to; return it."""
+    from experiments.figures.result_digests import conditions_digest, digest_of, write_digest
+
+    known, paper, folder = options.known, paper_named(options.paper), options.docs / "results"
+    done = [one for one in done_cells(options.fabric, options.cell_folder) if one[0].experiment in known]
+    compared = [summary for cell, summary in done if cell.control in known[cell.experiment].paper_controls]
+    product = [(cell, summary) for cell, summary in done if cell.conditions == "product"]
+    digest = digest_of(paper, options.fabric, [summary for _, summary in product], options.command)
+    name = f"{options.paper}-{options.fabric}"
+    if options.conditions != "paper":
+        write_digest(folder, name, digest)
+        _draw(options, product)
+    if paper.compared and compared and options.conditions != "product":
+        write_digest(folder, f"{name}-conditions", conditions_digest(paper, compared, digest))
+    return digest
+
+
+def write_pages(options: FigureOptions) -> list[Path]:
+    """Write the pages of all papers from the digests that are kept; return them."""
+    from experiments.figures.markdown_pages import write_docs
+
+    return write_docs(options.docs)
+
+
+def _draw(options: FigureOptions, done: Sequence[tuple[Cell, dict[str, Any]]]) -> None:
+    """Draw the pictures of each experiment into the fabric's folder."""
+    from experiments.evaluation.plots import draw_isolation, draw_scenario, draw_trade_off, in_order, title_of
+
+    summaries = by_experiment([summary for _, summary in done])
+    for name, rows in summaries.items():
+        mine = [cell for cell, _ in done if cell.experiment == name]
+        path = options.cell_folder / f"{name}.png"
+        if mine[0].scenario.isolation is None:
+            draw_scenario(mine, options.cell_folder, path)
+            draw_trade_off(rows, path.with_stem(f"{name}-use-and-fairness"))
+        else:
+            shown = in_order(mine)
+            draw_isolation([(title_of(one.control), one.load(options.cell_folder)) for one in shown], path)
+
+
+def _run(todo: Sequence[Cell], options: FigureOptions) -> list[str]:
+    """Run cells, on the model several at a time; return what failed."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[runs]}"), TimeRemainingColumn())
+    failures: list[str] = []
+    with Progress(*columns, console=Console(stderr=True), disable=options.quiet) as bar:
+        task = bar.add_task(options.fabric, total=sum(cell.expected_s for cell in todo), runs=f"0/{len(todo)}")
+
+        def finished(number: int, cell: Cell, error: BaseException | None, left_s: float) -> None:
+            bar.update(task, description=f"{options.fabric}: {_name(cell)}", runs=f"{number}/{len(todo)}")
+            bar.advance(task, left_s)
+            if error is not None:
+                failures.append(f"{_name(cell)}: {type(error).__name__}: {error}")
+
+        if options.fabric == "model":
+            _run_side_by_side(todo, options, finished)
+        else:
+            for number, cell in enumerate(todo, start=1):
+                bar.update(task, description=f"{options.fabric}: {_name(cell)}")
+                error = _run_one(cell, options.cell_folder, lambda passed_s: bar.advance(task, passed_s))
+                finished(number, cell, error, cell.expected_s - cell.traffic_s)
+    return failures
+
+
+def _name(cell: Cell) -> str:
+    conditions = "" if cell.conditions == "product" else f" ({cell.conditions})"
+    return f"{cell.experiment} {cell.control}{conditions} seed {cell.seed}"
+
+
+def _run_one(cell: Cell, folder: Path, progress: Callable[[float], None]) -> BaseException | None:
+    try:
+        run_cell(cell, folder, progress)
+    except Exception as error:  # told at the end, by name; the other cells are run
+        return error
+    return None
+
+
+def _run_side_by_side(
+    todo: Sequence[Cell], options: FigureOptions, finished: Callable[[int, Cell, BaseException | None, float], None]
+) -> None:
+    workers = min(options.workers or os.cpu_count() or 1, len(todo))
+    longest_first = sorted(todo, key=lambda cell: -cell.expected_s * len(cell.scenario.sources))
+    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
+        cell_of = {pool.submit(run_cell, cell, options.cell_folder): cell for cell in longest_first}
+        try:
+            for number, future in enumerate(as_completed(cell_of), start=1):
+                cell = cell_of[future]
+                finished(number, cell, future.exception(), cell.expected_s)
+        except BaseException:
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise

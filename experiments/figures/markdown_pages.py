@@ -1,0 +1,173 @@
+"""What people read: ``docs/results.md`` and a page of claims for each paper.
+
+All of it is made from the digests, ``docs/results/*.json``, so that the pages can be written again without a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from experiments.evaluation.claims import ClaimVerdict, Paper
+from experiments.figures.result_digests import FABRICS, HOLDS, read_digests
+from experiments.papers import papers, source_of
+from experiments.scenarios.scenario import CONDITIONS
+
+SHORT = {"model": "model", "ovs": "Open vSwitch", "wire": "software switches"}
+
+
+@dataclass(frozen=True, slots=True)
+class PaperResults:
+    """A paper, and what its runs came to on each fabric."""
+
+    paper: Paper
+    digests: Mapping[str, dict[str, Any]]
+    conditions: Mapping[str, dict[str, Any]]
+
+    def verdicts(self, key: str) -> dict[str, ClaimVerdict]:
+        """Return what each fabric says of a claim."""
+        found = {fabric: digest["claims"].get(key) for fabric, digest in self.digests.items()}
+        return {fabric: ClaimVerdict(**one) if one else ClaimVerdict("-", None) for fabric, one in found.items()}
+
+
+def read_results(folder: Path) -> list[PaperResults]:
+    """Return the results of the papers that have any, from the folder of the digests."""
+    read = [PaperResults(one, read_digests(folder, name), read_digests(folder, name, "-conditions"))
+            for name, one in papers().items()]  # fmt: skip
+    return [one for one in read if one.digests or one.conditions]
+
+
+def write_docs(docs: Path) -> list[Path]:
+    """Write the pages for all digests of ``docs/results``; return them."""
+    results = read_results(docs / "results")
+    pages = {docs / "results.md": overview_page(results)}
+    pages |= {docs / page_of(one.paper): paper_page(one) for one in results}
+    for path, text in pages.items():
+        path.write_text(text)
+    return list(pages)
+
+
+def page_of(paper: Paper) -> str:
+    """Return where a paper's page stands in docs/."""
+    return paper.page or f"results/{paper.name}.md"
+
+
+def overview_page(results: Sequence[PaperResults]) -> str:
+    """Return ``docs/results.md``: how many of each paper's claims hold, and where the figures are."""
+    fabrics = [fabric for fabric in SHORT if any(fabric in one.digests for one in results)]
+    lines = [
+        "# Results",
+        "",
+        "Written by `dets figures`; do not edit. A paper's page has the verdict on each claim, and what was found "
+        "where it does not hold.",
+        "",
+        _row(["paper", "claims", *(f"hold on {SHORT[fabric]}" for fabric in fabrics), "not tested"]),
+        _row(["---"] * (len(fabrics) + 3)),
+    ]
+    for one in results:
+        holds = {claim.key: [v.holds for v in one.verdicts(claim.key).values()] for claim in one.paper.claims}
+        counts = []
+        for fabric in fabrics:
+            known = [one.verdicts(key)[fabric].holds for key in holds if fabric in one.digests]
+            tested = [verdict for verdict in known if verdict is not None]
+            counts.append(f"{sum(tested)} of {len(tested)}" if tested else "-")
+        untested = sum(all(verdict is None for verdict in verdicts) for verdicts in holds.values())
+        name = f"[{one.paper.title}]({page_of(one.paper)})"
+        lines.append(_row([name, str(len(holds)), *counts, str(untested)]))
+    lines += [
+        "",
+        "## Where the figures are",
+        "",
+        "- How claims are judged: `experiments/papers/PAPER.py`. What is measured: [experiments](experiments.md).",
+        "- Every measure by experiment and control, with confidence intervals: the `tables` of "
+        "`docs/results/PAPER-FABRIC.json`.",
+        "- Pictures: `results/figures/FABRIC/EXPERIMENT.png`, after `make figures`; each run's columns, manifest: "
+        "in the folders beside them.",
+        "- `make figures PAPER=NAME` runs what is missing and writes the pages; `dets figures --pages` writes them.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def paper_page(results: PaperResults) -> str:
+    """Return ``docs/results/PAPER.md``: the verdict of each fabric on each claim, and which conditions decide some."""
+    paper = results.paper
+    up = "../" * page_of(paper).count("/")
+    files = ", ".join(f"`docs/results/{paper.name}-{fabric}.json`" for fabric in results.digests)
+    judged = "How each claim is judged" if paper.claims else "How it is made"
+    lines = [
+        f"# {paper.title}: which claims hold" if paper.claims else f"# {paper.title}",
+        "",
+        f"Written by `dets figures --paper {paper.name}`; do not edit. {judged}: `{source_of(paper.name)}`. "
+        f"What was measured: {files}. All papers: [results]({up}results.md).",
+        "",
+        *([paper.note, ""] if paper.note else []),
+        *(_claims(results) if paper.claims else _systems(results)),
+        "",
+        '"-": not run there, or it does not tell. Open vSwitch carries a twentieth of the rates; fewer runs.',
+        "",
+        *(f"- {FABRICS[fabric]}: {made_with(digest)}" for fabric, digest in results.digests.items()),
+    ]
+    for fabric, digest in results.conditions.items():
+        lines += ["", f"## Under the paper's conditions: {FABRICS[fabric]}", "", *_conditions(digest)]
+    return "\n".join(lines) + "\n"
+
+
+def _claims(results: PaperResults) -> list[str]:
+    """Return a row for each claim, with a verdict for each fabric, and what was found where it does not hold."""
+    heads = ["section", "claim", *(FABRICS[fabric] for fabric in results.digests), "found where it does not hold"]
+    lines = [_row(heads), _row(["---"] * len(heads))]
+    for claim in results.paper.claims:
+        verdicts = results.verdicts(claim.key)
+        holds = [bold(HOLDS[one.holds]) for one in verdicts.values()]
+        failed = [f"{SHORT[fabric]}: {one.found}" for fabric, one in verdicts.items() if one.holds is False]
+        lines.append(_row([claim.section, claim.says, *holds, "; ".join(failed)]))
+    return lines
+
+
+def _systems(results: PaperResults) -> list[str]:
+    """Return a row for each system of a paper's tables: whether it keeps what each table's title says, by fabric."""
+    titles = [table.title for table in results.paper.tables]
+    kept: dict[str, dict[tuple[str, str], str]] = {}
+    for fabric, digest in results.digests.items():
+        for title, (heads, *rows) in digest.get("paper_tables", {}).items():
+            for row in rows:
+                kept.setdefault(row[0], {})[title, fabric] = row[heads.index("kept")]
+    lines = [f"{number}. {title}" for number, title in enumerate(titles, start=1)]
+    heads = [" / ".join(SHORT[fabric] for fabric in results.digests), *map(str, range(1, len(titles) + 1))]
+    lines += ["", _row(heads), _row(["---"] * len(heads))]
+    for system, found in kept.items():
+        cells = ("/".join(found.get((title, fabric), "-") for fabric in results.digests) for title in titles)
+        lines.append(_row([system, *cells]))
+    return lines
+
+
+def _conditions(digest: Mapping[str, Any]) -> list[str]:
+    """Return the claims whose verdict depends on the conditions, and what decides."""
+    names = digest["conditions"]
+    heads = ["section", "claim", *(f"`{name}`" for name in names), "what decides"]
+    depends = [row for row in digest["claims"] if not row["decides"].startswith("nothing")]
+    same = len(digest["claims"]) - len(depends)
+    lines = [f"- `{name}`: {CONDITIONS[name].title}" for name in names]
+    lines += ["", made_with(digest) + f". The verdicts on {same} other claims are the same under all conditions.", ""]
+    lines += [_row(heads), _row(["---"] * len(heads))] if depends else []
+    for row in depends:
+        holds = [bold(verdict.split(":")[0]) for verdict in row["verdicts"]]
+        lines.append(_row([row["section"], row["says"], *holds, row["decides"]]))
+    return lines
+
+
+def bold(holds: str) -> str:
+    """Return a verdict as text of a page: what does not hold is to be seen."""
+    return "**no**" if holds == "no" else holds
+
+
+def made_with(digest: Mapping[str, Any]) -> str:
+    """Return what the runs of a digest were made with."""
+    runs = f"{digest['runs']} runs, {digest['runs_with_warnings']} of them with warnings"
+    return f"{runs}; last command `{digest['command']}`; commit {', '.join(digest['commits'])}"
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"

@@ -1,0 +1,182 @@
+"""What a paper's runs on a fabric came to, as ``docs/results/PAPER-FABRIC.json`` keeps it.
+
+It is kept there so that a run on one fabric does not forget the other. The pages are made from it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from experiments.evaluation.claims import Measured, Paper, show
+from experiments.evaluation.plots import title_of
+from experiments.evaluation.run_matrix import by_experiment
+from experiments.scenarios.scenario import CONDITIONS
+
+FABRICS = {"model": "model, 1 Gb/s", "ovs": "Open vSwitch, 50 Mb/s", "wire": "software switches, 50 Mb/s"}
+HOLDS = {True: "yes", False: "no", None: "-"}
+COLUMNS = (
+    ("use_of_oracle", "use of the limit, of the oracle's", "percent"),
+    ("jain_backlogged", "Jain, backlogged", "plain"),
+    ("missed_share", "intervals below 95 % of the oracle's", "percent"),
+    ("above_limit_share", "intervals above 105 % of the limit", "percent"),
+    ("oracle_distance", "distance from the oracle, of the limit", "percent"),
+    ("lost_share", "packets lost", "percent"),
+    ("probing_cost", "probing cost", "percent"),
+    ("grant_spread", "spread of grants", "percent"),
+    ("completion_mean_s", "transfers, mean s", "count"),
+    ("answers_per_s", "answers a second", "count"),
+    ("latency_mean_s", "latency, mean s", "plain"),
+    ("latency_p50_s", "median s", "plain"),
+    ("latency_p99_s", "99 % within s", "plain"),
+)
+CONDITION_COLUMNS = (
+    ("use_of_oracle", "use of the limit, of the oracle's", "percent"),
+    ("above_limit_share", "intervals above 105 % of the limit", "percent"),
+    ("oracle_distance", "distance from the oracle, of the limit", "percent"),
+    ("received_swing", "swing of the received rate", "percent"),
+)
+FIGURE_5 = (
+    ("victim_goodput_share", "TCP during UDP, of its limit", "percent"),
+    ("aggressor_share", "UDP, of its limit", "percent"),
+    ("victim_recovery_intervals", "back at 95 % after, intervals", "count"),
+    ("victim_intervals_below_95_percent", "longest below 95 %, intervals", "count"),
+    ("victim_below_share", "below 95 % during UDP, of its intervals", "percent"),
+    ("victim_below_share_before", "and of those before it", "percent"),
+)
+# Shares of one figure in another.
+SHARES = {
+    "victim_goodput_share": ("victim_goodput_bps_during", "victim_goodput_limit_bps"),
+    "aggressor_share": ("aggressor_received_bps_during", "aggressor_limit_bps"),
+    "victim_below_share": ("victim_intervals_below_95_percent_total", "intervals_during_blast"),
+    "victim_below_share_before": ("victim_intervals_below_95_percent_before_total", "intervals_before_blast"),
+}
+
+
+def digest_of(paper: Paper, fabric: str, summaries: Sequence[dict[str, Any]], command: str) -> dict[str, Any]:
+    """Return what a fabric's runs came to, as JSON can hold it."""
+    measured = Measured(summaries)
+    tables = {
+        name: table_of(measured, name, list(dict.fromkeys(one["control"] for one in rows)))
+        for name, rows in by_experiment(summaries).items()
+    }
+    warnings = sum(bool(one["notes"].get("warnings")) for one in summaries)
+    manifests = [one["manifest"] for one in summaries]
+    return {
+        "fabric": fabric,
+        "command": command,
+        "runs": len(summaries),
+        "runs_with_warnings": warnings,
+        "commits": sorted({one["commit"]["id"][:12] for one in manifests if one["commit"]["id"]}),
+        "machine": manifests[-1]["machine"] if manifests else {},
+        "programs": manifests[-1]["programs"] if manifests else {},
+        "claims": {key: dataclasses.asdict(verdict) for key, verdict in paper.judge(summaries).items()},
+        "tables": tables,
+        "paper_tables": {one.title: rows for one in paper.tables if (rows := one.rows(measured))},
+    }
+
+
+def conditions_digest(paper: Paper, summaries: Sequence[dict[str, Any]], made: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a fabric's runs came to under each of the conditions, as JSON can hold it.
+
+    ``made`` says of all runs of the fabric what digest_of does.
+    """
+    rows = [one for one in summaries if "conditions" in one]
+    names = [name for name in CONDITIONS if any(one["conditions"] == name for one in rows)]
+    rows = _paired(rows, names)
+    measured = {name: Measured([one for one in rows if one["conditions"] == name]) for name in names}
+    claims = []
+    for claim in paper.compared:
+        verdicts = {name: claim.judge(measured[name]) for name in names}
+        holds = {name: verdict.holds for name, verdict in verdicts.items()}
+        shown = [f"{HOLDS[verdict.holds]}: {verdict.found}" for verdict in verdicts.values()]
+        claims.append({"section": claim.section, "says": claim.says, "verdicts": shown, "decides": what_decides(holds)})
+    kept = ("fabric", "commits", "machine", "programs", "command")
+    return {
+        **{key: made[key] for key in kept},
+        "runs": len(rows),
+        "runs_with_warnings": sum(bool(one["notes"].get("warnings")) for one in rows),
+        "conditions": names,
+        "claims": claims,
+        "tables": {name: _conditions_table(measured, name, mine) for name, mine in by_experiment(rows).items()},
+    }
+
+
+def _paired(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the runs whose experiment, control and seed were run under all conditions: only those can be compared."""
+    runs = [[(one["experiment"], one["control"], one["seed"]) for one in rows if one["conditions"] == n] for n in names]
+    common = set(runs[0]).intersection(*runs) if runs else set()
+    return [one for one in rows if (one["experiment"], one["control"], one["seed"]) in common]
+
+
+def what_decides(holds: Mapping[str, bool | None]) -> str:
+    """Return which condition makes the difference between the first verdict, the product's, and the last."""
+    if len(holds) < 2 or None in holds.values():
+        return "not known"
+    first, *between, last = holds.values()
+    if first == last:
+        if len(set(holds.values())) > 1:
+            return "the two conditions make up for each other"
+        return f"nothing: it {'holds' if last else 'fails'} under all"
+    if not between:
+        return "the receiver's shaping queue"
+    alone = [name for name, verdict in zip(holds, (first, *between), strict=False) if verdict == last]
+    causes = [{"unshaped": "the receiver's shaping queue", "late": "the delay of grants"}[name] for name in alone]
+    return " or ".join(causes) if causes else "both together"
+
+
+def _conditions_table(
+    measured: Mapping[str, Measured], experiment: str, rows: Sequence[dict[str, Any]]
+) -> list[list[str]]:
+    """Return a heading, and a row for each control under each of the conditions."""
+    table = [["control", "conditions", "seeds", *(label for _, label, _ in CONDITION_COLUMNS)]]
+    for control, conditions in dict.fromkeys((one["control"], one["conditions"]) for one in rows):
+        runs = measured[conditions].runs(experiment, control)
+        values = [[run[key] for run in runs if run.get(key) is not None] for key, _, _ in CONDITION_COLUMNS]
+        cells = [show(known, form) for known, (_, _, form) in zip(values, CONDITION_COLUMNS, strict=True)]
+        table.append([f"{title_of(control)} (`{control}`)", f"`{conditions}`", str(len(runs)), *cells])
+    return table
+
+
+def table_of(measured: Measured, name: str, controls: list[str]) -> list[list[str]]:
+    """Return a table of measures: a heading, then a row per control; columns that nobody has are left out.
+
+    Where it is measured what the first VLAN keeps, the columns are those of figure 5.
+    """
+    if any("victim_goodput_bps_during" in run for control in controls for run in measured.runs(name, control)):
+        columns = [(label, [_figure_5(measured, name, control, key, form) for control in controls])
+                   for key, label, form in FIGURE_5]  # fmt: skip
+    else:
+        columns = [
+            (label, [measured.shown(name, control, key, form=form) for control in controls])
+            for key, label, form in COLUMNS
+        ]
+    kept = [(label, cells) for label, cells in columns if any(cell != "-" for cell in cells)]
+    counts = [len(measured.runs(name, control)) for control in controls]
+    heads = [f"{title_of(control)} (`{control}`)" for control in controls]
+    rows = [[heads[n], str(counts[n]), *(cells[n] for _, cells in kept)] for n in range(len(controls))]
+    return [["control", "seeds", *(label for label, _ in kept)], *rows]
+
+
+def _figure_5(measured: Measured, name: str, control: str, key: str, form: str) -> str:
+    runs = measured.runs(name, control)
+    if key in SHARES:
+        part, whole = SHARES[key]
+        return show([run[part] / run[whole] for run in runs if part in run], form)
+    values = [run[key] for run in runs]
+    return "never" if None in values else show(values, form)
+
+
+def write_digest(folder: Path, name: str, digest: Mapping[str, Any]) -> None:
+    """Write a digest as ``NAME.json``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.json").write_text(json.dumps(digest, indent=1, default=str) + "\n")
+
+
+def read_digests(folder: Path, paper: str, kind: str = "") -> dict[str, dict[str, Any]]:
+    """Return what is known of a paper on each fabric, the model first; ``kind`` ends the name of the file."""
+    paths = {fabric: folder / f"{paper}-{fabric}{kind}.json" for fabric in FABRICS}
+    return {fabric: json.loads(path.read_text()) for fabric, path in paths.items() if path.exists()}

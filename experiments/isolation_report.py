@@ -1,0 +1,136 @@
+"""What ``dets experiment`` leaves next to the folders of its cells, and shows: summary, series, a picture, a table."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from experiments.evaluation.claims import Measured
+from experiments.evaluation.measures import rates_at
+from experiments.evaluation.run_matrix import Cell
+from experiments.experiment_options import ExperimentOptions
+from experiments.figures.result_digests import table_of
+from experiments.measure.manifest import manifest
+from experiments.scenarios.scenario import BASELINES, INTERVAL_S
+
+TITLES = {"none": "without control", "static": "static limits"}
+Summaries = Mapping[str, dict[str, Any]]
+"""The summaries of cells by their controls."""
+
+
+def titles(cells: Sequence[Cell]) -> dict[str, str]:
+    """Return what controls are called; one that is the only one besides the baselines is DETS."""
+    others = [cell.control for cell in cells if cell.control not in BASELINES]
+    return {**TITLES, **({others[0]: "with DETS"} if len(others) == 1 else {control: control for control in others})}
+
+
+def report(name: str, options: ExperimentOptions, folder: Path, cells: Sequence[Cell], done: Summaries) -> None:
+    """Write all into ``folder``, and show it unless ``options.quiet``."""
+    _write_json(folder / "summary.json", done)
+    _write_json(folder / "manifest.json", manifest(options, experiment=name))
+    if cells[0].scenario.isolation is not None:
+        _write_series(folder / "series.csv", cells, folder)
+    picture = _draw(cells, folder, folder / f"{name}.png")
+    if options.quiet:
+        return
+    console = Console()
+    if cells[0].scenario.isolation is None:
+        console.print(_table(name, done))
+    else:
+        console.print(_isolation_table(cells, done))
+        figures = next(iter(done.values()))["figures"]
+        limit, allowed = (figures[key] / 1e6 for key in ("victim_limit_bps", "victim_goodput_limit_bps"))
+        meaning = (
+            f"Goodput is what TCP delivers: at most {allowed:.1f} Mb/s under a limit of {limit:g} Mb/s on the wire."
+        )
+        console.print(meaning, soft_wrap=True)
+    for warning in dict.fromkeys(text for one in done.values() for text in one["notes"].get("warnings", [])):
+        console.print(f"Note: {warning}", soft_wrap=True)
+    if picture is None:
+        console.print("No picture: matplotlib is not installed (pip install matplotlib)", soft_wrap=True)
+    else:
+        console.print(f"Picture: {picture}", soft_wrap=True)
+    console.print(f"All results: {folder}", soft_wrap=True)
+
+
+def _write_json(path: Path, content: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(content, indent=1, default=str) + "\n")
+
+
+def _write_series(path: Path, cells: Sequence[Cell], folder: Path) -> None:
+    """One row per run and interval; time 0 is the start of the UDP sources."""
+    heads = ("control", "interval", "time_s", "duration_s")
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow([*heads, "victim_goodput_bps", "victim_wire_bps", "aggressor_wire_bps"])
+        for cell in cells:
+            run = cell.load(folder)
+            victim, aggressor = (rates_at(run, receiver) for receiver in run.receivers[:2])
+            times = np.stack([victim.start_s - cell.scenario.judged[0], victim.end_s - victim.start_s], axis=1)
+            rates = np.stack([victim.tcp_goodput_bps, victim.wire_bps, aggressor.wire_bps], axis=1)
+            for row, (at, bps) in enumerate(zip(times, rates, strict=True)):
+                writer.writerow([cell.control, row, *(f"{x:.6f}" for x in at), *(f"{x:.0f}" for x in bps)])
+
+
+def _draw(cells: Sequence[Cell], folder: Path, path: Path) -> Path | None:
+    """Draw the picture; return its path, None where matplotlib is not installed."""
+    try:
+        import matplotlib  # noqa: F401
+    except ModuleNotFoundError:
+        return None
+    from experiments.evaluation.plots import draw_isolation, draw_scenario
+
+    if cells[0].scenario.isolation is None:
+        draw_scenario(cells, folder, path)
+    else:
+        called = titles(cells)
+        draw_isolation([(called[cell.control], cell.load(folder)) for cell in cells], path)
+    return path
+
+
+def _table(name: str, done: Summaries) -> Table:
+    heading, *rows = table_of(Measured([*done.values()]), name, [*done])
+    table = Table(title=name, title_justify="left")
+    for label in ("", *heading[2:]):
+        table.add_column(label)
+    for control, row in zip(done, rows, strict=True):
+        table.add_row(control, *row[2:])
+    return table
+
+
+def _isolation_table(cells: Sequence[Cell], done: Summaries) -> Table:
+    """Return what a newcomer wants to know of the runs, a column each."""
+    table = Table(title="What the receiving node got (Mb/s)", title_justify="left")
+    table.add_column("")
+    called = titles(cells)
+    for control in done:
+        table.add_column(called[control], justify="right")
+
+    def mbps(key: str) -> list[str]:
+        return [f"{one['figures'][key] / 1e6:.1f}" for one in done.values()]
+
+    def intervals(key: str) -> list[str]:
+        counts = [one["figures"][key] for one in done.values()]
+        return ["never" if count is None else f"{count} ({count * INTERVAL_S:.2f} s)" for count in counts]
+
+    parts = [(one["figures"]["victim_goodput_bps_during"], one["figures"]["victim_goodput_limit_bps"])
+             for one in done.values()]  # fmt: skip
+    tcp, udp = (f"VLAN {vid}" for vid in list(cells[0].scenario.limits)[:2])
+    for label, shown in (
+        (f"{tcp} (TCP), goodput before the UDP blast", mbps("victim_goodput_bps_before")),
+        (f"{tcp} (TCP), goodput during the UDP blast", mbps("victim_goodput_bps_during")),
+        ("  as a share of what its limit allows", [f"{part / whole:.0%}" for part, whole in parts]),
+        ("  back at 95 % after, in 55 ms intervals", intervals("victim_recovery_intervals")),
+        ("  longest time below 95 %", intervals("victim_intervals_below_95_percent")),
+        (f"{udp} (UDP), received during the blast", mbps("aggressor_received_bps_during")),
+        ("  its receive limit", mbps("aggressor_limit_bps")),
+    ):
+        table.add_row(label, *shown)
+    return table

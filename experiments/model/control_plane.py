@@ -1,0 +1,261 @@
+"""The central controller on the model fabric: OpenFlow bytes in both directions, in virtual time.
+
+What ``apps.southbound`` does with sockets and real time, this does with events: it reads counters every interval, runs
+the control step when they have come, and lets the switches have the messages a while later. The switches take the
+encoded messages, and what they say is decoded, so that a run on the model exercises the codecs as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from struct import Struct
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.central.controller import CentralController
+from controller.errors import InvalidValueError, ProtocolError
+from controller.events import Event
+from controller.fabric.agent_ports import AgentFrame
+from controller.fabric.config_model import Config
+from controller.fabric.topology import HELLO_INTERVAL_S, PortId
+from controller.fabric.vn_table import VnTable
+from controller.forwarding.pipeline import Table
+from controller.openflow.actions import Output
+from controller.openflow.bounded_reader import HEADER
+from controller.openflow.constants import PORT_CONTROLLER, MessageType
+from controller.openflow.ethernet import BROADCAST, is_control
+from controller.openflow.messages import encode_packet_out, parse_error, parse_flow_removed, parse_packet_in
+from controller.openflow.meters import METER_CONFIG, decode_meter_stats
+from controller.openflow.multipart import (
+    decode_port_stats,
+    decode_queue_stats,
+    encode_meter_stats_request,
+    encode_port_stats_request,
+    encode_queue_stats_request,
+)
+from controller.switch.desired_queues import desired_queues
+from experiments.model.fabric import ModelFabric, mac_of
+from experiments.model.flow_tracing import frame_of
+from experiments.model.settings_operator import Operator
+
+_SETTLE_TICKS = 3
+_MULTIPART_HEAD = Struct("!HH4x")
+
+
+@dataclass(frozen=True, slots=True)
+class ControlTiming:
+    """When the loop runs: every ``interval_s``, late by up to ``jitter_s`` (uniform).
+
+    From the reading of the counters to the new meters ``loop_delay_s`` pass; the control step is half-way. The default
+    is what the application was seen to take on one Open vSwitch.
+    """
+
+    interval_s: float = 0.055
+    loop_delay_s: float = 0.002
+    jitter_s: float = 0.001
+
+    def __post_init__(self) -> None:
+        if self.interval_s <= 0:
+            raise InvalidValueError("interval_s", self.interval_s, "is not above 0")
+        for name in ("loop_delay_s", "jitter_s"):
+            if not 0 <= getattr(self, name) < self.interval_s:
+                raise InvalidValueError(name, getattr(self, name), f"is outside 0 to {self.interval_s:g} seconds")
+
+
+def write_queues(model: ModelFabric, config: Config, vns: VnTable) -> None:
+    """Give the edge ports the queues that a controller would write over OVSDB for these limits.
+
+    The ports of a switch without an OVSDB address keep their plain queue.
+    """
+    written = {switch.dpid for switch in config.switches.values() if switch.ovsdb is not None}
+    model.set_queues(
+        {
+            PortId(dpid, port_no): {q.queue_id: (q.min_rate_bps, q.max_rate_bps) for q in queues.queues}
+            for dpid, ports in desired_queues(config, vns).items()
+            if dpid in written
+            for port_no, queues in ports.items()
+        }
+    )
+
+
+class Messages(NamedTuple):
+    """What one switch is sent at once; ``restarts_counts`` as in ``SwitchUpdate``."""
+
+    data: bytes
+    restarts_counts: bool
+
+
+@dataclass(slots=True)
+class Counts:
+    """What the loop has done."""
+
+    intervals: int = 0
+    meter_mods: int = 0
+    packet_ins: int = 0
+
+
+class ControlPlane:
+    """Connects a central controller to all switches of a model and keeps its loop running.
+
+    ``operator`` changes limits and algorithms of the controller while it runs.
+    """
+
+    def __init__(self, model: ModelFabric, central: CentralController, timing: ControlTiming | None = None) -> None:
+        self.model, self.central = model, central
+        self.timing = timing or ControlTiming(central.config.interval_s)
+        self.operator = Operator(central)
+        self.counts = Counts()
+        self._xid = 0
+        self._began_s = self._read_s = 0.0
+        self._confirmed_s: dict[int, float] = {}
+        self._hello_s = -HELLO_INTERVAL_S
+        self.on_control_frame: Callable[[PortId, bytes], None] = lambda _port, _frame: None
+
+    def start(self) -> None:
+        """Connect the switches, bring up links, let every VN be heard once, and set the loop going."""
+        model = self.model
+        self._began_s = model.now_s
+        for dpid in model.switches:
+            self.central.switch_connected(dpid, (), np.empty(0, METER_CONFIG), model.now_s)
+        self.push()
+        for _ in range(_SETTLE_TICKS):
+            self._hello()
+            self.central.tick(model.now_s)
+            self.push()
+        self.write_queues()
+        for vn in model.received:
+            port = model.edge_port(vn)
+            frame = frame_of(mac_of(vn), BROADCAST, vn.vlan_vid)
+            model.switches[port.dpid].inject(port.port_no, frame, model.now_s)
+            self._listen(port.dpid)
+        self.push()
+        self._schedule()
+
+    def listen(self, dpid: int) -> None:
+        """Take in what a switch says now."""
+        self._listen(dpid)
+
+    def write_queues(self) -> None:
+        """Give the edge ports the queues that the limits in force ask for."""
+        write_queues(self.model, self.central.config, self.central.vns)
+
+    def push(self) -> None:
+        """Send what is due now, as the application does when REST has changed something."""
+        self._push(self._take())
+
+    def events(self) -> list[Event]:
+        """Return what the controller noted."""
+        return list(self.central.events.after(0))
+
+    # -- the loop
+
+    def _schedule(self) -> None:
+        at_s = self._began_s + (self.counts.intervals + 1) * self.timing.interval_s
+        self.model.at(at_s + self.model.rng.uniform(0.0, self.timing.jitter_s), self._read)
+
+    def _read(self) -> None:
+        """Read the counters; the reply is on its way for half the loop's delay."""
+        model = self.model
+        self.counts.intervals += 1
+        model.count_hits()
+        stats = {}
+        self._read_s = model.now_s
+        for dpid, datapath in model.switches.items():
+            datapath.advance(model.now_s)
+            stats[dpid] = decode_meter_stats(self._ask(dpid, encode_meter_stats_request))
+            delivery = self.central.fabric.deliveries[dpid]
+            delivery.read_ports(decode_port_stats(self._ask(dpid, encode_port_stats_request)), self._read_s)
+            delivery.read_queues(decode_queue_stats(self._ask(dpid, encode_queue_stats_request)), self._read_s)
+        model.report_frames()
+        for dpid in model.switches:
+            self._listen(dpid)
+        model.at(model.now_s + self.timing.loop_delay_s / 2, lambda: self._step(stats))
+        self._schedule()
+
+    def _step(self, stats: dict[int, NDArray[np.void]]) -> None:
+        """Run the control step; the switches get the messages after the other half."""
+        now_s = self.model.now_s
+        self.central.interval(stats, dict.fromkeys(stats, self._read_s), now_s, self._confirmed_s)
+        if now_s - self._hello_s >= HELLO_INTERVAL_S:
+            self._hello()
+        self.central.tick(now_s)
+        updates, said = self._take(), self.central.take_agent_frames()
+
+        def push() -> None:
+            self._push(updates)
+            self._say(said)
+
+        self.model.at(now_s + self.timing.loop_delay_s / 2, push)
+
+    def _hello(self) -> None:
+        self._hello_s = self.model.now_s
+        for receiver, sender in self.model.links.items():
+            self.central.hello_heard(sender, receiver, self.model.now_s)
+
+    # -- bytes
+
+    def _take(self) -> dict[int, Messages]:
+        """Return the messages that are due, encoded, by dpid."""
+        taken = {}
+        for dpid, update in self.central.take_updates().items():
+            taken[dpid] = Messages(update.encode(self._xid), update.restarts_counts)
+            self._xid += len(update)
+        return taken
+
+    def _push(self, updates: dict[int, Messages]) -> None:
+        self.model.count_hits()
+        before = self._meter_mods()
+        for dpid, messages in updates.items():
+            self.model.switches[dpid].receive(messages.data, self.model.now_s)
+            if messages.restarts_counts:
+                self._confirmed_s[dpid] = self.model.now_s
+            self._listen(dpid)
+        self.counts.meter_mods += self._meter_mods() - before
+
+    def _say(self, said: list[AgentFrame]) -> None:
+        """Send what agents are told by packet-out; what leaves by their ports is theirs."""
+        for port, octets in said:
+            message = encode_packet_out(self._xid, PORT_CONTROLLER, (Output(port.port_no),), octets)
+            self._xid += 1
+            datapath = self.model.switches[port.dpid]
+            datapath.receive(message, self.model.now_s)
+            for port_no, frame in datapath.take_frames():
+                self.on_control_frame(PortId(port.dpid, port_no), frame)
+
+    def _meter_mods(self) -> int:
+        return sum(datapath.handled.get(MessageType.METER_MOD, 0) for datapath in self.model.switches.values())
+
+    def _ask(self, dpid: int, encode: Callable[[int], bytes]) -> bytes:
+        self.model.switches[dpid].receive(encode(self._xid), self.model.now_s)
+        self._xid += 1
+        return self._listen(dpid)
+
+    def _listen(self, dpid: int) -> bytes:
+        """Take in what a switch says; return the bodies of its multipart replies, joined.
+
+        Raises ProtocolError when it refused something: on the model nothing should be.
+        """
+        datapath, now_s = self.model.switches[dpid], self.model.now_s
+        datapath.take_frames()
+        data, offset, bodies = datapath.take_messages(), 0, []
+        while offset < len(data):
+            _version, kind, length, _xid = HEADER.unpack_from(data, offset)
+            message = data[offset : offset + length]
+            offset += length
+            if kind == MessageType.PACKET_IN:
+                self.counts.packet_ins += 1
+                packet = parse_packet_in(message)
+                if packet.table_id == Table.CLASSIFY and is_control(packet.data):
+                    self.central.control_frame_heard(dpid, packet.in_port, packet.data, now_s)
+                else:
+                    self.central.frame_reported(dpid, packet, now_s)
+            elif kind == MessageType.FLOW_REMOVED:
+                self.central.entry_removed(dpid, parse_flow_removed(message), now_s)
+            elif kind == MessageType.MULTIPART_REPLY:
+                bodies.append(message[HEADER.size + _MULTIPART_HEAD.size :])
+            elif kind == MessageType.ERROR:
+                raise ProtocolError(f"switch {dpid:016x} refused a message: {parse_error(message).text}")
+        return b"".join(bodies)

@@ -1,0 +1,48 @@
+"""What came of every cell under every control, next to each other."""
+
+from __future__ import annotations
+
+from experiments.evaluation.claims import Measured, ResultTable
+from experiments.papers.gatekeeper.job_claims import background_bps, job_s
+from experiments.papers.gatekeeper.tenant_claims import NAME, RX, TX, rates_in
+from experiments.scenarios.gatekeeper.fig5 import CELLS, LITERAL, SILENT
+from experiments.scenarios.gatekeeper.hadoop import KINDS, SHARES, name_of
+
+
+def _cells_of(experiment: str, controls: tuple[str, ...]) -> ResultTable:
+    def rows(measured: Measured) -> list[list[str]]:
+        found = {control: [rates_in(measured, experiment, control, cell) for cell in CELLS] for control in controls}
+        there = [control for control in controls if all(found[control])]
+        table = [["A", "B", *(f"`{control}`" for control in there)]]
+        for number, cell in enumerate(CELLS):
+            means = [[sum(one) / len(one) / 1e6 for one in zip(*found[c][number], strict=True)] for c in there]
+            table.append([*cell, *(f"{a:.0f} + {b:.0f}" for a, b in means)])
+        return table if there else []
+
+    titles = {RX: "receiving", f"{RX}-160": "receiving, queues of 160 packets"}
+    titles |= {TX: "sending, scheduled on the host", f"{TX}-meters": "sending, with meters alone"}
+    return ResultTable(f"Figure 5, {titles[experiment]}: A + B, Mb/s of 645 + 215", rows)
+
+
+def _jobs(measured: Measured) -> list[list[str]]:
+    controls = ("none", "static", NAME, SILENT, "max-min")
+    table = [["next to", "share", *(f"`{control}`" for control in controls)]]
+    for kind in KINDS:
+        for share in SHARES:
+            cells = []
+            for control in controls:
+                took_s, rate_bps = (of(measured, kind, share, control) for of in (job_s, background_bps))
+                there = bool(measured.runs(name_of(kind, share), control))
+                known = f"{took_s:.1f} s, {rate_bps / 1e6:.0f} Mb/s" if took_s is not None and rate_bps else "not done"
+                cells.append(known if there else "-")
+            table.append([kind.upper(), f"{share} %", *cells])
+    return table if any(cell != "-" for row in table[1:] for cell in row[2:]) else []
+
+
+TABLES = (
+    _cells_of(RX, ("none", "static", NAME, LITERAL, SILENT, "max-min")),
+    _cells_of(f"{RX}-160", (NAME, LITERAL, "max-min")),
+    _cells_of(TX, ("none", NAME, LITERAL, "max-min")),
+    _cells_of(f"{TX}-meters", (NAME, "max-min")),
+    ResultTable("Figures 6 and 7: the job's time, and what a pair gets until then", _jobs),
+)

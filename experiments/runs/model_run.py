@@ -1,0 +1,333 @@
+"""A scenario on the model fabric, in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from controller.central.controller import CentralController
+from controller.config.loader import parse_config
+from controller.loop.control_step import limits_in_force_bps
+from experiments.model.agents import ModelAgents
+from experiments.model.control_plane import ControlPlane
+from experiments.model.delayed_grants import LateGrants
+from experiments.model.fabric import ModelFabric, ModelFlow, ModelOptions
+from experiments.model.queues import QueueOptions
+from experiments.model.sources import UdpSource
+from experiments.model.tcp import TcpSource
+from experiments.model.uncontrolled import install_plain_forwarding, install_shares
+from experiments.model.web_client import RequestClient
+from experiments.runs.run_configuration import (
+    agents_at,
+    controller_configuration,
+    fields_in_use,
+    static_limits,
+    uplink_classes,
+)
+from experiments.runs.scenario_run import (
+    DEFAULT_SETTINGS,
+    FloatArray,
+    RunSettings,
+    ScenarioRun,
+    receivers_of,
+    transfer_rows,
+)
+from experiments.scenarios.limits import AlgorithmChange, Event
+from experiments.scenarios.scenario import BASELINES, CONDITIONS, INTERVAL_S, Scenario, parse_control
+from experiments.scenarios.traffic import Session, Source, Span
+from topologies.fabric import VirtualNode
+
+SETTLE_S = 0.5
+DROPS_FROM = 18  # intervals: a second
+START_SPREAD_S = 0.030  # the processes of one span do not start in the same instant
+_OPENFLOW_PORT, _REST_PORT = 6653, 8080  # a configuration names them; nothing listens
+
+Progress = Callable[[float], None]
+"""Called with the seconds of traffic that have passed since the last call."""
+
+
+def run_on_model(
+    scenario: Scenario,
+    control: str,
+    seed: int,
+    progress: Progress,
+    settings: RunSettings = DEFAULT_SETTINGS,
+    folder: Path | None = None,
+) -> ScenarioRun:
+    """Run a scenario under a control; ``folder`` gets the controller's configuration."""
+    queues = QueueOptions(scenario.queue_packets)
+    model = ModelFabric(scenario.fabric(), ModelOptions(slot_s=settings.slot_s, seed=seed, queues=queues))
+    for number, classes in uplink_classes(scenario, model.fabric, control).items():
+        model.set_uplink_queues(number, classes)
+    plane = _install(model, scenario, control, folder, settings)
+    if plane is not None:
+        for event in scenario.events:
+            model.at(SETTLE_S + event.at_s, _change(plane, event))
+        grants = _Grants(plane, scenario).in_force_bps
+    else:
+        standing = standing_bps(scenario, control)
+        grants = standing.copy
+    traffic = ModelTraffic(model, scenario, seed, settings.congestion_control, SETTLE_S, grants)
+    seen: dict[str, Any] = {}
+    model.at(SETTLE_S + scenario.judged[1], lambda: seen.update(_seen(model, plane)))
+    dropped_bps: list[FloatArray] = []
+    for interval in range(intervals_of(scenario) + 1):
+        model.run(SETTLE_S + interval * INTERVAL_S + settings.slot_s)
+        if plane is not None:
+            dropped_bps.append(plane.central.fabric.queue_dropped_bps)
+        progress(INTERVAL_S)
+    model.run(SETTLE_S + scenario.duration_s + settings.slot_s)
+    notes: dict[str, Any] = {"warnings": []}
+    if plane is not None:
+        notes["meter_mods"] = plane.counts.meter_mods
+        notes["meters"] = sum(len(one.meters.ids()) for one in model.switches.values())
+        central = plane.central
+        sent = central.fabric.notifications.astype(int).tolist()
+        notes["queue_drops_p99_bps"] = _worst_drops_bps(dropped_bps)
+        notes["notifications"] = {central.fabric.vn_name(row): count for row, count in enumerate(sent) if count}
+    return traffic.run(control, "model", notes, seen)
+
+
+def intervals_of(scenario: Scenario) -> int:
+    """Return how many whole intervals a scenario lasts."""
+    return int(scenario.duration_s / INTERVAL_S + 1e-6)
+
+
+def described(model: ModelFabric) -> dict[str, Any]:
+    """Return what each switch says of itself."""
+    return {switch.name: model.switches[switch.dpid].describe() for switch in model.fabric.switches}
+
+
+def _seen(model: ModelFabric, plane: ControlPlane | None) -> dict[str, Any]:
+    return {"switches": described(model), "vns": None if plane is None else _vns(plane.central)}
+
+
+def _worst_drops_bps(dropped_bps: list[FloatArray]) -> float | None:
+    """Return what the worst queue drops on average over two intervals, but for 1 % of them; None: nobody read queues.
+
+    The first second is left out: that is how TCP flows start.
+    """
+    rows = np.array(dropped_bps[DROPS_FROM:])
+    pairs = (rows[1:] + rows[:-1]) / 2
+    known = pairs[:, ~np.isnan(pairs).all(axis=0)]
+    return float(np.nanquantile(known, 0.99, axis=0).max()) if known.size else None
+
+
+def _vns(central: CentralController) -> list[dict[str, Any]]:
+    """Return what the controller knows of each VN."""
+    return [
+        {
+            "name": central.fabric.vn_name(row),
+            "send_limit_bps": float(central.vns.send_limit_bps[row]),
+            "receive_limit_bps": float(central.vns.receive_limit_bps[row]),
+            "received_bps": float(central.fabric.received_bps[row]),
+            "congested": bool(central.state.allocators.congested[row]),
+        }
+        for row in range(len(central.vns))
+    ]
+
+
+def _install(
+    model: ModelFabric, scenario: Scenario, control: str, folder: Path | None, settings: RunSettings
+) -> ControlPlane | None:
+    if control == "none":
+        install_plain_forwarding(model)
+        return None
+    if control == "static":
+        install_shares(model, *static_limits(scenario, model.fabric))
+        return None
+    document = controller_configuration(scenario, model.fabric, control, _OPENFLOW_PORT, _REST_PORT, settings)
+    text = yaml.safe_dump(document, sort_keys=False)
+    if folder is not None:
+        (folder / "controller.yaml").write_text(text)
+    central = CentralController(parse_config(text, "scenario"))
+    if CONDITIONS[scenario.conditions].late_intervals:
+        _delay_grants(central, CONDITIONS[scenario.conditions].late_intervals)
+    plane = ControlPlane(model, central)
+    plane.start()
+    if agents := agents_at(model.fabric, settings.shaping):
+        ModelAgents(plane, agents)
+    return plane
+
+
+def _delay_grants(central: CentralController, intervals: int) -> None:
+    """Let grants work ``intervals`` intervals after they were decided."""
+    control = central.fabric.control
+    groups = tuple(replace(one, policy=LateGrants(one.policy, intervals)) for one in control.groups)
+    central.fabric.control = control._replace(groups=groups)
+
+
+def standing_bps(scenario: Scenario, control: str) -> FloatArray:
+    """Return what a baseline allows each pair, for good."""
+    if control == "none":
+        return np.full(len(scenario.pairs), np.nan)
+    shares, _ = static_limits(scenario, scenario.fabric())
+    rates = {(s.sender.vlan_vid, s.sender.pn.number, s.receiver.pn.number): s.rate_kbps * 1e3 for s in shares}
+    return np.array([rates[pair] for pair in scenario.pairs])
+
+
+def _change(plane: ControlPlane, event: Event) -> Callable[[], None]:
+    central, model, operator = plane.central, plane.model, plane.operator
+
+    def change() -> None:
+        if isinstance(event, AlgorithmChange):
+            name, parameters = parse_control(event.control)
+            if name not in BASELINES:
+                operator.set_vlan(event.vlan_vid, model.now_s, algorithm=name, parameters=parameters)
+            return
+        row = vn_row(central, model, model.fabric.vn(event.vlan_vid, event.pn))
+        if fields := fields_in_use(event, central.config.vlans[event.vlan_vid].algorithm):
+            operator.set_vn(row, model.now_s, **fields)
+            plane.write_queues()
+
+    return change
+
+
+def vn_row(central: CentralController, model: ModelFabric, vn: VirtualNode) -> int:
+    """Return the row of a VN in the controller's table."""
+    port = model.edge_port(vn)
+    row = central.vns.row_of(vn.vlan_vid, port.dpid, port.port_no)
+    assert row is not None
+    return row
+
+
+class _Grants:
+    """Reads the limits in force of a scenario's pairs from a controller on the model."""
+
+    def __init__(self, plane: ControlPlane, scenario: Scenario) -> None:
+        self._central, self._pairs = plane.central, len(scenario.pairs)
+        self._number: dict[tuple[int, int], int] = {}
+        for number, (vid, sender, receiver) in enumerate(scenario.pairs):
+            ends = (plane.model.fabric.vn(vid, one) for one in (sender, receiver))
+            sender_row, receiver_row = (vn_row(plane.central, plane.model, vn) for vn in ends)
+            self._number[sender_row, receiver_row] = number
+
+    def in_force_bps(self) -> FloatArray:
+        """Return the limits, (pairs,); inf for a pair that has no entry."""
+        granted_bps = np.full(self._pairs, np.inf)
+        state = self._central.state
+        ends = zip(state.entries.sender.tolist(), state.entries.receiver.tolist(), strict=True)
+        for pair, limit_bps in zip(ends, limits_in_force_bps(state, self._central.vns).tolist(), strict=True):
+            if pair in self._number:
+                granted_bps[self._number[pair]] = limit_bps
+        return granted_bps
+
+
+class ModelTraffic:
+    """The sources of a scenario on a model, from ``begin_s`` of its time on, and what came of them.
+
+    ``grants`` is asked at the end of each interval what the pairs are limited to, (pairs,).
+    """
+
+    def __init__(
+        self,
+        model: ModelFabric,
+        scenario: Scenario,
+        seed: int,
+        law: str,
+        begin_s: float,
+        grants: Callable[[], FloatArray],
+    ) -> None:
+        self._model, self._scenario, self._seed, self._begin_s, self._grants = model, scenario, seed, begin_s, grants
+        self._flows = [self._connect(source, source.congestion_control or law) for source in scenario.sources]
+        self._receivers = [model.fabric.vn(vid, pn) for vid, pn in receivers_of(scenario)]
+        self._clients: dict[int, RequestClient] = {}
+        timeline, sessions = scenario.timeline(seed), scenario.sessions(seed)
+        for number, source in enumerate(scenario.sources):
+            if source.requests is not None:
+                self._clients[number] = self._client(self._flows[number], sessions[number])
+                continue
+            for flow in self._flows[number]:
+                self._schedule(flow, source, timeline[number])
+        self._time_s: list[float] = []
+        self._delivered: list[list[int]] = []
+        self._received: list[list[int]] = []
+        self._packets: list[list[int]] = []
+        self._granted: list[FloatArray] = []
+        for interval in range(intervals_of(scenario) + 1):
+            model.at(begin_s + interval * INTERVAL_S, self._sample)
+
+    def run(self, control: str, fabric: str, notes: dict[str, Any], seen: dict[str, Any]) -> ScenarioRun:
+        """Return the run."""
+        return ScenarioRun(
+            self._scenario,
+            control,
+            fabric,
+            self._seed,
+            np.array(self._time_s),
+            np.diff(np.array(self._delivered, dtype=np.float64), axis=0),
+            np.diff(np.array(self._received, dtype=np.float64), axis=0),
+            np.diff(np.array(self._packets, dtype=np.float64), axis=0),
+            np.array(self._granted)[1:],
+            np.array([sum(flow.source.sent for flow in flows) for flows in self._flows], dtype=np.float64),
+            np.array([sum(flow.source.lost for flow in flows) for flows in self._flows], dtype=np.float64),
+            transfer_rows(self._transfers()),
+            notes,
+            seen,
+        )
+
+    def _connect(self, source: Source, law: str) -> list[ModelFlow]:
+        """Connect the flows of a source."""
+        model = self._model
+        ends = model.fabric.vn(source.vlan_vid, source.sender), model.fabric.vn(source.vlan_vid, source.receiver)
+        if source.protocol == "udp":
+            assert source.rate_bps is not None
+            return [model.connect(UdpSource(source.rate_bps, model.slot_s, model.rng.random()), *ends)]
+        return_s = model.round_trip_s(*ends)
+        rate_bps = None if source.rate_bps is None else source.rate_bps / source.flows
+        made = (TcpSource(law, model.slot_s, return_s=return_s, rate_bps=rate_bps) for _ in range(source.flows))
+        return [model.connect(one, *ends) for one in made]
+
+    def _client(self, flows: list[ModelFlow], sessions: tuple[Session, ...]) -> RequestClient:
+        """Return the client of a web server, and set it going."""
+        connections = [flow.source for flow in flows if isinstance(flow.source, TcpSource)]
+        due = [(self._begin_s + begin_s, answers) for begin_s, answers in sessions]
+        client = RequestClient(due, connections, self._model.slot_s)
+        self._model.generate(client)
+        return client
+
+    def _schedule(self, flow: ModelFlow, source: Source, spans: tuple[Span, ...]) -> None:
+        model = self._model
+        late_s = model.rng.uniform(0.0, START_SPREAD_S)
+        sender, octets = flow.source, source.octets
+        for begin_s, end_s in spans:
+            begin_s = self._begin_s + min(begin_s + late_s, end_s)
+            if octets is not None:
+                assert isinstance(sender, TcpSource)
+                model.at(begin_s, lambda: sender.transfer(octets, model.slot))
+                continue
+            model.at(begin_s, lambda: sender.start(model.slot))
+            model.at(self._begin_s + end_s, lambda: sender.stop(model.slot))
+
+    def _sample(self) -> None:
+        model = self._model
+        self._time_s.append(model.now_s - self._begin_s)
+        self._delivered.append(
+            [sum(flow.source.delivered * flow.source.frame_bits for flow in flows) for flows in self._flows]
+        )
+        self._received.append([model.received[vn].octets * 8 for vn in self._receivers])
+        self._packets.append([model.received[vn].packets for vn in self._receivers])
+        self._granted.append(self._grants())
+
+    def _transfers(self) -> list[tuple[int, float, float | None]]:
+        """Return (source, begun, ended) of every file and of every answer to a web request."""
+        rows: list[tuple[int, float, float | None]] = []
+        timeline = self._scenario.timeline(self._seed)
+        for number, (flows, spans) in enumerate(zip(self._flows, timeline, strict=True)):
+            if number in self._clients:
+                answers = self._clients[number].rows(self._begin_s + self._scenario.duration_s)
+                since = [
+                    (at_s - self._begin_s, None if to_s is None else to_s - self._begin_s) for at_s, to_s in answers
+                ]
+                rows += [(number, *one) for one in since]
+            elif self._scenario.sources[number].octets is not None and isinstance(flows[0].source, TcpSource):
+                done = flows[0].source.transfers
+                ended = [one.ended_s - self._begin_s for one in done if one.ended_s is not None]
+                ends: list[float | None] = [*ended, *[None] * (len(spans) - len(ended))]
+                rows += [(number, span[0], end_s) for span, end_s in zip(spans, ends, strict=True)]
+        return rows

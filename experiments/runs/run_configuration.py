@@ -1,0 +1,138 @@
+"""What controllers and static limits get of a scenario: the same on every fabric."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from controller.policy.registry import policies
+from experiments.machine.cluster_process import SharedNodes
+from experiments.machine.controller_process import ControllerProcess, configuration, free_ports
+from experiments.ovs.static_limits import TCP_BURST_S, UDP_BURST_S, QueueRates, Share, equal_shares
+from experiments.runs.scenario_run import DEFAULT_SETTINGS, RunSettings
+from experiments.scenarios.scenario import CONDITIONS, LimitChange, Limits, Scenario, parse_control
+from topologies.fabric import Fabric, PhysicalNode, VirtualNode
+
+NO_OVSDB = "tcp:127.0.0.1:1"
+
+
+def controller_configuration(
+    scenario: Scenario,
+    fabric: Fabric,
+    control: str,
+    openflow_port: int,
+    rest_port: int,
+    settings: RunSettings = DEFAULT_SETTINGS,
+) -> dict[str, Any]:
+    """Return the controller's configuration under an algorithm."""
+    algorithm, parameters = parse_control(control)
+    ports = (openflow_port, rest_port)
+    receive_bps = {vid: limits.receive_bps for vid, limits in scenario.limits.items()}
+    document = configuration(fabric, receive_bps, algorithm, parameters, *ports, queues=scenario.queues)
+    document["control"] |= {"interval_ms": settings.interval_ms}
+    document["queues"]["max_rate"] = "limit" if CONDITIONS[scenario.conditions].shaped else "capacity"
+    for vid, limits in scenario.limits.items():
+        document["vlans"][vid] |= _as_keys(limits, algorithm)
+    agents = agents_at(fabric, settings.shaping)
+    if agents:
+        document["agents"] = {"long_frames": True}
+    for pn, mode in agents.items():
+        document["switches"][pn.switch]["ports"][pn.port_no]["agent"] = mode
+    if settings.shaping == "agent":
+        for switch in document["switches"].values():
+            switch["profile"] = "no-meters"
+    for (vid, number), limits in scenario.vn_limits.items():
+        pn = fabric.pn(number)
+        port = document["switches"][pn.switch]["ports"][pn.port_no]
+        port.setdefault("vns", {})[vid] = _as_keys(limits, algorithm)
+    if scenario.promise != "limits" and fabric.core_links:
+        document["links"] = [
+            {"between": [f"{link.switch_a}:{link.port_a}", f"{link.switch_b}:{link.port_b}"], "capacity": link.rate_bps}
+            for link in fabric.core_links
+        ]
+    return document
+
+
+@contextmanager
+def controllers(
+    scenario: Scenario, fabric: Fabric, control: str, folder: Path, settings: RunSettings, *, ovsdb: bool = True
+) -> Iterator[tuple[ControllerProcess | SharedNodes, list[tuple[str, int]]]]:
+    """Run the controller of a scenario, or the nodes of which one is to be killed; yield it and where switches connect.
+
+    Without ``ovsdb`` no switch has a database: one controller is told of none, nodes that share switches, which need
+    queues, of one that nobody answers at.
+    """
+
+    def document(openflow_port: int, rest_port: int) -> dict[str, Any]:
+        made = controller_configuration(scenario, fabric, control, openflow_port, rest_port, settings)
+        for switch in () if ovsdb else made["switches"].values():
+            switch.pop("ovsdb", None)
+            switch |= {} if settings.kill_at_s is None else {"ovsdb": NO_OVSDB}
+        return made
+
+    if settings.kill_at_s is None:
+        openflow_port, rest_port = free_ports(2)
+        with ControllerProcess(document(openflow_port, rest_port), folder) as controller:
+            yield controller, [("127.0.0.1", openflow_port)]
+    else:
+        with SharedNodes(document, folder / "nodes") as nodes:
+            yield nodes, nodes.openflow
+
+
+def borrows(algorithm: str) -> bool:
+    """Whether an algorithm uses ceilings: the product refuses them under one that does not."""
+    return policies[algorithm].borrows
+
+
+def fields_in_use(change: LimitChange, algorithm: str) -> dict[str, float]:
+    """Return what a change asks of the product under an algorithm; nothing where it is about ceilings alone."""
+    return {name: value for name, value in change.fields.items() if "ceiling" not in name or borrows(algorithm)}
+
+
+def agents_at(fabric: Fabric, shaping: str) -> dict[PhysicalNode, str]:
+    """Return the PNs with an agent, and how far the controller trusts each."""
+    if shaping == "meter":
+        return {}
+    mode = "verify" if shaping == "both" else "trust"
+    return {pn: mode for pn in fabric.pns if shaping != "mixed" or pn.number % 2}
+
+
+def uplink_classes(scenario: Scenario, fabric: Fabric, control: str) -> dict[int, dict[int, tuple[int, int]]]:
+    """Return what the senders' own schedulers serve each VLAN at least and at most, by PN; {}: they have none."""
+    if not scenario.uplink_queues or control == "none":
+        return {}
+    classes: dict[int, dict[int, tuple[int, int]]] = {}
+    for vn in fabric.vns():
+        limits, link_bps = scenario.limits_of(vn), vn.pn.link_rate_bps
+        most_bps = limits.send_ceiling_bps or limits.send_bps
+        of_pn = classes.setdefault(vn.pn.number, {})
+        of_pn[vn.vlan_vid] = min(limits.send_bps, link_bps), min(max(most_bps, limits.send_bps), link_bps)
+    senders = {source.sender for source in scenario.sources}
+    return {number: vlans for number, vlans in classes.items() if number in senders}
+
+
+def static_limits(scenario: Scenario, fabric: Fabric) -> tuple[list[Share], QueueRates]:
+    """Return the equal shares of all pairs, and the queues of the receiving PNs.
+
+    A pair that TCP uses has the burst TCP needs.
+    """
+    bursts_s: dict[tuple[VirtualNode, VirtualNode], float] = {}
+    for source in scenario.sources:
+        ends = fabric.vn(source.vlan_vid, source.sender), fabric.vn(source.vlan_vid, source.receiver)
+        burst_s = TCP_BURST_S if source.protocol == "tcp" else UDP_BURST_S
+        bursts_s[ends] = max(bursts_s.get(ends, 0.0), burst_s)
+    limits = {vn: scenario.limits_of(vn) for vn in fabric.vns()}
+    send = {vn: limit.send_bps for vn, limit in limits.items()}
+    receive = {vn: limit.receive_bps for vn, limit in limits.items()}
+    receiving = dict.fromkeys(receiver.pn for _, receiver in bursts_s)
+    queues = {pn: {vid: receive[fabric.vn(vid, pn.number)] for vid in pn.vlans} for pn in receiving}
+    return equal_shares(bursts_s, send, receive), queues
+
+
+def _as_keys(limits: Limits, algorithm: str) -> dict[str, float]:
+    keys = {"send_limit": limits.send_bps, "receive_limit": limits.receive_bps, "weight": limits.weight}
+    if borrows(algorithm):
+        keys |= {"send_ceiling": limits.send_ceiling_bps, "receive_ceiling": limits.receive_ceiling_bps}
+    return {key: value for key, value in keys.items() if value is not None}

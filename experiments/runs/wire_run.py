@@ -1,0 +1,107 @@
+"""A scenario with the real application and software switches: the model's traffic in real time, OpenFlow over TCP."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from controller.config.loader import parse_config
+from controller.fabric.vn_table import VnTable
+from experiments.machine.controller_process import free_ports
+from experiments.model.control_plane import write_queues
+from experiments.model.fabric import ModelFabric, ModelOptions
+from experiments.runs.model_run import ModelTraffic, Progress, described, run_on_model
+from experiments.runs.recorded_decisions import NodesDecisions, decisions_of, tell
+from experiments.runs.run_configuration import controller_configuration, controllers
+from experiments.runs.scenario_run import DEFAULT_SETTINGS, RunSettings, ScenarioRun
+from experiments.scenarios.scenario import BASELINES, INTERVAL_S, LimitChange, Scenario
+from experiments.wire.real_time_model import WireModel
+
+BEGIN_IN_S = 0.5
+PROGRESS_S = 0.25
+
+
+def run_on_wire(
+    scenario: Scenario,
+    control: str,
+    seed: int,
+    progress: Progress,
+    folder: Path,
+    settings: RunSettings = DEFAULT_SETTINGS,
+) -> ScenarioRun:
+    """Run a scenario under a control; files of the run go to ``folder``.
+
+    Choice: without a controller nobody speaks OpenFlow, and real time would only be waiting: that is left to the model.
+    Choice: there is no OVSDB, so the ports have from the start the queues that the controller would write; they do not
+    follow changes of limits.
+    """
+    if control in BASELINES:
+        run = run_on_model(scenario, control, seed, progress, settings)
+        return dataclasses.replace(run, fabric="wire")
+    slot_s = settings.slot_s
+    folder.mkdir(parents=True, exist_ok=True)
+    fabric = scenario.fabric()
+    model = ModelFabric(fabric, ModelOptions(slot_s=slot_s, seed=seed))
+    if settings.make is not None:
+        for datapath in model.switches.values():
+            settings.make(datapath)
+    openflow_port, rest_port = free_ports(2)
+    document = controller_configuration(scenario, fabric, control, openflow_port, rest_port)
+    parsed = parse_config(yaml.safe_dump(document), "wire")
+    write_queues(model, parsed, VnTable.of_config(parsed))
+    with (
+        controllers(scenario, fabric, control, folder, settings, ovsdb=False) as (controller, openflow),
+        WireModel(model, openflow[0], openflow[1:]) as wire,
+    ):
+        controller.wait_ready({switch.name for switch in fabric.switches})
+        if settings.announce is not None:
+            settings.announce(controller.rest_url)
+        wire.introduce_hosts()
+        wire.longest_step_s = 0.0
+        unknown = np.full(len(scenario.pairs), np.inf)
+        with wire.locked():
+            begin_s = wire.now_s + BEGIN_IN_S
+            begun_s = time.monotonic() + BEGIN_IN_S
+            traffic = ModelTraffic(model, scenario, seed, settings.congestion_control, begin_s, unknown.copy)
+        decisions = decisions_of(controller, scenario, fabric)
+        marks = {PROGRESS_S * n for n in range(1, int(scenario.duration_s / PROGRESS_S) + 1)}
+        marks |= {scenario.duration_s, scenario.judged[1]}
+        seen: dict[str, Any] = {}
+        events = {event: event.at_s for event in scenario.events}
+        passed_s = 0.0
+        kill_at_s = settings.kill_at_s
+        for mark_s in sorted(marks | set(events.values()) | ({kill_at_s} if kill_at_s is not None else set())):
+            wire.run(begin_s + mark_s + (slot_s if mark_s == scenario.duration_s else 0.0))
+            for event in [event for event, at_s in events.items() if at_s == mark_s]:
+                tell(controller, fabric, event)
+            if mark_s == kill_at_s and isinstance(decisions, NodesDecisions):
+                decisions.kill()
+            decisions.take()
+            if mark_s == scenario.judged[1]:
+                with wire.locked():
+                    seen["switches"] = described(model)
+                seen["vns"] = decisions.get("/v1/vns")
+            progress(mark_s - passed_s)
+            passed_s = mark_s
+        decisions.stop()
+        controller.check_alive()
+        warnings = _warnings(wire)
+        if any(isinstance(event, LimitChange) for event in scenario.events):
+            warnings.append("queues do not follow changes of limits on this fabric")
+        with wire.locked():
+            run = traffic.run(control, "wire", {"warnings": warnings, **decisions.notes(begun_s)}, seen)
+    return dataclasses.replace(run, granted_bps=decisions.granted_bps(scenario, fabric, begun_s, run.time_s))
+
+
+def _warnings(wire: WireModel) -> list[str]:
+    if wire.longest_step_s <= INTERVAL_S:
+        return []
+    stood_ms = wire.longest_step_s * 1000
+    return [
+        f"this machine was busy: the software switches stood still for up to {stood_ms:.0f} ms, more than an interval"
+    ]

@@ -1,0 +1,135 @@
+"""The socket of one software switch: it connects, talks, is cut off and comes back as told."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+
+from controller.openflow.constants import ControllerRole
+from experiments.switch.datapath import Datapath
+from experiments.switch.openflow_channel import Conversation
+
+
+class ControllerConnection(asyncio.Protocol):
+    """Keeps a Datapath connected to one of its controllers, from within the event loop of a fabric.
+
+    ``handle`` gets the bytes that arrive; it runs in the loop, under the fabric's lock. It connects from ``source``.
+    While the controller does not read, nothing is read from it either.
+    """
+
+    def __init__(
+        self,
+        datapath: Datapath,
+        conversation: Conversation,
+        address: tuple[str, int],
+        retry_s: float,
+        lock: threading.RLock,
+        source: str | None = None,
+    ) -> None:
+        self.datapath, self.conversation = datapath, conversation
+        self.handle: Callable[[ControllerConnection, bytes], None] = lambda connection, data: None
+        self.connections = 0
+        self._address = address
+        self._source = None if source is None else (source, 0)
+        self._retry_s = retry_s
+        self._lock = lock
+        self._wanted, self._gone = asyncio.Event(), asyncio.Event()
+        self._wanted.set()
+        self._silent = False
+        self._held = b""
+        self._transport: asyncio.Transport | None = None
+        self._error: Exception | None = None
+
+    @property
+    def connected(self) -> bool:
+        """Whether the TCP connection stands."""
+        return self._transport is not None
+
+    async def run(self) -> None:
+        """Connect again and again until cancelled; raises what ``handle`` does."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._wanted.wait()
+            self._gone.clear()
+            with suppress(OSError):
+                await loop.create_connection(lambda: self, *self._address, local_addr=self._source)
+                try:
+                    await self._gone.wait()
+                finally:
+                    if self._transport is not None:
+                        self._transport.abort()
+                if self._error is not None:
+                    raise self._error
+            await asyncio.sleep(self._retry_s)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin a conversation."""
+        assert isinstance(transport, asyncio.Transport)
+        with self._lock:
+            self.datapath.start_connection(self.conversation)
+        self._transport = transport
+        self._held = b""
+        self.connections += 1
+        self.flush()
+
+    def data_received(self, data: bytes) -> None:
+        """Handle what has arrived, or keep it while the switch is silent; hang up once the conversation is broken."""
+        if self._silent:
+            self._held += data
+            return
+        try:
+            self.handle(self, data)
+        except Exception as error:  # it ends this switch, and the fabric says so when it stops
+            self._error = error
+            self.disconnect(reconnect=True)
+            return
+        if self.conversation.broken and self._transport is not None:
+            self.flush()  # the error that tells why
+            self._transport.close()
+
+    def pause_writing(self) -> None:
+        """Read no more while what has been said is not read."""
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """Read again."""
+        if self._transport is not None:
+            self._transport.resume_reading()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """End the conversation."""
+        self._transport = None
+        self.conversation.role = ControllerRole.EQUAL  # a master that is gone is no master
+        self._gone.set()
+
+    def flush(self) -> None:
+        """Send what the datapath has to say, if anyone listens. Loop thread only."""
+        if self._silent:
+            return  # it is kept: a stalled switch speaks later
+        with self._lock:
+            data = self.datapath.take_messages(self.conversation)
+        if self._transport is not None and data:
+            self._transport.write(data)
+
+    def disconnect(self, reconnect: bool) -> None:
+        """Cut the connection at once; come back by itself, or only after ``reconnect``. Loop thread only."""
+        if not reconnect:
+            self._wanted.clear()
+        if self._transport is not None:
+            self._transport.abort()
+
+    def reconnect(self) -> None:
+        """Connect again after ``disconnect(reconnect=False)``. Loop thread only."""
+        self._wanted.set()
+
+    def set_silent(self, silent: bool) -> None:
+        """Neither listen nor speak, though the connection stands; afterwards catch up with all that came in between."""
+        self._silent = silent
+        if not silent:
+            held, self._held = self._held, b""
+            if held:
+                self.handle(self, held)
+            self.flush()

@@ -1,0 +1,399 @@
+"""Traffic as rates: meters, entries, ports and queues of many switches advance without a packet of work.
+
+Every offered flow is traced once through the pipelines of the fabric and then only multiplied: in each step of its way
+an array of lanes (a lane is a flow, or one branch where it was copied) meets an array of meters, ports or entries.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from controller.openflow.ethernet import FrameHeader, build_frame
+from experiments.switch.datapath import Datapath
+from experiments.switch.flow_tables import FlowTableEntry
+
+_BITS_PER_BYTE = 8
+_MAX_HOPS = 64
+_TEST_ETH_TYPE = 0x0800
+_QUEUE_BITS = 31
+_NO_QUEUE = (1 << _QUEUE_BITS) - 1  # port and queue in one integer: ports are below 2**32, queue ids below this
+
+_PortKey = tuple[int, int]
+"""(dpid, port_no)"""
+_Sample = tuple[int, FlowTableEntry | None, int, bytes, int, int]
+"""(dpid, entry, in_port, frame, max_len, metadata) of a frame that goes up."""
+Peer = Callable[[int, int], tuple[int, int] | None]
+"""(dpid, port_no) to the (dpid, port_no) at the other end of the link, or None for a host."""
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedFlow:
+    """Traffic that a host offers at a port."""
+
+    dpid: int
+    port_no: int
+    frame: bytes
+
+
+@dataclass(slots=True)
+class _Steps:
+    """What the lanes meet in one step, by switch: (lane, what) pairs."""
+
+    receive: dict[int, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
+    entry: dict[int, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
+    meter: dict[int, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
+    send: dict[int, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
+    born: list[tuple[int, int]] = field(default_factory=list)
+
+
+class _Meeting(NamedTuple):
+    """Lanes that meet things of one kind on one switch: lane ``lanes[i]`` meets ``keys[where[i]]``."""
+
+    dpid: int
+    lanes: npt.NDArray[np.int64]
+    keys: npt.NDArray[np.int64]
+    where: npt.NDArray[np.int64]
+
+    def total(self, octets: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Return the sum of ``octets`` (by lane) that each key meets."""
+        return np.bincount(self.where, octets[self.lanes], len(self.keys)).astype(np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """The same as arrays."""
+
+    receive: list[_Meeting]
+    entry: list[_Meeting]
+    meter: list[_Meeting]
+    send: list[_Meeting]
+    born: npt.NDArray[np.int64]
+
+
+class TrafficRates:
+    """The offered flows of a fabric and the counters that they move.
+
+    ``packet_bytes`` is the frame size of all of them. Tables that changed are followed at once, or at most every
+    ``retrace_s``; until then counters go to the entries as they were.
+    """
+
+    def __init__(
+        self,
+        switches: dict[int, Datapath],
+        peer: Peer,
+        *,
+        packet_bytes: int = 1514,
+        retrace_s: float = 0.0,
+        sample_s: float = 0.1,
+    ) -> None:
+        self.flows: list[OfferedFlow] = []
+        self._rate_bps: npt.NDArray[np.float64] = np.zeros(16)
+        self.delivered_bps: npt.NDArray[np.float64] = np.zeros(0)
+        """What of each flow reached a host in the last step, all copies together."""
+        self._switches = switches
+        self._peer = peer
+        self._packet_bytes = packet_bytes
+        self._retrace_s = retrace_s
+        self._sample_s = sample_s
+        self._steps: list[_Step] = []
+        self._flow_of_lane: npt.NDArray[np.int64] = np.zeros(0, np.int64)
+        self._leaves: npt.NDArray[np.int64] = np.zeros(0, np.int64)
+        self._samples: list[_Sample] = []
+        self._versions: list[int] | None = None
+        self._traced_s = -np.inf
+        self._sampled_s = -np.inf
+        self._now_s: float | None = None
+
+    def offer(
+        self, dpid: int, port_no: int, rate_bps: float, *, eth_src: int, eth_dst: int, vlan_vid: int | None
+    ) -> int:
+        """Add a flow that enters at a port, tagged with ``vlan_vid`` or untagged; return its number.
+
+        ``rate_bps`` counts whole frames (L2).
+        """
+        frame = build_frame(FrameHeader(eth_dst, eth_src, vlan_vid, _TEST_ETH_TYPE), b"").ljust(60, b"\0")
+        number = len(self.flows)
+        self.flows.append(OfferedFlow(dpid, port_no, frame))
+        if number == len(self._rate_bps):
+            self._rate_bps = np.concatenate([self._rate_bps, np.zeros(number)])
+        self._rate_bps[number] = rate_bps
+        self._versions = None
+        return number
+
+    def set_rates(self, numbers: npt.ArrayLike, rate_bps: npt.ArrayLike) -> None:
+        """Change the rates of flows, in bit/s of whole frames, from the next step on."""
+        self._rate_bps[np.asarray(numbers)] = rate_bps
+
+    def advance(self, now_s: float) -> None:
+        """Move every counter by what was offered since the last call."""
+        last_s, self._now_s = self._now_s, now_s
+        if last_s is None or not self.flows:
+            return
+        if now_s > last_s:
+            self._retrace_when_due(now_s)
+            self._move(now_s, now_s - last_s)
+        if now_s - self._sampled_s >= self._sample_s:
+            self._sampled_s = now_s
+            for dpid, entry, in_port, frame, max_len, metadata in self._samples:
+                self._switches[dpid].packet_in(entry, in_port, frame, max_len, metadata)
+
+    def _move(self, now_s: float, elapsed_s: float) -> None:
+        offered = self._rate_bps[: len(self.flows)] / _BITS_PER_BYTE * elapsed_s
+        octets = offered[self._flow_of_lane]
+        used_bps: dict[_PortKey, float] = {}
+        for step in self._steps:
+            if len(step.born):
+                octets[step.born[:, 0]] = octets[step.born[:, 1]]
+            for meeting in step.receive:
+                self._receive(meeting, octets)
+            for meeting in step.entry:
+                tables = self._switches[meeting.dpid].tables
+                tables.hit_rates(meeting.keys, meeting.total(octets), self._packet_bytes, now_s)
+            for meeting in step.meter:
+                meters = self._switches[meeting.dpid].meters
+                shares = meters.police_rates(meeting.keys, meeting.total(octets), self._packet_bytes, now_s)
+                octets[meeting.lanes] *= shares[meeting.where]
+            for meeting in step.send:
+                octets[meeting.lanes] *= self._send(meeting, octets, elapsed_s, used_bps)[meeting.where]
+        to_hosts = np.bincount(self._flow_of_lane[self._leaves], octets[self._leaves], len(self.flows))
+        self.delivered_bps = to_hosts * _BITS_PER_BYTE / elapsed_s
+
+    def _receive(self, meeting: _Meeting, octets: npt.NDArray[np.float64]) -> None:
+        ports = self._switches[meeting.dpid].ports
+        for port_no, count in zip(meeting.keys.tolist(), meeting.total(octets).tolist(), strict=True):
+            if port_no in ports:
+                ports[port_no].receive(count, count / self._packet_bytes)
+
+    def _send(
+        self,
+        meeting: _Meeting,
+        octets: npt.NDArray[np.float64],
+        elapsed_s: float,
+        used_bps: dict[_PortKey, float],
+    ) -> npt.NDArray[np.float64]:
+        """Serve the queues of each port with what ``used_bps`` leaves; return the share that each queue got away."""
+        offered = meeting.total(octets)
+        port_of_key, queue_of_key = meeting.keys >> _QUEUE_BITS, meeting.keys & _NO_QUEUE
+        shares = np.zeros(len(meeting.keys))
+        for port_no in np.unique(port_of_key).tolist():
+            port = self._switches[meeting.dpid].ports.get(port_no)
+            if port is None or not port.up:
+                continue
+            rows = np.flatnonzero(port_of_key == port_no)
+            names = [None if queue_id == _NO_QUEUE else queue_id for queue_id in queue_of_key[rows].tolist()]
+            rates = (offered[rows] * _BITS_PER_BYTE / elapsed_s).tolist()
+            used = used_bps.get((meeting.dpid, port_no), 0.0)
+            served = port.serve(dict(zip(names, rates, strict=True)), used)
+            used_bps[meeting.dpid, port_no] = used + sum(served.values())
+            for row, name, rate_bps in zip(rows, names, rates, strict=True):
+                sent = served[name] * elapsed_s / _BITS_PER_BYTE
+                lost = offered[row] - sent
+                port.send(name, sent, sent / self._packet_bytes, lost / self._packet_bytes)
+                shares[row] = served[name] / rate_bps if rate_bps else 1.0
+        return shares
+
+    def _retrace_when_due(self, now_s: float) -> None:
+        versions = [datapath.tables.version for datapath in self._switches.values()]
+        forced = self._versions is None
+        if versions == self._versions or (not forced and now_s - self._traced_s < self._retrace_s):
+            return
+        self._versions, self._traced_s = versions, now_s
+        _Trace(self._switches, self._peer).run(self)
+
+    def adopt(self, trace: _Trace) -> None:
+        """Take over what a trace found."""
+        self._steps = [
+            _Step(
+                _meetings(step.receive),
+                _meetings(step.entry),
+                _meetings(step.meter),
+                _meetings(step.send),
+                _pairs(step.born),
+            )
+            for step in trace.steps
+        ]
+        self._flow_of_lane = np.array(trace.flow_of_lane, np.int64)
+        self._leaves = np.array(trace.leaves, np.int64)
+        self._samples = trace.samples
+
+
+@dataclass(slots=True)
+class _Hop:
+    """A frame's way through one switch: what it meets, as (kind, lane, what) in order, and the ports it leaves by.
+
+    ``ways`` are (steps before it leaves, lane, parent lane or None, port and queue), ``after`` the port that it came
+    out of before, None at the fabric's edge. ``next`` are the hops that follow, by the index of their way.
+    """
+
+    dpid: int
+    after: _PortKey | None
+    met: list[tuple[str, int, int]]
+    ways: list[tuple[int, int, int | None, int]] = field(default_factory=list)
+    next: dict[int, _Hop] = field(default_factory=dict)
+
+    def ports(self) -> Iterator[tuple[int, _PortKey]]:
+        """Yield the steps before the frame leaves by a port, and that port."""
+        for steps, _lane, _parent, out in self.ways:
+            yield steps, (self.dpid, out >> _QUEUE_BITS)
+
+
+class _Trace:
+    """Where the flows go, written down hop by hop; also the visitor of each pipeline walk.
+
+    1) Walk every flow through the fabric.
+    2) Find the step in which each port is served: after all that its lanes meet before, so that it serves them at once.
+    3) Put what the lanes meet into steps.
+    """
+
+    def __init__(self, switches: dict[int, Datapath], peer: Peer) -> None:
+        self.steps: list[_Steps] = []
+        self.flow_of_lane: list[int] = []
+        self.leaves: list[int] = []
+        self.samples: list[_Sample] = []
+        self._switches = switches
+        self._peer = peer
+        self._hop = _Hop(0, None, [])
+        self._lane = 0
+        self._outputs: list[tuple[int, int, int, bytes]] = []
+
+    def run(self, rates: TrafficRates) -> None:
+        hops: list[_Hop] = []
+        first: list[_Hop] = []
+        for number, flow in enumerate(rates.flows):  # 1
+            lane = self._new_lane(number)
+            waiting: list[_Arrival] = [_Arrival(None, 0, lane, 0, flow.dpid, flow.port_no, flow.frame)]
+            while waiting:
+                arrival = waiting.pop()
+                hop = self._walk(number, arrival, waiting)
+                if hop is None:
+                    continue
+                hops.append(hop)
+                if arrival.before is None:
+                    first.append(hop)
+                else:
+                    arrival.before.next[arrival.way] = hop
+        served = _serving_steps(hops)  # 2
+        for hop in first:  # 3
+            self._put_in_steps(hop, served)
+        rates.adopt(self)
+
+    def _walk(self, number: int, arrival: _Arrival, waiting: list[_Arrival]) -> _Hop | None:
+        before, _way, lane, hops, dpid, port_no, frame = arrival
+        datapath = self._switches[dpid]
+        port = datapath.ports.get(port_no)
+        if port is None or not port.up or hops >= _MAX_HOPS:
+            return None
+        after = None
+        if before is not None:
+            after = (before.dpid, before.ways[arrival.way][3] >> _QUEUE_BITS)
+        self._hop, self._lane, self._outputs = _Hop(dpid, after, [("receive", lane, port_no)]), lane, []
+        datapath.pipeline.run(port_no, frame, self)
+        # A copy that is not the end of the walk gets a lane of its own, since the meters after it do not concern it.
+        for index, (steps, out_port, queue_id, sent) in enumerate(self._outputs):
+            branch, parent = lane, None
+            if index < len(self._outputs) - 1 or steps < len(self._hop.met):
+                branch, parent = self._new_lane(number), lane
+            self._hop.ways.append((steps, branch, parent, out_port << _QUEUE_BITS | queue_id))
+            peer = self._peer(dpid, out_port)
+            if peer is None:
+                self.leaves.append(branch)
+            else:
+                waiting.append(_Arrival(self._hop, index, branch, hops + 1, *peer, sent))
+        return self._hop
+
+    def _put_in_steps(self, first: _Hop, served: dict[_PortKey, int]) -> None:
+        waiting = [(first, 0)]
+        while waiting:
+            hop, start = waiting.pop()
+            for steps, (kind, lane, what) in enumerate(hop.met):
+                getattr(self._at(start + steps), kind)[hop.dpid].append((lane, what))
+            for index, (steps, lane, parent, out) in enumerate(hop.ways):
+                if parent is not None:
+                    self._at(start + steps).born.append((lane, parent))
+                step = max(start + steps, served[hop.dpid, out >> _QUEUE_BITS])
+                self._at(step).send[hop.dpid].append((lane, out))
+                if index in hop.next:
+                    waiting.append((hop.next[index], step + 1))
+
+    def hit(self, entry: FlowTableEntry, octets: int) -> None:
+        self._hop.met.append(("entry", self._lane, entry.row))
+
+    def police(self, meter_id: int, octets: int) -> bool:
+        self._hop.met.append(("meter", self._lane, meter_id))
+        return self._switches[self._hop.dpid].meters.exists(meter_id)
+
+    def output(self, port_no: int, queue_id: int | None, frame: bytes) -> None:
+        self._outputs.append((len(self._hop.met), port_no, _NO_QUEUE if queue_id is None else queue_id, frame))
+
+    def to_controller(
+        self, entry: FlowTableEntry | None, in_port: int, frame: bytes, max_len: int, metadata: int
+    ) -> None:
+        self.samples.append((self._hop.dpid, entry, in_port, frame, max_len, metadata))
+
+    def _new_lane(self, number: int) -> int:
+        self.flow_of_lane.append(number)
+        return len(self.flow_of_lane) - 1
+
+    def _at(self, step: int) -> _Steps:
+        while len(self.steps) <= step:
+            self.steps.append(_Steps())
+        return self.steps[step]
+
+
+class _Arrival(NamedTuple):
+    """A frame that reaches a port: after which hop and which of its ways, in which lane, after how many hops."""
+
+    before: _Hop | None
+    way: int
+    lane: int
+    hops: int
+    dpid: int
+    port_no: int
+    frame: bytes
+
+
+def _serving_steps(hops: list[_Hop]) -> dict[_PortKey, int]:
+    """Return the step in which each port is served: the last in which one of its lanes gets there.
+
+    A port comes after those that its lanes come from. Where these wait for each other in a circle, one of them is
+    served more than once in a step of time, and has for the later lanes what the earlier ones left.
+    """
+    before: defaultdict[_PortKey, dict[_PortKey | None, int]] = defaultdict(dict)
+    for hop in hops:
+        for steps, port in hop.ports():
+            before[port][hop.after] = max(steps, before[port].get(hop.after, 0))
+    served: dict[_PortKey, int] = {}
+    entered: set[_PortKey] = set()
+    for port in before:
+        waiting = [port]
+        while waiting:
+            here = waiting[-1]
+            ahead = [a for a in before[here] if a is not None and a not in served and a not in entered]
+            entered.add(here)
+            if ahead:
+                waiting += ahead[:1]
+                continue
+            waiting.pop()
+            if here not in served:
+                served[here] = max(
+                    steps + (served.get(a, 0) + 1 if a is not None else 0) for a, steps in before[here].items()
+                )
+    return served
+
+
+def _pairs(rows: list[tuple[int, int]]) -> npt.NDArray[np.int64]:
+    return np.array(rows, np.int64).reshape(-1, 2)
+
+
+def _meetings(by_switch: dict[int, list[tuple[int, int]]]) -> list[_Meeting]:
+    made = []
+    for dpid, rows in by_switch.items():
+        lanes, what = _pairs(rows).T
+        made.append(_Meeting(dpid, lanes, *np.unique(what, return_inverse=True)))
+    return made

@@ -1,0 +1,137 @@
+"""What operators ask of nodes that share switches: what is written, what is waited for, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from support.memory_etcd import MemoryEtcd
+
+from apps.cluster.etcd_client import delete, put
+from apps.cluster.placement_requests import PATIENCE_S, Wishes
+from controller.cluster.placement import goal, order
+from controller.errors import DetsError, InvalidValueError
+
+PREFIX = "/dets/x/"
+SWITCHES = {"s1": 1, "s2": 2, "s3": 3}
+FIRST = order(1, ["n1", "n2"])[0]
+
+
+class Cluster:
+    """Two nodes that follow what is asked whenever time passes, unless they are ``deaf``."""
+
+    def __init__(self) -> None:
+        self.etcd, self.now_s, self.deaf = MemoryEtcd(), 0.0, False
+        reached = {"n1": b"[1, 2, 3]", "n2": b"[1, 2]"}
+        writing = [put(f"{PREFIX}{kind}", b"{}", 5) for kind in ("nodes/n1", "nodes/n2")]
+        writing += [put(f"{PREFIX}reached/{name}", value, 5) for name, value in reached.items()]
+        writing += [put(self.place("own", dpid), b"n1", 6) for dpid in SWITCHES.values()]
+        self.etcd.transact([], writing, [])
+        self.wishes = Wishes(self.etcd, PREFIX, SWITCHES, lambda: self.now_s, self.sleep)  # type: ignore[arg-type]
+
+    def place(self, kind: str, dpid: int) -> str:
+        return f"{PREFIX}{kind}/{dpid:016x}"
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+        known = self.wishes.known()
+        for dpid in known.owners:
+            to = goal(dpid, known)
+            if to is not None and not self.deaf:
+                self.etcd.transact([], [put(self.place("own", dpid), to.encode(), 6)], [])
+
+    def owners(self) -> dict[int, str]:
+        return dict(self.wishes.known().owners)
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster()
+
+
+def test_a_drained_node_keeps_what_no_other_reaches_and_says_so(cluster: Cluster) -> None:
+    cluster.wishes.drain("n1")
+    assert cluster.wishes.handed_over("n1") == ["s3"]
+    assert cluster.owners() == {1: "n2", 2: "n2", 3: "n1"}
+    cluster.wishes.undrain("n1")
+    assert cluster.wishes.known().drained == []
+
+
+def test_a_drain_that_nobody_follows_ends(cluster: Cluster) -> None:
+    cluster.deaf = True
+    cluster.wishes.drain("n1")
+    assert cluster.wishes.handed_over("n1") == ["s1", "s2", "s3"]
+    assert cluster.now_s == pytest.approx(PATIENCE_S, abs=1.0)
+
+
+def test_a_move_is_a_wish_that_ends_with_it(cluster: Cluster) -> None:
+    assert cluster.wishes.move("s1", "n2")
+    assert (cluster.owners()[1], cluster.wishes.known().wants, cluster.etcd.leases) == ("n2", {}, set())
+    assert cluster.wishes.move("s1", "n2")  # it is there
+    cluster.deaf = True
+    assert not cluster.wishes.move("s2", "n2")
+    assert (cluster.owners()[2], cluster.wishes.known().wants, cluster.etcd.leases) == ("n1", {}, set())
+
+
+def test_a_pin_stays_and_is_not_moved_by_hand_or_balance(cluster: Cluster) -> None:
+    assert cluster.wishes.pin("s2", "n2")
+    assert cluster.wishes.pinned() == {"s2": "n2"}
+    with pytest.raises(InvalidValueError, match="'s2' is pinned to n2: unpin it first"):
+        cluster.wishes.move("s2", "n1")
+    assert cluster.wishes.move("s2", "n2")
+    assert cluster.wishes.pinned() == {"s2": "n2"}
+    cluster.wishes.balance()
+    assert cluster.owners()[2] == "n2"
+    assert cluster.wishes.unpin("s2") == "n2"
+    assert (cluster.wishes.pinned(), cluster.owners()[2]) == ({}, "n2")
+
+
+def test_balance_gives_each_switch_to_the_first_that_reaches_it(cluster: Cluster) -> None:
+    moved, wanted = cluster.wishes.balance()
+    first = {dpid: order(dpid, ["n1", "n2"])[0] for dpid in (1, 2)}
+    assert cluster.owners() == {**first, 3: "n1"}
+    assert moved == wanted == list(first.values()).count("n2")
+    assert cluster.wishes.balance() == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("ask", "why"),
+    [
+        (lambda wishes: wishes.drain("n9"), "NODE: 'n9' is not one of the nodes that are there: n1, n2"),
+        (lambda wishes: wishes.drain("n2"), "NODE: 'n2' is drained already"),
+        (lambda wishes: wishes.drain("n1"), "NODE: 'n1' is the only node that is there and not drained"),
+        (lambda wishes: wishes.undrain("n1"), "NODE: 'n1' is not drained; drained: n2"),
+        (lambda wishes: wishes.move("s9", "n1"), "SWITCH: 's9' is not in the configuration: s1, s2, s3"),
+        (lambda wishes: wishes.move("s1", "n9"), "NODE: 'n9' is not one of the nodes that are there: n1, n2"),
+        (lambda wishes: wishes.move("s1", "n2"), "NODE: 'n2' is drained; allowed: n1"),
+        (lambda wishes: wishes.pin("s1", "n2"), "NODE: 'n2' is drained; allowed: n1"),
+        (lambda wishes: wishes.unpin("s1"), "SWITCH: 's1' is not pinned; pinned: none"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_what_is_allowed_and_changes_nothing(
+    cluster: Cluster, ask: Callable[[Wishes], object], why: str
+) -> None:
+    cluster.wishes.drain("n2")
+    before = dict(cluster.etcd.kept)
+    with pytest.raises(InvalidValueError) as refused:
+        ask(cluster.wishes)
+    assert str(refused.value) == why
+    assert cluster.etcd.kept == before
+
+
+def test_a_node_without_a_connection_is_refused(cluster: Cluster) -> None:
+    with pytest.raises(InvalidValueError, match="'n2' is not connected to s3; allowed: n1"):
+        cluster.wishes.pin("s3", "n2")
+
+
+def test_two_who_drain_at_once_do_not_drain_all(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    transact = cluster.etcd.transact
+
+    def later(compare: list[object], *rest: list[object]) -> object:
+        transact([], [put(f"{PREFIX}drained/n2", b""), delete("nothing")], [])
+        return transact(compare, *rest)
+
+    monkeypatch.setattr(cluster.etcd, "transact", later)
+    with pytest.raises(DetsError, match="somebody has changed the cluster meanwhile"):
+        cluster.wishes.drain("n1")
+    assert cluster.wishes.known().drained == ["n2"]

@@ -1,0 +1,190 @@
+"""What waits for a peer to read it is bounded, kept in order, sent in few calls; one reader serves many sockets."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from functools import partial
+from types import SimpleNamespace
+
+from ryu.lib import hub
+
+from apps.runtime.connection import connection_io
+from apps.runtime.connection.connection_io import (
+    MOST_UNREAD_BY_STRANGER_BYTES,
+    MOST_UNREAD_BYTES,
+    SendQueue,
+    SharedReader,
+)
+from apps.runtime.sockets.socket_reader import Arrival
+from controller.openflow.constants import VERSION, MessageType
+
+
+class Socket:
+    """A socket that keeps what each call sent."""
+
+    def __init__(self) -> None:
+        self.sent: list[bytes] = []
+
+    def sendall(self, data: memoryview) -> None:
+        self.sent.append(bytes(data))
+
+
+def test_short_messages_are_sent_in_one_call_and_in_order():
+    sock = Socket()
+    queue = SendQueue(sock)
+    for number in range(100):
+        assert queue.put(bytes([number]) * 8, last=number == 99)
+    queue.send_all()
+    assert sock.sent == [b"".join(bytes([number]) * 8 for number in range(100))]
+    assert queue.octets == 0
+
+
+def test_a_long_message_is_sent_by_itself():
+    sock = Socket()
+    queue = SendQueue(sock)
+    queue.put(b"a" * 8)
+    queue.put(b"b" * 100_000)
+    queue.put(b"c" * 8, last=True)
+    queue.send_all()
+    assert [(data[:1], len(data)) for data in sock.sent] == [(b"a", 8), (b"b", 100_000), (b"c", 8)]
+
+
+def test_a_stranger_leaves_less_unread_than_a_switch():
+    queue = SendQueue(Socket())
+    assert queue.put(bytes(MOST_UNREAD_BY_STRANGER_BYTES))
+    assert not queue.put(b"x")
+    queue = SendQueue(Socket())
+    queue.allow_switch()
+    assert queue.put(bytes(MOST_UNREAD_BYTES))
+    assert not queue.put(b"x")
+
+
+def test_nothing_is_sent_after_the_end():
+    sock = Socket()
+    queue = SendQueue(sock)
+    queue.put(b"never sent")
+    queue.end()
+    queue.send_all()
+    assert sock.sent == []
+
+
+class Full:
+    """A plain socket that takes so many bytes at once, or is full (None)."""
+
+    def __init__(self, most: int | None) -> None:
+        self.most = most
+        self.taken = b""
+
+    def send(self, data: bytes) -> int:
+        if self.most is None:
+            raise BlockingIOError
+        self.taken += data[: self.most]
+        return len(data[: self.most])
+
+
+def test_what_a_plain_socket_takes_at_once_does_not_wait():
+    sock, plain = Socket(), Full(100)
+    queue = SendQueue(sock, plain)
+    assert queue.put(b"a" * 60)
+    assert (plain.taken, queue.octets) == (b"a" * 60, 0)
+    assert queue.put(b"b" * 150)
+    assert queue.octets == 50
+    assert queue.put(b"c" * 10, last=True)  # behind what waits, though the socket would take it
+    queue.send_all()
+    assert plain.taken == b"a" * 60 + b"b" * 100
+    assert b"".join(sock.sent) == b"b" * 50 + b"c" * 10
+
+
+def test_a_socket_that_takes_nothing_leaves_all_to_the_queue():
+    sock = Socket()
+    queue = SendQueue(sock, Full(None))
+    queue.allow_switch()
+    assert queue.put(bytes(MOST_UNREAD_BYTES))
+    assert not queue.put(b"x")
+
+
+def test_the_last_bytes_end_the_queue_though_they_went_at_once():
+    queue = SendQueue(Socket(), Full(100))
+    assert queue.put(b"bye", last=True)
+    queue.send_all()
+    assert queue.closing
+
+
+def test_one_reader_serves_all_sockets_until_they_are_to_be_left_alone():
+    reader, pairs, got = SharedReader(), [socket.socketpair() for _ in range(3)], []
+
+    def on_arrival(number: int, arrival: Arrival) -> bool:
+        got.append((number, bytes(arrival.octets)))
+        return got[-1][1] != b"stop"
+
+    for number, (mine, _other) in enumerate(pairs):
+        reader.watch(mine.fileno(), partial(on_arrival, number))
+    reader.forget(pairs[2][0].fileno())
+    for text in (b"one", b"stop", b"unread"):
+        for _mine, other in pairs:
+            other.send(text)
+        for _ in range(3):
+            hub.sleep(0.01)
+    assert sorted(got) == [(0, b"one"), (0, b"stop"), (1, b"one"), (1, b"stop")]
+    reader.watch(pairs[0][0].fileno(), partial(on_arrival, 0))
+    hub.sleep(0.01)
+    hub.sleep(0.01)
+    assert got[-1] == (0, b"unread")
+    for pair in pairs:
+        reader.forget(pair[0].fileno())
+        for end in pair:
+            end.close()
+
+
+def test_what_comes_soon_after_a_look_is_read_in_the_next_one_together(monkeypatch):
+    gathered = hub.Event()
+    monkeypatch.setattr(connection_io, "hub", SimpleNamespace(spawn=hub.spawn, sleep=lambda _seconds: gathered.wait()))
+    reader, pairs, got = SharedReader(), [socket.socketpair() for _ in range(3)], []
+
+    def on_arrival(number: int, arrival: Arrival) -> bool:
+        got.append((number, bytes(arrival.octets)))
+        return True
+
+    for number, (mine, _other) in enumerate(pairs):
+        reader.watch(mine.fileno(), partial(on_arrival, number))
+    pairs[0][1].send(b"first")
+    while not got:
+        hub.sleep(0.0)
+    for _ in range(2):
+        for _mine, other in pairs[1:]:
+            other.send(b"x")
+        hub.sleep(0.0)
+    assert got == [(0, b"first")]
+    gathered.set()
+    while len(got) < 3:
+        hub.sleep(0.01)
+    assert sorted(got[1:]) == [(1, b"xx"), (2, b"xx")]
+    for pair in pairs:
+        reader.forget(pair[0].fileno())
+        for end in pair:
+            end.close()
+
+
+def test_once_all_have_answered_nobody_looks_again(monkeypatch):
+    """What else comes is told by the hub; what is not an answer may be a part of something longer."""
+    slept: list[float] = []
+    monkeypatch.setattr(connection_io, "hub", SimpleNamespace(spawn=lambda _run: None, sleep=slept.append))
+    reader, pairs = SharedReader(), [socket.socketpair() for _ in range(2)]
+    for mine, _other in pairs:
+        mine.setblocking(False)
+        reader.watch(mine.fileno(), lambda _arrival: True)
+    reader.barriers.call([mine.fileno() for mine, _other in pairs], [1, 2])
+    done = [struct.pack("!BBHI", VERSION, MessageType.BARRIER_REPLY, 8, xid) for xid in (1, 2)]
+    assert not reader._look(), "nothing is there"
+    pairs[0][1].send(done[0])
+    assert reader._look(), "the other one's is to come"
+    pairs[1][1].send(done[1])
+    assert not reader._look()
+    assert reader.barriers.is_over
+    pairs[0][1].send(done[0])
+    assert reader._look()
+    for pair in pairs:
+        reader.forget(pair[0].fileno())
+        for end in pair:
+            end.close()

@@ -1,0 +1,54 @@
+"""A change is in force once all that came of it has been sent and confirmed."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from apps.change_tracker import ChangesInForce
+
+
+class Peers(dict[int, Any]):
+    """Two switches that have confirmed whatever they were sent."""
+
+    def note_confirmed(self) -> None:
+        """Have nothing to note."""
+
+
+class Desk:
+    """A shell whose rounds send at once, and queues that were seen to at once; ``pending`` entries wait."""
+
+    def __init__(self) -> None:
+        self.pending = set[int]()
+        switches = {dpid: SimpleNamespace(switch=SimpleNamespace(name=f"s{dpid}", ovsdb=None)) for dpid in (1, 2, 3)}
+        central = SimpleNamespace(switches=switches, network=SimpleNamespace(desired=self))
+        self.peers = Peers({dpid: SimpleNamespace(unfinished=[]) for dpid in (1, 2)})
+        shell: Any = SimpleNamespace(
+            now_s=lambda: 5.0, times=SimpleNamespace(sent_after=lambda at_s: at_s), peers=self.peers, central=central
+        )
+        queues: Any = SimpleNamespace(seen_to_s=9.0, failing=dict)
+        self.changes = ChangesInForce(shell, queues, 1)
+
+    def waiting(self, revision: int) -> tuple[int, list[str]]:
+        """Return the last change in force and who is waited for."""
+        found = self.changes.view(revision)
+        assert found["missing"] == ["s3"]
+        return found["installed_revision"], found["waiting"]
+
+
+def test_flow_entries_that_wait_for_a_later_round_are_waited_for_where_a_switch_is_there() -> None:
+    desk = Desk()
+    assert desk.waiting(1) == (1, [])
+    desk.changes.changed(2)
+    desk.pending = {2, 3}
+    assert desk.waiting(2) == (1, ["s2"])
+    desk.pending = {3}
+    assert desk.waiting(2) == (2, [])
+
+
+def test_a_barrier_that_is_not_answered_is_waited_for() -> None:
+    desk = Desk()
+    desk.peers[1].unfinished.append((5.0, SimpleNamespace(done=False)))
+    assert desk.waiting(1) == (0, ["s1"])
+    desk.peers[1].unfinished[0][1].done = True
+    assert desk.waiting(1) == (1, [])

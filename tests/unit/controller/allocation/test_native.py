@@ -1,0 +1,79 @@
+"""The compiled form: receivers side by side and alone, columns that are not rows side by side, and what it keeps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from support.algorithms import ALGORITHMS
+
+from controller.allocation import Requests, native
+from controller.policy.registry import make_policy
+
+CONTROLS = [*((name, {}) for name in ALGORITHMS), ("sp", {"headroom": 0.1}), ("fp", {"headroom": 0.1})]
+SIZES = [n for n in range(36) for _ in range(5)]  # a batch of every size up to beyond the largest, and one more
+
+needs_kernel = pytest.mark.skipif(native.library is None, reason="the compiled kernel was not built")
+
+
+def table(seed, sizes):
+    rng = np.random.default_rng(seed)
+    offsets = np.concatenate([[0], np.cumsum(rng.permutation(sizes))]).astype(np.int64)
+    entries, receivers = int(offsets[-1]), len(sizes)
+    granted_bps = rng.lognormal(16.0, 1.0, entries)
+    granted_bps[rng.random(entries) < 0.05] = np.inf
+    measured_bps = np.where(np.isinf(granted_bps), 1e6, granted_bps) * rng.choice([1.0, 0.97, 0.5], entries)
+    return Requests(
+        offsets=offsets,
+        limit_bps=rng.lognormal(18.0, 1.0, receivers),
+        received_bps=rng.lognormal(18.0, 1.0, receivers),
+        measured_bps=measured_bps,
+        granted_bps=granted_bps,
+        available_bps=rng.lognormal(17.5, 1.5, entries),
+        drops=rng.random(entries) < 0.3,
+        weight=np.where(rng.random(entries) < 0.5, 1.0, rng.lognormal(0.0, 1.0, entries)),
+        active=rng.random(entries) < 0.9,
+    )
+
+
+def intervals(algorithm, requests, count=4):
+    """Grants and the state of some intervals, each of whose grants is the limit in force in the next."""
+    state, found = algorithm.first_state(requests.receivers), []
+    for _ in range(count):
+        grants, state = algorithm.allocate(requests, state)
+        found += [grants, *state.values()]
+        requests = replace(requests, granted_bps=grants, measured_bps=0.99 * grants, check=True)
+    return found
+
+
+@needs_kernel
+@pytest.mark.parametrize(("name", "parameters"), CONTROLS)
+@pytest.mark.parametrize("seed", range(4))
+def test_receivers_of_all_sizes_have_the_bits_of_numpy_side_by_side_and_alone(name, parameters, seed, monkeypatch):
+    algorithm, requests = make_policy(name, parameters), table(seed, SIZES)
+    compiled = intervals(algorithm, requests)
+    monkeypatch.setattr(native, "library", None)
+    for mine, plain in zip(compiled, intervals(algorithm, requests), strict=True):
+        np.testing.assert_array_equal(mine, plain)
+
+
+@needs_kernel
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_columns_whose_rows_are_apart_are_read_as_they_are(name):
+    requests = table(5, SIZES)
+    apart = {
+        field: np.column_stack([column, column])[:, 1]
+        for field in ("limit_bps", "measured_bps", "available_bps", "weight", "active")
+        if (column := getattr(requests, field)) is not None
+    }
+    whole, split = (intervals(make_policy(name), one, 1) for one in (requests, replace(requests, **apart, check=True)))
+    for mine, plain in zip(split, whole, strict=True):
+        np.testing.assert_array_equal(mine, plain)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_a_table_without_receivers_has_no_grants(name):
+    algorithm = make_policy(name)
+    grants, _ = algorithm.allocate(table(1, []), algorithm.first_state(0))
+    assert grants.shape == (0,)

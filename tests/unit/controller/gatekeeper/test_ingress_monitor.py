@@ -1,0 +1,183 @@
+"""Gatekeeper's receiving side: when a queue's drops are congestion, and who is told."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.gatekeeper.ingress_monitor import (
+    CALM_INTERVALS,
+    LEAST_DROPPED_BITS,
+    IngressWatch,
+    Pairs,
+    estimated_drops,
+    floors,
+    needs_after,
+    rooms,
+    shares_of,
+    targets,
+    thresholds,
+    within_port,
+)
+from controller.policy.policy_state import Memory
+
+C = 1e9
+WINDOW = np.array([2.0])
+
+
+def pairs(sender, receiver, measured_bps, active=None, weight=None):
+    count = len(sender)
+    return Pairs(
+        np.array(sender, dtype=np.int64),
+        np.array(receiver, dtype=np.int64),
+        np.ones(count, dtype=bool) if active is None else np.array(active),
+        np.array(measured_bps, dtype=np.float64),
+        np.ones(count) if weight is None else np.array(weight, dtype=np.float64),
+    )
+
+
+def watched(*dropped_bps, served_bps=0.0):
+    watch = IngressWatch.remembered(Memory(1), 2)
+    for one in dropped_bps:
+        watch = watch.after(np.array([one], dtype=np.float64), np.array([served_bps]))
+    return watch
+
+
+def test_the_mean_is_over_the_window():
+    dropped, served = watched(100e6, 10e6, 30e6, served_bps=7.0).means(WINDOW)
+    assert dropped.tolist() == [20e6]
+    assert served.tolist() == [7.0]
+
+
+def test_a_reading_that_did_not_come_is_not_zero():
+    dropped, _ = watched(10e6, np.nan).means(WINDOW)
+    assert dropped.tolist() == [10e6]
+    dropped, _ = watched(10e6, np.nan, np.nan).means(WINDOW)
+    assert np.isnan(dropped[0])
+
+
+def test_intervals_without_a_reading_are_counted():
+    assert watched(1.0, np.nan, np.nan).unread.tolist() == [2.0]
+    assert watched(np.nan, 1.0).unread.tolist() == [0.0]
+
+
+def test_congestion_is_two_percent_of_the_port():
+    above = thresholds(np.array([C]), np.array([0.02]), np.array([0.110]))
+    assert above == pytest.approx([20e6])
+
+
+def test_at_low_rates_a_few_frames_are_no_congestion():
+    least_bps = thresholds(np.array([43e6]), np.array([0.02]), np.array([0.110]))
+    assert least_bps == pytest.approx([LEAST_DROPPED_BITS / 0.110])
+    assert least_bps == pytest.approx([2.65e6], rel=0.01)
+
+
+def test_a_window_of_no_time_shows_nothing():
+    assert np.isinf(thresholds(np.array([C]), np.array([0.02]), np.zeros(1)))
+
+
+def test_congestion_is_over_when_drops_are_few_for_long():
+    watch, threshold = watched(), np.array([20e6])
+    said = []
+    for dropped in [19e6, 21e6, *[11e6] * CALM_INTERVALS, *[9e6] * CALM_INTERVALS]:
+        watch = watch.declared(np.array([dropped]), threshold)
+        said.append(bool(watch.congested[0]))
+    assert said == [False, *[True] * (2 * CALM_INTERVALS), False]
+
+
+def test_all_above_their_part_are_told():
+    those = pairs([0, 1, 2], [3, 3, 3], [50.0, 40.0, 2.0])
+    told = targets(those, np.array([0, 0, 0, 1], bool), np.array([0.0, 0.0, 0.0, 60.0]), np.ones(4, bool))
+    assert told.tolist() == [True, True, False]
+
+
+def test_one_target_is_the_largest_the_first_of_equals():
+    those = pairs([0, 1, 2], [3, 3, 3], [50.0, 90.0, 90.0])
+    told = targets(those, np.array([0, 0, 0, 1], bool), np.full(4, 60.0), np.zeros(4, bool))
+    assert told.tolist() == [False, True, False]
+
+
+def test_where_nobody_is_above_the_largest_is_told():
+    those = pairs([0, 1], [2, 2], [10.0, 20.0])
+    told = targets(those, np.array([0, 0, 1], bool), np.full(3, 1e6), np.ones(3, bool))
+    assert told.tolist() == [False, True]
+
+
+def test_silent_pairs_and_other_receivers_are_not_told():
+    those = pairs([0, 1, 0], [2, 2, 3], [90.0, 80.0, 90.0], active=[False, True, True])
+    told = targets(those, np.array([0, 0, 1, 0], bool), np.full(4, 10.0), np.ones(4, bool))
+    assert told.tolist() == [False, True, False]
+
+
+def test_floors_are_the_part_of_the_guarantee_and_of_what_is_served():
+    those = pairs([0, 1], [2, 2], [30.0, 90.0], weight=[1.0, 2.0])
+    guarantee, served = np.array([0.0, 0.0, 60.0]), np.array([0.0, 0.0, 100.0])
+    both = floors(those, guarantee, served, np.ones(3), np.ones(3))
+    assert both == pytest.approx([25.0, 75.0])
+    paper = floors(those, guarantee, served, np.zeros(3), np.zeros(3))
+    assert paper.tolist() == [0.0, 0.0]
+    unknown = floors(those, guarantee, np.full(3, np.nan), np.ones(3), np.ones(3))
+    assert unknown == pytest.approx([20.0, 40.0])
+    silent = pairs([0, 1], [2, 2], [0.0, 0.0], active=[False, False])
+    assert floors(silent, guarantee, served, np.ones(3), np.ones(3)).tolist() == [0.0, 0.0]
+
+
+def test_shares_of_silent_receivers_are_nothing():
+    those = pairs([0], [1], [0.0], active=[False])
+    assert shares_of(those, np.array([5.0, 5.0])).tolist() == [0.0]
+
+
+def test_without_a_queue_drops_are_what_does_not_fit():
+    guarantee, capacity = np.array([30.0, 50.0, 30.0]), np.full(3, 100.0)
+    port = np.array([0, 0, 1])
+    assert estimated_drops(np.array([75.0, 40.0, 75.0]), guarantee, capacity, port).tolist() == [15.0, 0.0, 0.0]
+    assert estimated_drops(np.array([50.0, 90.0, 0.0]), guarantee, capacity, port).tolist() == [20.0, 40.0, 0.0]
+
+
+def test_what_is_served_counts_as_far_as_the_port_is_not_needed_by_others():
+    guarantee, port = np.array([60.0, 20.0]), np.zeros(2, dtype=np.int64)
+    within = within_port(np.array([10.0, 90.0]), np.array([45.0, 20.0]), guarantee, np.full(2, 100.0), port)
+    assert within.tolist() == [10.0, 55.0]
+    within = within_port(np.array([10.0, 90.0]), np.zeros(2), guarantee, np.full(2, 100.0), port)
+    assert within.tolist() == [10.0, 90.0]
+
+
+def test_a_need_is_not_forgotten_at_once_and_is_no_more_than_the_guarantee():
+    guarantee, need = np.array([60.0]), needs_after(np.array([np.nan]), np.array([90.0]), np.array([60.0]))
+    assert need.tolist() == [60.0]
+    for _ in range(10):
+        need = needs_after(need, np.zeros(1), guarantee)
+    assert need == pytest.approx([60.0 * 0.95**10])
+
+
+def test_the_room_of_several_senders_is_the_port():
+    those = pairs([0, 1, 2], [3, 3, 4], [300.0, 100.0, 7.0])
+    room = rooms(those, np.full(5, 100.0), np.array([0, 0, 0, 1, 0], bool))
+    assert room.tolist() == [75.0, 25.0, np.inf]
+
+
+def test_the_watch_is_remembered():
+    watch = watched(1.0, np.nan, 3.0, served_bps=4.0).told(np.array([True]))
+    watch = watch.declared(np.array([9.0]), np.array([2.0]))
+    again = IngressWatch.remembered(Memory(1).after(by_vn=watch.columns()), 2)
+    for name in ("dropped_bps", "served_bps", "since_round", "unread", "calm", "congested"):
+        assert np.array_equal(getattr(again, name), getattr(watch, name), equal_nan=True)
+    deeper = IngressWatch.remembered(Memory(1).after(by_vn=watch.columns()), 3)
+    assert np.array_equal(deeper.dropped_bps, [[3.0, np.nan, np.nan]], equal_nan=True)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(4, 6), st.floats(0, 1e9), st.booleans()), max_size=12),
+    st.lists(st.booleans(), min_size=7, max_size=7),
+    st.lists(st.booleans(), min_size=7, max_size=7),
+)
+def test_whoever_has_a_round_tells_somebody_who_sends_and_nobody_else(rows, rounds, everybody):
+    those = pairs(*zip(*[(s, r, m, a) for s, r, m, a in rows], strict=True)) if rows else pairs([], [], [])
+    told = targets(those, np.array(rounds), np.full(7, 1e8), np.array(everybody))
+    assert not (told & ~those.active).any()
+    for receiver in range(7):
+        here = those.receiver == receiver
+        wanted = rounds[receiver] and (those.active & here).any()
+        assert bool((told & here).any()) == bool(wanted)
+        if not everybody[receiver]:
+            assert (told & here).sum() <= 1

@@ -1,0 +1,90 @@
+"""Where the link before a switch leaves its ports' queues nothing to drop."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from controller.central import port_enforceability
+from controller.central.controller import CentralController
+from controller.config.loader import parse_config
+from controller.fabric.topology import PortId
+from controller.fabric.vn_table import VnTable
+from controller.limits.link_headroom import Crowded, crowded_ports
+from experiments.model.settings_operator import Operator
+
+M = 1_000_000
+
+
+def config(limit="480M", links=("1G",), port="1G", algorithm="gatekeeper"):
+    """Edge switches s1 and s2 with a port each, and as many links from each to the core switch."""
+    ports = {"1": {"capacity": port, "trunk": [10, 20]}}
+    return parse_config(
+        json.dumps(
+            {
+                "vlans": {
+                    vid: {"send_limit": limit, "receive_limit": limit, "algorithm": algorithm} for vid in (10, 20)
+                },
+                "switches": {"s1": {"dpid": 1, "ports": ports}, "s2": {"dpid": 2, "ports": ports}, "c1": {"dpid": 3}},
+                "links": [
+                    {"between": [f"s{edge}:{100 + n}", f"c1:{10 * edge + n}"], "capacity": capacity}
+                    for edge in (1, 2)
+                    for n, capacity in enumerate(links)
+                ],
+            }
+        )
+    )
+
+
+def crowded(*args, needing=True, **named):
+    found = config(*args, **named)
+    vns = VnTable.of_config(found)
+    return crowded_ports(vns, found.links, np.full(len(vns), needing))
+
+
+def test_guarantees_that_fill_the_only_link_are_found():
+    assert crowded() == [Crowded(PortId(dpid, 1), 960 * M, 1000 * M) for dpid in (1, 2)]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"limit": "475M"},
+        {"port": "950M", "limit": "475M"},
+        {"links": ("1G", "1G")},
+        {"links": ("1100M",)},
+        {"links": ()},
+        {"needing": False},
+    ],
+    ids=["5 % left", "slower port", "two links", "faster link", "links not configured", "nobody acts on drops"],
+)
+def test_headroom(given):
+    assert crowded(**given) == []
+
+
+def test_it_is_an_event_once_and_again_when_it_comes_back():
+    central = CentralController(config())
+    operator = Operator(central)
+
+    def told():
+        port_enforceability.note_changes(central.fabric, 1.0)
+        return [event.text for event in central.events.after(0) if event.kind == "headroom-missing"]
+
+    first = told()
+    assert first[0] == (
+        "s1:1: receive limits of 960 of 1000 Mbit/s of the only link before its switch: "
+        "drops happen there, where no policy sees them; leave 5% of the link"
+    )
+    assert told() == first
+    assert len(first) == 2
+    for limit_bps, count in ((400 * M, 2), (480 * M, 3)):
+        operator.set_vn(0, 1.0, receive_limit_bps=limit_bps)
+        assert len(told()) == count
+
+
+def test_other_policies_need_none():
+    central = CentralController(config(algorithm="fs"))
+    port_enforceability.note_changes(central.fabric, 1.0)
+    assert not [event for event in central.events.after(0) if event.kind == "headroom-missing"]

@@ -1,0 +1,114 @@
+"""What the meters of send limits see, and who shows it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.configs import star
+from support.fabrics import ControlLoop
+from support.kernels import numpy_alone, same
+from support.talking import started
+
+from controller.metering import measurement_native
+from controller.metering.counters import NOT_LISTED, ListedReadings, MeterReadings
+from controller.metering.send_limit_meters import SendLimitMeters
+from controller.monitoring.pair_explanation import explain_entry
+from controller.openflow.constants import COUNTER_UNAVAILABLE
+from controller.openflow.meters import METER_STATS
+
+M = 1e6
+CAPACITY_BPS = np.full(2, 1e9)
+
+
+def reading(in_bytes, dropped_bytes, at_s):
+    columns = [np.array([float(value)] * 2) for value in (in_bytes, dropped_bytes, at_s, at_s)]
+    return MeterReadings(*columns, np.array([True, False]), np.full(2, np.nan))
+
+
+def test_rates_are_known_from_the_second_reading_on_and_stand_while_nothing_is_read():
+    meters = SendLimitMeters.unread(2).after(reading(0, 0, 1.0), CAPACITY_BPS)
+    assert np.isnan(meters.offered_bps).all()
+    meters = meters.after(reading(1e6, 25e4, 2.0), CAPACITY_BPS)
+    assert (meters.offered_bps[0], meters.dropped_bps[0]) == (8e6, 2e6)
+    assert np.isnan([meters.offered_bps[1], meters.dropped_bps[1]]).all()
+    assert meters.offered_to_passed.tolist() == [8 / 6, 1.0]
+    assert meters.after(MeterReadings.none(2), CAPACITY_BPS).offered_bps[0] == 8e6
+
+
+def test_a_modify_begins_a_new_count_and_what_is_forgotten_is_unknown():
+    meters = SendLimitMeters.unread(2).after(reading(1e6, 0, 1.0), CAPACITY_BPS)
+    modified = meters.modified(np.array([0]), 1.0).after(reading(1e6, 0, 2.0), CAPACITY_BPS)
+    assert modified.offered_bps[0] == 8e6
+    forgotten = meters.forgotten(np.array([0])).after(reading(9e6, 0, 2.0), CAPACITY_BPS)
+    assert np.isnan(forgotten.offered_bps[0])
+
+
+def test_a_sender_of_which_nothing_passes_multiplies_nothing():
+    meters = SendLimitMeters.unread(2).after(reading(0, 0, 1.0), CAPACITY_BPS)
+    assert meters.after(reading(1e6, 1e6, 2.0), CAPACITY_BPS).offered_to_passed.tolist() == [1.0, 1.0]
+
+
+@pytest.mark.skipif(measurement_native.library is None, reason="no C compiler was there when it was installed")
+@given(seed=st.integers(0, 2**32 - 1), vns=st.integers(0, 300))
+def test_readings_where_they_are_listed_show_the_same_compiled(seed: int, vns: int) -> None:
+    rng = np.random.default_rng(seed)
+    meters, capacity_bps = SendLimitMeters.unread(vns), rng.random(vns) * 1e9
+    stats = np.zeros(vns, METER_STATS)
+    for interval in range(6):
+        stats["duration_s"] += rng.choice([0.001, 0.055, -0.01], vns, p=[0.1, 0.8, 0.1])
+        for name in ("byte_in_count", "band_byte_count"):
+            stats[name] += rng.integers(0, 10**6, vns).astype(np.uint64)
+            unknown = np.where(rng.random(vns) < 0.1, COUNTER_UNAVAILABLE, stats[name])
+            shown = stats.copy()
+            shown[name] = unknown
+        meter = np.where(rng.random(vns) < 0.1, NOT_LISTED, rng.permutation(vns)).astype(np.int32)
+        switch = rng.integers(0, 2, vns).astype(np.int32)
+        came_s, done_s = np.full(2, 1.0 + 0.055 * interval), np.array([1.0 + 0.055 * interval - 0.03, np.nan])
+        readings = ListedReadings(meter, switch, shown, came_s, done_s, None)
+        after = meters.after(readings, capacity_bps)
+        with numpy_alone():
+            meters = meters.after(ListedReadings(meter, switch, shown, came_s, done_s, None), capacity_bps)
+        same(after.counters, meters.counters)
+        assert after.offered_bps.tobytes() == meters.offered_bps.tobytes()
+        assert after.dropped_bps.tobytes() == meters.dropped_bps.tobytes()
+        meters = meters.modified(np.flatnonzero(rng.random(vns) < 0.2), 1.0 + 0.055 * interval)
+
+
+def over_its_send_limit():
+    """Two receivers of one sender that may send 40 Mb/s, and is asked for 60."""
+    loop = ControlLoop(started(star(4, limits={10: "40M"})))
+    loop.add((1, 1), (1, 2), 10, 40 * M)
+    loop.add((1, 1), (1, 3), 10, 20 * M)
+    loop.run(40)
+    return loop
+
+
+def test_what_a_send_limit_drops_is_counted():
+    loop = over_its_send_limit()
+    meters, vns = loop.fabric.central.fabric.send_limits, loop.fabric.central.vns
+    row = vns.row_of(10, 1, 1)
+    assert meters.offered_bps[row] == pytest.approx(60 * M, rel=0.02)
+    assert meters.dropped_bps[row] == pytest.approx(20 * M, rel=0.05)
+    assert meters.offered_bps[vns.row_of(10, 1, 2)] == 0.0
+
+
+def test_it_is_explained():
+    loop = over_its_send_limit()
+    text = str(explain_entry(loop.fabric.central.fabric, 0))
+    assert text.endswith("; s1:1's send limit drops 20.0 Mb/s of the 60.0 Mb/s that it sends in all"), text
+
+
+def test_it_is_counted_on_after_the_limit_was_changed_and_after_the_switch_was_away():
+    loop = over_its_send_limit()
+    net = loop.fabric
+    row = net.central.vns.row_of(10, 1, 1)
+    net.operator.set_vn(row, net.now_s, send_limit_bps=int(30 * M))
+    loop.run(40)
+    assert net.central.fabric.send_limits.dropped_bps[row] == pytest.approx(30 * M, rel=0.05)
+    net.disconnect(1)
+    net.operator.set_vn(row, net.now_s, send_limit_bps=int(35 * M))
+    net.connect(1)
+    loop.run(40)
+    assert net.central.fabric.send_limits.dropped_bps[row] == pytest.approx(25 * M, rel=0.05)

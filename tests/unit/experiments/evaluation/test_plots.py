@@ -1,0 +1,92 @@
+"""Controls have titles for people, whatever algorithm they name; lines of pictures show what the papers' figures do."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from controller.errors import InvalidValueError
+from controller.policy.registry import policies
+from experiments.evaluation.oracle import oracle_of
+from experiments.evaluation.plots import LINE_COLOURS, received_lines, title_of
+from experiments.runs.scenario_run import ScenarioRun, receivers_of
+from experiments.scenarios.scenario import Limits, Scenario, Source
+
+M = 1_000_000
+INTERVALS = 20
+
+
+def run_of(sources, delivered_mbps, limits, **more):
+    """A run whose sources deliver constant rates."""
+    seconds = INTERVALS * 0.055
+    more = {"topology": "dets-fig1", "pns": 6, "duration_s": seconds} | more
+    scenario = Scenario("x", "x", limits=limits, sources=sources, **more)
+    bits = np.tile(np.array(delivered_mbps) * M * 0.055, (INTERVALS, 1))
+    at = [receivers_of(scenario).index((source.vlan_vid, source.receiver)) for source in sources]
+    received = np.zeros((INTERVALS, len(receivers_of(scenario))))
+    np.add.at(received.T, at, bits.T)
+    nothing, packets = np.zeros((0, 3)), np.ones(len(sources))
+    granted = np.full((INTERVALS, len(scenario.pairs)), np.inf)
+    time_s = np.arange(INTERVALS + 1) * 0.055
+    return ScenarioRun(
+        scenario, "fp", "model", 1, time_s, bits, received, received / 1e4, granted, packets, packets, nothing, {}
+    )
+
+
+def shown(run):
+    return [
+        (
+            one.label,
+            one.colour,
+            round(one.rate_bps.mean() / M),
+            one.promised_bps is not None and one.promised_bps[0] / M,
+        )
+        for one in received_lines(run, oracle_of(run))
+    ]
+
+
+def test_a_vlans_rate_has_the_colour_of_its_limit_whoever_sends_first():
+    limits = {1: Limits(60 * M, 60 * M), 2: Limits(20 * M, 20 * M)}
+    run = run_of((Source(2, 2, 3, "tcp"), Source(1, 1, 3, "tcp")), [19, 58], limits)
+    blue, red = LINE_COLOURS[:2]
+    assert shown(run) == [("VLAN 1, PN 3", blue, 58, 60.0), ("VLAN 2, PN 3", red, 19, 20.0)]
+
+
+def test_a_tagged_sender_is_shown_next_to_all_that_its_receiver_gets():
+    run = run_of((Source(1, 1, 3, "tcp"), Source(1, 2, 3, "tcp")), [30, 10], {1: Limits(60 * M, 60 * M)}, tagged=2)
+    assert [line[0::2] for line in shown(run)] == [("VLAN 1, PN 3", 40), ("of it, from PN 2", 10)]
+    with pytest.raises(InvalidValueError, match="tagged"):
+        run_of((Source(1, 1, 3, "tcp"),), [1], {1: Limits(60 * M, 60 * M)}, tagged=7)
+
+
+def test_where_senders_share_links_each_is_one_line_next_to_what_the_oracle_gives_it():
+    limits = {vid: Limits(10 * M, 10 * M, 1000 * M, 1000 * M) for vid in (1, 2)}
+    sources = (Source(1, 1, 2, "tcp"), Source(2, 1, 3, "tcp"), Source(2, 1, 4, "tcp"))
+    run = run_of(sources, [480, 240, 250], limits, promise="entities")
+    blue, red = LINE_COLOURS[:2]
+    assert shown(run) == [("VLAN 1, from PN 1", blue, 480, 500.0), ("VLAN 2, from PN 1", red, 490, 500.0)]
+
+
+def test_of_many_lines_each_vlan_has_a_colour_and_a_label():
+    limits = {vid: Limits(100 * M, 100 * M) for vid in (1, 2)}
+    sources = tuple(Source(vid, 1, pn, "tcp") for pn in (2, 3, 4) for vid in (1, 2))
+    blue, red = LINE_COLOURS[:2]
+    found = [line[:2] for line in shown(run_of(sources, [5] * 6, limits))]
+    assert found == [
+        ("VLAN 1, 3 receivers", blue),
+        ("", blue),
+        ("", blue),
+        ("VLAN 2, 3 receivers", red),
+        ("", red),
+        ("", red),
+    ]
+
+
+def test_a_title_is_the_algorithms_own() -> None:
+    assert {name: title_of(name) for name in policies} == {name: one.title for name, one in policies.items()}
+    assert title_of("max-min probe=3") == f"{policies['max-min'].title}, probe=3"
+
+
+@pytest.mark.parametrize(("control", "title"), [("none", "no control"), ("gone d=2", "gone, d=2")])
+def test_baselines_and_algorithms_that_were_removed_have_one_too(control: str, title: str) -> None:
+    assert title_of(control) == title

@@ -1,0 +1,87 @@
+"""A vswitch of access ports and one trunk in the kernel: two eBPF programs a PN instead of a bridge in userspace.
+
+A PN has one VN in each VLAN, so that its vswitch has nothing to learn: what a VN sends leaves on the trunk with the
+VLAN's tag, what comes in on the trunk goes to the VN of its tag, without it. Frames that a VN has tagged itself, and
+those on the trunk without a tag or with that of a VLAN without a VN here, are dropped.
+
+The programs (linux/bpf.h) are written here instruction by instruction, loaded by bpf(2) and attached to interfaces'
+ingress over rtnetlink; the interfaces hold them, and they go when the interfaces go. Standard library only.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+
+from apps.agent import ebpf
+
+_TPID = socket.htons(0x8100)
+_VID_MASK = 0x0FFF
+_NAME = b"dets_vlan"
+
+
+def attach(trunk: str, access: Mapping[str, int]) -> None:
+    """Switch frames between interfaces: ``trunk`` and the access ports, names to VLAN ids. OSError says what refused.
+
+    The interfaces must be new: nothing may be at their ingress.
+    """
+    trunk_index = socket.if_nametoindex(trunk)
+    indices = {vid: socket.if_nametoindex(name) for name, vid in access.items()}
+    for vid, index in indices.items():
+        ebpf.run_at(ebpf.INGRESS, index, access_program(vid, trunk_index), _NAME)
+    ebpf.run_at(ebpf.INGRESS, trunk_index, trunk_program(indices), _NAME)
+
+
+def why_not() -> str:
+    """Return why this process may not load such programs, "" where it may."""
+    try:
+        os.close(ebpf.load_program(access_program(1, 1), _NAME))
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
+
+
+def access_program(vlan_vid: int, trunk_index: int) -> bytes:
+    """Return what an access port does with a VN's frame: tag it and send it on the trunk."""
+    return b"".join(
+        (
+            ebpf.move(ebpf.R6, ebpf.R1),
+            ebpf.load_word(ebpf.R1, ebpf.R6, ebpf.SKB_VLAN_PRESENT),
+            ebpf.jump_if_equal(ebpf.R1, 0, 2),
+            *ebpf.leave(ebpf.TC_ACT_SHOT),
+            ebpf.move(ebpf.R1, ebpf.R6),
+            ebpf.set_to(ebpf.R2, _TPID),
+            ebpf.set_to(ebpf.R3, vlan_vid),
+            ebpf.call(ebpf.VLAN_PUSH),
+            *_redirect(ebpf.set_to(ebpf.R1, trunk_index)),
+        )
+    )
+
+
+def trunk_program(ports: Mapping[int, int]) -> bytes:
+    """Return what the trunk does with a frame: give it, without its tag, to the port (an index) of its VLAN."""
+    lines_to_pop = 2 * len(ports)  # from the first choice's jump: over the other choices and the two lines that drop
+    choices = [
+        line
+        for number, (vid, index) in enumerate(ports.items())
+        for line in (ebpf.set_to(ebpf.R8, index), ebpf.jump_if_equal(ebpf.R7, vid, lines_to_pop - 2 * number))
+    ]
+    return b"".join(
+        (
+            ebpf.move(ebpf.R6, ebpf.R1),
+            ebpf.load_word(ebpf.R7, ebpf.R6, ebpf.SKB_VLAN_PRESENT),
+            ebpf.jump_if_equal(ebpf.R7, 0, 2 + len(choices)),
+            ebpf.load_word(ebpf.R7, ebpf.R6, ebpf.SKB_VLAN_TCI),
+            ebpf.and_with(ebpf.R7, _VID_MASK),
+            *choices,
+            *ebpf.leave(ebpf.TC_ACT_SHOT),
+            ebpf.move(ebpf.R1, ebpf.R6),
+            ebpf.call(ebpf.VLAN_POP),
+            *_redirect(ebpf.move(ebpf.R1, ebpf.R8)),
+        )
+    )
+
+
+def _redirect(index_to_r1: bytes) -> tuple[bytes, ...]:
+    return index_to_r1, ebpf.set_to(ebpf.R2, 0), ebpf.call(ebpf.REDIRECT), ebpf.line(0x95)

@@ -1,0 +1,162 @@
+"""A Mininet Topo made from a fabric's description.
+
+Edge and core switches are Open vSwitch bridges that wait for the controller (fail_mode secure, OpenFlow 1.3). A PN's
+vswitch has an access port per VN. Next to bridges of the userspace datapath, which one thread forwards for, it is two
+programs in the kernel (vlan_switch.py), so that this thread is left to the switches under control; otherwise, and where
+such programs may not be loaded, it is a bridge that learns by itself (fail_mode standalone, no controller).
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from topologies import ebpf_vlan_switch
+from topologies._mininet_import import ensure_mininet
+from topologies.fabric import TRUNK_PORT_NO, Fabric
+
+ensure_mininet()
+
+from mininet.link import OVSLink  # noqa: E402
+from mininet.node import Host, OVSSwitch, Switch  # noqa: E402
+from mininet.topo import Topo  # noqa: E402
+
+PN_DPID_BASE = 0x10000
+QUEUE_CLASSIFIER = Path(__file__).resolve().parent.parent / "experiments" / "ovs" / "queue_classifier.py"
+
+
+class _Bridge(OVSSwitch):  # type: ignore[misc]  # Mininet has no types
+    @classmethod
+    def isOldOVS(cls) -> bool:  # noqa: N802 - overrides Mininet's name
+        """Return False: Mininet asks for versions before 1.10, with a class of distutils that warns of its end."""
+        return False
+
+
+class FabricSwitch(_Bridge):
+    """An edge or core switch. With ``follow_queues`` a process next to it makes its queues real."""
+
+    def __init__(self, name: str, datapath: str = "user", follow_queues: bool = False, **params: Any) -> None:
+        super().__init__(name, datapath=datapath, failMode="secure", protocols="OpenFlow13", **params)
+        self.follow_queues = follow_queues and datapath == "user"
+        self._follower: subprocess.Popen[bytes] | None = None
+
+    def start(self, controllers: list[Any]) -> None:
+        """Start the bridge, and the follower of its queues; that one ends by itself should Mininet be killed."""
+        super().start(controllers)
+        if self.follow_queues:
+            interfaces = [str(intf) for intf in self.intfList() if self.ports[intf]]
+            self._follower = subprocess.Popen([sys.executable, str(QUEUE_CLASSIFIER), *interfaces])
+
+    def stop(self, *arguments: Any, **options: Any) -> None:
+        """Stop the follower and the bridge."""
+        if self._follower is not None:
+            self._follower.terminate()
+            self._follower.wait(timeout=10)
+            self._follower = None
+        super().stop(*arguments, **options)
+
+
+class PnPrograms(Switch):  # type: ignore[misc]  # Mininet has no types
+    """A PN's vswitch in the kernel; ``tags`` maps its access ports to their VLAN."""
+
+    def __init__(self, name: str, tags: dict[int, int], **params: Any) -> None:
+        super().__init__(name, **params)
+        self.tags = tags
+
+    def start(self, controllers: list[Any]) -> None:
+        """Let the programs switch frames between the PN's interfaces; raise OSError where the kernel refuses them."""
+        del controllers
+        names = {port_no: str(intf) for intf, port_no in self.ports.items() if port_no}
+        access = {names[port_no]: vid for port_no, vid in self.tags.items()}
+        for name in names.values():
+            off = Path(f"/proc/sys/net/ipv6/conf/{name}/disable_ipv6")
+            if off.exists():
+                off.write_text("1")  # the machine has nothing to say on these
+        ebpf_vlan_switch.attach(names[TRUNK_PORT_NO], access)
+
+
+class PnBridge(_Bridge):
+    """A PN's vswitch as a bridge; ``tags`` maps its access ports to their VLAN."""
+
+    def __init__(self, name: str, tags: dict[int, int], datapath: str = "user", **params: Any) -> None:
+        super().__init__(name, datapath=datapath, failMode="standalone", protocols="OpenFlow13", **params)
+        self.tags = tags
+
+    def start(self, controllers: list[Any]) -> None:
+        """Start without a controller, whatever the network has: a PN's vswitch is no part of the controlled fabric."""
+        del controllers
+        self.listenPort = None
+        super().start([])
+
+    def intfOpts(self, intf: Any) -> str:  # noqa: N802 - overrides Mininet's name
+        """Return OVS options of an interface: the port number, and the VLAN tag of an access port."""
+        options = str(super().intfOpts(intf))
+        tag = self.tags.get(self.ports[intf])
+        return options if tag is None else f"{options} -- set Port {intf} tag={tag} vlan_mode=access"
+
+
+class VnHost(Host):  # type: ignore[misc]  # Mininet has no types
+    """A VN that sends frames as they are on a wire: checksummed, and no larger than the MTU.
+
+    Bridges of the userspace datapath hand on what is left to hardware that is not there: ping would work, TCP not.
+    """
+
+    def config(self, **params: Any) -> Any:
+        """Configure the interface, and take from it what a network card would do."""
+        configured = super().config(**params)
+        self.cmd(f"ethtool -K {self.defaultIntf()} tx off tso off gso off gro off >/dev/null")
+        return configured
+
+
+class FabricTopo(Topo):  # type: ignore[misc]  # Mininet has no types
+    """The Topo of a fabric. ``datapath`` is Mininet's word: user or kernel; ``follow_queues`` as in FabricSwitch.
+
+    With ``patch_links`` core links that are never full (``patched``) are patch ports: bridges hand frames over without
+    an interface between them.
+
+    ``pn_bridges`` says whether PNs' vswitches are bridges, and ``programs_refused`` why, where they could be programs.
+    """
+
+    def __init__(
+        self, fabric: Fabric, datapath: str = "user", follow_queues: bool = False, patch_links: bool = False
+    ) -> None:
+        if datapath not in ("user", "kernel"):
+            raise ValueError(f"datapath: {datapath!r} must be user or kernel")
+        fabric.check_emulable()
+        self.fabric = fabric
+        self.datapath = datapath
+        self.follow_queues = follow_queues
+        self.patched = fabric.wide_links() if patch_links else ()
+        self.programs_refused = ebpf_vlan_switch.why_not() if datapath == "user" else ""
+        self.pn_bridges = datapath == "kernel" or bool(self.programs_refused)
+        super().__init__()
+
+    def build(self) -> None:
+        """Add switches, PNs with their VNs, and links; every port number is the description's."""
+        for switch in self.fabric.switches:
+            options = {"datapath": self.datapath, "follow_queues": self.follow_queues}
+            self.addSwitch(switch.name, cls=FabricSwitch, dpid=f"{switch.dpid:016x}", **options)
+        for pn in self.fabric.pns:
+            vns = [self.fabric.vn(vid, pn.number) for vid in pn.vlans]
+            tags = {vn.pn_port_no: vn.vlan_vid for vn in vns}
+            dpid = f"{PN_DPID_BASE + pn.number:016x}"
+            if self.pn_bridges:
+                self.addSwitch(pn.name, cls=PnBridge, dpid=dpid, datapath=self.datapath, tags=tags)
+            else:
+                self.addSwitch(pn.name, cls=PnPrograms, dpid=dpid, tags=tags)
+            self.addLink(pn.name, pn.switch, port1=TRUNK_PORT_NO, port2=pn.port_no)
+            for vn in vns:
+                self.addHost(vn.name, cls=VnHost, ip=f"{vn.ip}/16", mac=vn.mac)
+                self.addLink(vn.name, pn.name, port1=0, port2=vn.pn_port_no)
+        for link in self.fabric.core_links:
+            kind = {"cls": OVSLink} if link in self.patched else {}
+            self.addLink(link.switch_a, link.switch_b, port1=link.port_a, port2=link.port_b, **kind)
+
+
+def quiet_mininet() -> None:
+    """Silence Mininet's progress lines; its errors stay."""
+    from mininet.log import setLogLevel
+
+    setLogLevel("error")
