@@ -67,11 +67,7 @@ WAYS = {
         (*PRODUCT, "tests/support"),
         {
             *("apps/cli/support/answers.py", "apps/cli/support/rest_client.py"),
-            *(
-                "apps/cluster/etcd_client.py",
-                "apps/rest/http/one_hop.py",
-                "apps/cluster/rest/node_client.py",
-            ),  # other servers
+            *("apps/cluster/etcd_client.py", "apps/cluster/rest/node_client.py"),  # other servers
             *("experiments/machine/controller_process.py", "experiments/runs/recorded_decisions.py"),
             *("experiments/bench/config/bench.py", "experiments/bench/rest/clients.py"),
             *("tests/support/application.py", "tests/support/rest_server.py"),
