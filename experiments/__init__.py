@@ -1,4 +1,4 @@
 """Experiments on emulated fabrics, and benchmarks.
 
-Start with scenarios/scenario.py (what is run) and runs/run.py (how); demo.py is ``make demo``.
+Start with scenarios/scenario.py (what is run) and runs/scenario_run.py (how); demo.py is ``make demo``.
 """

@@ -1,6 +1,6 @@
 """The REST interface, version 1 (docs/rest-api.md, docs/adr/0005-rest.md).
 
-Start with application.py, then resources/show.py.
+Start with application.py, then resources/read.py.
 """
 
 from __future__ import annotations

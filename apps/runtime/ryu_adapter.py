@@ -2,7 +2,7 @@
 
 Everything else sees a base class for the application, a hub to spawn and sleep with, and ``SwitchConnection``, which
 sends bytes and collects replies. The other modules that know Ryu are those of one connection
-(``connection``) and sockets/roll_call.py.
+(``connection``) and sockets/bulk_request.py.
 """
 
 from __future__ import annotations

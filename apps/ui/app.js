@@ -1,4 +1,4 @@
-// Where the page begins: which view is shown, the status bar, the keys, the login.
+// Where the page begins: views, status bar, keys, login.
 
 import { get, setToken, whenLoginIsNeeded } from "/ui/api.js";
 import { button, h, isTyping, say, setAttribute, setText, vnHash } from "/ui/dom.js";
@@ -100,7 +100,7 @@ function paintView(what) {
   }
 }
 
-// -- the status bar
+// -- status bar
 
 const bar = {
   health: h("a", { href: "#/events", class: "health" }, "connecting"),
@@ -167,7 +167,7 @@ function showKeys() {
   dialog.showModal();
 }
 
-// -- the login
+// -- login
 
 function askForToken(detail) {
   return new Promise((done) => {
@@ -194,7 +194,7 @@ async function greet() {
   view?.onKeys?.();
 }
 
-// -- the beginning
+// -- beginning
 
 const theme = localStorage.getItem("dets-theme");
 if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;

@@ -1,4 +1,4 @@
-// The state of the moment: what the stream has said last, and who wants to know. One paint for a state.
+// The state of the moment: what the stream said last, and who wants to know. One paint a state.
 
 import { Stream } from "/ui/stream.js";
 

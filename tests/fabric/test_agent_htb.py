@@ -69,7 +69,7 @@ def test_frames_are_shaped_whose_tag_stands_beside_them(controller) -> None:
     run("ip", "-n", NAMESPACE, "link", "add", "acc0", "type", "veth", "peer", "name", "vn0")
     for name in ("acc0", "vn0"):
         run("ip", "-n", NAMESPACE, "link", "set", name, "up")
-    attach = f"from topologies import vlan_switch; vlan_switch.attach({UPLINK!r}, {{'acc0': 10}})"
+    attach = f"from topologies import ebpf_vlan_switch; ebpf_vlan_switch.attach({UPLINK!r}, {{'acc0': 10}})"
     run("ip", "netns", "exec", NAMESPACE, "env", f"PYTHONPATH={ROOT}", sys.executable, "-c", attach)
     data = frame(10)
     untagged = data[:24] + data[32:]

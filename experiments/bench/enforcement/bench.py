@@ -191,7 +191,7 @@ def _measure(
         plan = _plan(batch, way, seconds, seed, interval_ms, folder)
         plan.write(folder / "plan.json")
         environment = {ENVIRONMENT: str(folder / "plan.json")}
-        application = Path(__file__).with_name("granting_app.py")
+        application = Path(__file__).with_name("grant_injection_app.py")
         controller = stack.enter_context(ControllerProcess(config, folder, application, environment))
         traffic = stack.enter_context(Traffic(ovs, folder, WARM_UP_S + seconds + 60.0))
         sources = [_source(fabric, slot, case) for slot, case in enumerate(batch)]

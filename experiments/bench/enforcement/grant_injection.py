@@ -1,6 +1,6 @@
 """Grants that follow a schedule, put in force by the real controller, for ``dets bench enforcement``.
 
-``granting_app.py`` is the DETS application with one thing added: before every interval, the receive limits of some VNs
+``grant_injection_app.py`` is the DETS application with one thing added: before every interval, the receive limits of some VNs
 are set to what a schedule says. Each of those VNs has one sender, so that its limit is what the allocator grants that
 sender. All else is the product's: congestion, allocation, enforcement, the meter-mods and the connection they take.
 
