@@ -1,8 +1,9 @@
 """Grants that follow a schedule, put in force by the real controller, for ``dets bench enforcement``.
 
-``grant_injection_app.py`` is the DETS application with one thing added: before every interval, the receive limits of some VNs
-are set to what a schedule says. Each of those VNs has one sender, so that its limit is what the allocator grants that
-sender. All else is the product's: congestion, allocation, enforcement, the meter-mods and the connection they take.
+``grant_injection_app.py`` is the DETS application with one thing added: before every interval, the receive limits of
+some VNs are set to what a schedule says. Each of those VNs has one sender, so that its limit is what the allocator
+grants that sender. All else is the product's: congestion, allocation, enforcement, the meter-mods and the connection
+they take.
 
 With a naive burst, every meter is modified in every interval instead, to the granted rate and a burst of so many
 seconds of it: what a plain application does.
