@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 from support.rest_server import RestProcess
 from support.wire import WireRun
 
@@ -44,6 +45,7 @@ def test_nothing_is_found_at_rest(tmp_path: Path) -> None:
     assert server.errors == ""
 
 
+@pytest.mark.rates
 def test_nothing_is_found_and_no_guarantee_missed_while_traffic_flows(tmp_path: Path) -> None:
     ports = {1: [*SENDERS, RECEIVER]}
     with WireRun(tmp_path, ports, rest={"requests_per_s": 100_000}) as run:
