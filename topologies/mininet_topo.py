@@ -2,8 +2,8 @@
 
 Edge and core switches are Open vSwitch bridges that wait for the controller (fail_mode secure, OpenFlow 1.3). A PN's
 vswitch has an access port per VN. Next to bridges of the userspace datapath, which one thread forwards for, it is two
-programs in the kernel (vlan_switch.py), so that this thread is left to the switches under control; otherwise, and where
-such programs may not be loaded, it is a bridge that learns by itself (fail_mode standalone, no controller).
+programs in the kernel (ebpf_vlan_switch.py), so that this thread is left to the switches under control; otherwise,
+and where such programs may not be loaded, it is a bridge that learns by itself (fail_mode standalone, no controller).
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ none and loses the lease. Asking itself happens next to the loop, which never wa
    would take up to 0.5 s more.
 3. Settings that the other node has changed are put in force.
 4. Where switches are shared out over nodes, so are their owners and the nodes read, and switches without one taken
-   (``shared``). The active node is then the one that takes changes of settings.
+   (``etcd_membership``). The active node is then the one that takes changes of settings.
 """
 
 from __future__ import annotations

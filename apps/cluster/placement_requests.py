@@ -1,7 +1,7 @@
 """What operators ask of nodes that share switches: nodes that take none, and switches that are to be elsewhere.
 
-All of it is keys in etcd (``shared``), which nodes follow by themselves (``controller.cluster.placement``). A wish is
-written as a whole, in one transaction that fails if somebody has changed what it was checked against.
+All of it is keys in etcd (``etcd_membership``), which nodes follow by themselves (``controller.cluster.placement``).
+A wish is written as a whole, in one transaction that fails if somebody has changed what it was checked against.
 """
 
 from __future__ import annotations

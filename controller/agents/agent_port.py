@@ -5,7 +5,7 @@
 | ABSENT | nothing was heard, or not for LOST_INTERVALS |
 | HELLO | it has said Hello, and reports nothing yet |
 | TRUSTED | it reports, and shapes what it has been asked to |
-| MISTRUSTED | meters count what it denies (``verify``), or it floods; for MISTRUST_S its switch drops its frames |
+| MISTRUSTED | meters count what it denies (``verification``), or floods; for MISTRUST_S its switch drops its frames |
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The mathematics of sharing, arrays in, arrays out: fair fills of groups, max-min, and what binds a rate.
 
-Start with interface.py, then groups.py, which the algorithms of controller/dets share out by.
+Start with interface.py, then segments.py, which the algorithms of controller/dets share out by.
 """
 
 from controller.allocation.interface import BoolArray, FloatArray, IntArray, Requests, State

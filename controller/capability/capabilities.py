@@ -1,8 +1,8 @@
 """What a switch can do, as it says and as tests have shown, and what can therefore be enforced at its edge ports.
 
 A switch may lack meters, their counters or queues, or have them in name only. ``profile`` in the configuration names
-what a switch lacks; ``auto`` goes by what the switch says, by the tests of ``probe`` (made when it connects), and by
-those of ``meter_watch`` and ``queue_watch`` (made all the time, on its counters).
+what a switch lacks; ``auto`` goes by what the switch says, by the tests of ``meter_probe`` (made when it connects),
+and by those of ``meter_monitor`` and ``queue_monitor`` (made all the time, on its counters).
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ def limited_senders(vns: VnTable, config: Config) -> BoolArray:
 def newcomer_limits(vns: VnTable) -> tuple[FloatArray, FloatArray]:
     """Return the rates and the bursts of these meters, whole kb/s and kb, shape (vns,) each.
 
-    Half of the burst is left for the pair's own meter, which stands soon after (``entry_changes.first_settings``).
+    Half of the burst is left for the pair's own meter, which stands soon after (``pair_changes.first_settings``).
     Where a VLAN has two VNs nobody else can begin: each of them has what the other's only sender may have, the limit
     and a bucket for TCP, less what the pair's own meter begins with.
     """

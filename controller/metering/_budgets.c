@@ -1,10 +1,10 @@
 /* The accounts of VNs, compiled, with the same bits as the numpy form: what came to them and what may come, in one pass over the
- * slots each (receiver_accounts.py), and what they get of what they were promised (guarantees.py). */
+ * slots each (receive_budgets.py), and what they get of what they were promised (guarantees.py). */
 #include "_measurement.h"
 
 enum { MOST_SLOTS = 64 };
 
-typedef struct { /* receiver_accounts.py fills it in this order */
+typedef struct { /* receive_budgets.py fills it in this order */
     double allowed, window_s, saved_s, slot_s, dip, idle, dip_slots;
 } Settings;
 

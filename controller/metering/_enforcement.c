@@ -1,4 +1,4 @@
-/* Enforcement and accounts, compiled: what enforcement.py and receiver_accounts.py do in numpy, in one pass.
+/* Enforcement and accounts, compiled: what enforcement.py and receive_budgets.py do in numpy, in one pass.
  *
  * The same bits as the numpy form: each function does its arithmetic in its order. The docstrings of the numpy form
  * explain the steps; here they are only numbered. Unknown is NaN, which only ``seen`` holds. What the numpy form calls by

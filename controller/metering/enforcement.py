@@ -73,7 +73,7 @@ class Enforcement(NamedTuple):
     """What the entries' meters are set to, and the accounts of their senders; columns of shape (entries,).
 
     ``rate_kbps`` and ``burst_kbits`` stand on the switch since ``modified_s``; ``limit_bps`` is the limit granted last,
-    ``allowed_bps`` what the receiver's account left of it (``receiver_accounts``).
+    ``allowed_bps`` what the receiver's account left of it (``receive_budgets``).
     ``level_bits`` and ``credit_bits`` are those of ``updated_s``, the last reading; a credit may be negative.
     ``evidence`` counts intervals of unresponsiveness up, and of responsiveness down.
     """

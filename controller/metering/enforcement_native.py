@@ -63,7 +63,7 @@ def receive(
 ) -> tuple[tuple[FloatArray, FloatArray, FloatArray], tuple[FloatArray, FloatArray, FloatArray, FloatArray]]:
     """Return the columns of ReceiverAccounts after an interval, and those of Rooms but for the limit.
 
-    ``columns`` are the settings of ``receiver_accounts``; what was received, above which limit it counts, today's
+    ``columns`` are the settings of ``receive_budgets``; what was received, above which limit it counts, today's
     limit, (vns,) each; and the columns of ReceiverAccounts before.
     """
     vns, slots = len(columns[1]), len(columns[5])

@@ -1,4 +1,5 @@
 """What controllers that share switches say to each other, as bytes.
 
-Start at layout.py, what a frame is; kinds.py has its columns, places.py what is said of switches and hosts.
+Start at header.py, what a frame is; message_types.py has its columns, switch_snapshot.py what is said of switches and
+hosts.
 """

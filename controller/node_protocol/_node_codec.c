@@ -1,4 +1,4 @@
-/* Frames, compiled: the same bytes and bits as writing.py and reading.py make in numpy.
+/* Frames, compiled: the same bytes and bits as encoder.py and decoder.py make in numpy.
  *
  * Columns of frames begin at any octet. What peers said is only compared here: whatever is not as it mostly is, the numpy form
  * looks at, and says what is wrong.

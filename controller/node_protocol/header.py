@@ -5,7 +5,7 @@
 | 0 | magic | 4 | ``DETS`` |
 | 4 | version | 1 | 7 |
 | 5 | kind | 1 | 1: Report, 2: Grants, 4: LinkUse, 5: QueuesRead, 6: PortsRead, 7: MarksRead; 3 and 8: below |
-| 6 | asked | 1 | 1: the speaker takes the hearer for the allocator (network_wide.py), else 0 |
+| 6 | asked | 1 | 1: the speaker takes the hearer for the allocator (network_allocation.py), else 0 |
 | 7 | left | 1 | which columns of entries are left out, a sum (``Left``) |
 | 8 | fabric | 8 | ``fabric_digest`` of the VNs and links whose rows are named, and of owners |
 | 16 | token | 8 | of the speaker's ownership; a higher one voids what lower ones said |
@@ -24,7 +24,7 @@ once the hearer ``knows`` them, nor limits that it has granted; one that does no
 frame and says so. A frame's age is told by ``heard``: the hearer knows by its own clock when it said that, so that
 nodes' clocks need not agree.
 
-Frames of the kinds 3 (places.py) and 8 (hosts.py) have headers of their own.
+Frames of the kinds 3 (switch_snapshot.py) and 8 (host_update.py) have headers of their own.
 
 Deviation: in the paper Initialize and Deactivate are messages of their own. Here Grants name the receivers that are
 congested, and the senders' shard knows its senders; Keep Alive is the frame itself. Senders in VLANs whose policy

@@ -6,8 +6,8 @@
 | 4 | version | 1 | 7 |
 | 5 | kind | 1 | 8 |
 | 6 | zero | 2 | 0 |
-| 8 | fabric | 8 | as in ``layout`` |
-| 16 | token | 8 | as in ``layout`` |
+| 8 | fabric | 8 | as in ``header`` |
+| 16 | token | 8 | as in ``header`` |
 | 24 | number | 8 | of the speaker's frames of this kind, from 1 |
 | 32 | since, until | 16 | the frame has all VNs whose last change has a number above ``since``, up to ``until`` |
 | 48 | known token | 8 | of which life of the hearer the speaker knows hosts |

@@ -6,8 +6,8 @@
 | 4 | version | 1 | 7 |
 | 5 | kind | 1 | 3 |
 | 6 | zero | 2 | 0 |
-| 8 | fabric | 8 | as in ``layout`` |
-| 16 | token | 8 | as in ``layout`` |
+| 8 | fabric | 8 | as in ``header`` |
+| 16 | token | 8 | as in ``header`` |
 | 24 | number | 8 | of the speaker's snapshots, from 1 |
 | 32 | rows | 16 | how many switches, hellos, receivers and lost switches follow |
 | 48 | columns | .. | of the four tables, each as a whole |

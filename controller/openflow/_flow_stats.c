@@ -1,4 +1,4 @@
-/* The entries of a flow-stats reply without what changes by itself, compiled: what switch/flow_listing.py does in numpy. */
+/* The entries of a flow-stats reply without what changes by itself, compiled: what switch/flow_stats_reader.py does in numpy. */
 #include "../_module.h"
 
 typedef int64_t i64;

@@ -1,4 +1,4 @@
 """One node of several that share the switches of a fabric out: its part, and what it knows of the others'.
 
-Start at sharing.py.
+Start at node_partition.py.
 """

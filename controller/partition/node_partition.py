@@ -1,8 +1,8 @@
 """One node's part of a fabric whose switches are shared out over several nodes: what it hears of the rest, and says.
 
 The node's own switches are controlled as ever, and an interval of theirs is a shard's (``controller.shards``). Of the
-others it knows what their owners say: hosts (``shared_hosts``), links, which are there. Owners' word wins. A node that
-falls silent leaves everything as it said last.
+others it knows what their owners say: hosts (``host_replication``), links, which are there. Owners' word wins. A node
+that falls silent leaves everything as it said last.
 
 When a switch changes hands, no node raises a grant until every switch is under somebody's control again, AWAITED_S
 at most after the last one that came, as after a restart (``may_lack_senders``).

@@ -2,7 +2,7 @@
 
 One class for each law of section 4. All VLANs under a law are decided together, so that a VN's share of a link does not
 depend on which of them it is in; each VLAN's parameters hold for its own VNs. Two more are at the ends of the scale:
-strawman.py is what the paper starts from, exact.py what a controller can compute.
+strawman.py is what the paper starts from, exact_max_min.py what a controller can compute.
 """
 
 from __future__ import annotations

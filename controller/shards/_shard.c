@@ -1,5 +1,5 @@
-/* What crosses between shards, compiled: the same bits as receiver_table.py, gathering.py, crossing.py and told.py make in
- * numpy. Columns of frames begin at any octet. */
+/* What crosses between shards, compiled: the same bits as receiver_table.py, merged_reports.py, pair_partition.py and
+ * received_grants.py make in numpy. Columns of frames begin at any octet. */
 #include "../_module.h"
 #include "../_unaligned.h"
 

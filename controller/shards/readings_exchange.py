@@ -1,7 +1,7 @@
 """What is read at receivers and links, for policies that decide by it: each shard says that of its own switches.
 
-The allocator (network_wide.py) puts it together. A reading counts once: what did not come in time, or was lost, is
-unknown in that interval, as a reading is that a switch did not answer.
+The allocator (network_allocation.py) puts it together. A reading counts once: what did not come in time, or was lost,
+is unknown in that interval, as a reading is that a switch did not answer.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """One shard: an interval of the switches that one controller owns, in three phases, with frames of peers between them.
 
 It is the senders' and the grants' side of the pairs that send behind its switches, and the receivers' side of those
-that receive there, but for VLANs whose policy sees the whole network: one shard, the allocator, is the receivers' side
-of all of those (network_wide.py). What it decides for its own senders never leaves it: without peers an interval is
-``control_step``. The order of both is that of ``loop.step``, to which a shard says what is elsewhere.
+that receive there, but for VLANs whose policy sees the whole network: one shard, the allocator, is the receivers'
+side of all of those (network_allocation.py). What it decides for its own senders never leaves it: without peers an
+interval is ``control_step``. The order of both is that of ``loop.control_step``, to which a shard says what is
+elsewhere.
 
 1) ``report``: meters are read. What is sent to VNs of peers goes to them, as Report. The allocator gets what was read
    of queues, ports and marks (``say_read``).

@@ -1,4 +1,4 @@
 """What is measured, and with what: counter samples, rates made from them, and what a run was made with.
 
-Start with series.py.
+Start with rate_series.py.
 """

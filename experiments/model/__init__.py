@@ -1,4 +1,5 @@
 """The model fabric: switches, links, hosts and TCP in virtual time, around the real central controller.
 
-Start with fabric.py, then control.py (how the controller is attached) and tcp.py. docs/experiments.md has an example.
+Start with fabric.py, then control_plane.py (how the controller is attached) and tcp.py. docs/experiments.md has an
+example.
 """

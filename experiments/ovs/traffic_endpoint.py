@@ -1,8 +1,8 @@
 """Both ends of a scenario's sources on an emulated fabric: processes in VNs' namespaces. Standard library only.
 
-``python endpoint.py receive|send JOB`` reads its job (JSON), prints ``ready``, and waits for a line on stdin: when the
-traffic begins (ns of CLOCK_MONOTONIC, the same clock in every process). It ends by itself and leaves its report beside
-the job.
+``python traffic_endpoint.py receive|send JOB`` reads its job (JSON), prints ``ready``, and waits for a line on stdin:
+when the traffic begins (ns of CLOCK_MONOTONIC, the same clock in every process). It ends by itself and leaves its
+report beside the job.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
 """What the sub-commands share: the REST client, options, output and files.
 
-Start with connection.py.
+Start with command_options.py.
 """

@@ -1,4 +1,4 @@
 """The resources of the REST interface: shown and changed.
 
-Start with show.py, then change.py.
+Start with read.py, then change.py.
 """

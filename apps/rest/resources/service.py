@@ -79,7 +79,7 @@ class Service:
         """Send what follows from a change that was made and stored; when this fails the client gets a 500."""
 
     def in_force(self, revision: int) -> Json:
-        """Return what ``answers.Revision`` has; ``revision`` is the last change."""
+        """Return what ``health.Revision`` has; ``revision`` is the last change."""
         return {"revision": revision, "installed_revision": revision, "waiting": [], "missing": []}
 
     def loop(self, after: int) -> Json | None:

@@ -1,4 +1,5 @@
 """What requests and answers hold: the models that the OpenAPI document is made from.
 
-Start with answers.py; changed.py and health.py hold other answers, requests.py and bodies.py what is asked.
+Start with responses.py; change_responses.py and health.py hold other answers, request_parameters.py and
+request_bodies.py what is asked.
 """

@@ -2,7 +2,7 @@
 
 ``PeerDatapath`` replaces Ryu's receive and send loops, which a peer can block, keep busy or fill (docs/adr/0077).
 Ryu's handlers, events and parser stay. They get only what an application listens to, and replies that somebody awaits.
-The controller's own requests and replies are in switch_connection.py, bytes that wait to be sent in peer_io.py.
+The controller's own requests and replies are in switch_connection.py, bytes that wait to be sent in connection_io.py.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
         return True
 
     def lane(self) -> int | None:
-        """Return the socket at which a roll call may be answered (roll_call.py); None where it is not read so now."""
+        """Return the socket for a roll call (bulk_request.py); None where it is not read so now."""
         return self.fileno if self._shared and not self._buffer and native_sockets.library is not None else None
 
     def open_lane(self) -> int | None:

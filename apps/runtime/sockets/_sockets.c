@@ -1,5 +1,5 @@
 /* What has come at many sockets, read in one call, and one question to many, sent in one: the answers to roll calls go straight into columns, and of the rest the
- * replies at the beginning are told apart. arrivals.py and roll_call.py do the same socket by socket.
+ * replies at the beginning are told apart. socket_reader.py does the latter socket by socket.
  *
  * Nothing here waits, and nothing is kept between two calls.
  */

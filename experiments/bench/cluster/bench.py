@@ -1,13 +1,13 @@
 """``dets bench cluster``: two controllers and an etcd of three members, all real, on software switches.
 
-The active node is killed, alone or as if its machine had died, paused and stopped, by turns. The take-over
-lasts until the other node sets the first meter by a decision; the switches say when (``bench.loop.switch_process``). A
-tenth of the receivers varies, so that there is something to decide in every interval; the others show whether somebody
-misses a guarantee. With ``crossing``, the cost of so many entries between two shards follows (crossing.py), with
-``shared``, what a node of one, two and four takes with so many entries each (nodes.py), with ``kills``, so many random
-kills and pauses in a row (kills.py), and with ``faults``, partitions, full disks and clocks that step (faults.py).
-With ``moves`` three nodes share switches out instead, and these change hands (shared_nodes.py); kills and faults are
-theirs then.
+The active node is killed, alone or as if its machine had died, paused and stopped, by turns. The take-over lasts
+until the other node sets the first meter by a decision; the switches say when (``bench.loop.switch_process``). A
+tenth of the receivers varies, so that there is something to decide in every interval; the others show whether
+somebody misses a guarantee. With ``crossing``, the cost of so many entries between two shards follows
+(cross_shard_cost.py), with ``shared``, what a node of one, two and four takes with so many entries each
+(node_scaling.py), with ``kills``, so many random kills and pauses in a row (random_failures.py), and with ``faults``,
+partitions, full disks and clocks that step (fault_runner.py). With ``moves`` three nodes share switches out instead,
+and these change hands (ownership_changes.py); kills and faults are theirs then.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a node costs that shares a fabric with others, by processor time and memory: 1, 2 and 4 nodes in one process.
 
 Each node is a real one, but for its greenlets and etcd: a controller with its part of the switches, links over
-loopback, and the bytes of OpenFlow through sockets (switch_wires.py). Every node has as many entries, of which
+loopback, and the bytes of OpenFlow through sockets (openflow_loopback.py). Every node has as many entries, of which
 CROSSING lead to VNs of others, and all receivers are congested: every entry is reported and granted in every interval.
 Switches answer from columns; that, and waiting for messages, does not count.
 

@@ -46,7 +46,7 @@ class SwitchWires:
                 end.close()
 
     def poll(self, meters: dict[int, NDArray[np.void]]) -> MeterReports:
-        """Let switches answer with these records of the wire (``answers.METER_STATS``); return what the node read."""
+        """Let switches answer with these records of the wire (``replies.METER_STATS``); return what the node read."""
         bodies = [self._read(dpid, meters[dpid]) for dpid in self._dpids]
         with self._measured():
             stats = {dpid: decode_meter_stats(b"".join(parts)) for dpid, parts in zip(self._dpids, bodies, strict=True)}
