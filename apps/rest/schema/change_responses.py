@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from apps.rest.schema.responses import Page
+from apps.rest.schema.fabric_responses import Page
 
 
 class Done(BaseModel):

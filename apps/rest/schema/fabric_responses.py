@@ -7,6 +7,17 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, Field
 
 Rate = Annotated[int | None, Field(description="bit/s on the wire; null while unknown")]
+Partial = Annotated[
+    list[str] | None,
+    Field(description="nodes of a cluster that did not answer, and what they know is missing; absent: none"),
+]
+
+
+class Page(BaseModel):
+    """A page of a list."""
+
+    next: str | None = Field(description="cursor of the next page; null: this is the last one")
+    partial: Partial = None
 
 
 class SwitchView(BaseModel):
@@ -22,13 +33,9 @@ class SwitchView(BaseModel):
     capacity_bps: int = Field(description="sum of its edge ports' capacities, bit/s")
 
 
-class Switches(BaseModel):
+class Switches(Page):
     """Switches in the order of the configuration."""
 
-    next: str | None = Field(description="cursor of the next page; null: this is the last one")
-    partial: list[str] | None = Field(
-        default=None, description="nodes of a cluster that did not answer, and what they know is missing; absent: none"
-    )
     switches: list[SwitchView]
 
 
@@ -62,13 +69,9 @@ class LinkView(BaseModel):
     b_to_a: LinkDirection
 
 
-class Links(BaseModel):
+class Links(Page):
     """Links of the configuration in its order, then others that were found."""
 
-    next: str | None = Field(description="cursor of the next page; null: this is the last one")
-    partial: list[str] | None = Field(
-        default=None, description="nodes of a cluster that did not answer, and what they know is missing; absent: none"
-    )
     links: list[LinkView]
 
 

@@ -6,6 +6,8 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
+from apps.rest.schema.fabric_responses import Partial
+
 
 class BackgroundLoop(BaseModel):
     """One loop of the application."""
@@ -109,6 +111,4 @@ class Revision(BaseModel):
     installed_revision: int = Field(description="the last change that all connected switches have confirmed")
     waiting: list[str] = Field(description="switches that have still to confirm")
     missing: list[str] = Field(description="switches that are not connected: they get what is due when they are")
-    partial: list[str] | None = Field(
-        default=None, description="nodes of a cluster that did not answer, and what they know is missing; absent: none"
-    )
+    partial: Partial = None

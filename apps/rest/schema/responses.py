@@ -9,10 +9,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
-from apps.rest.schema.fabric_responses import GuaranteeView
+from apps.rest.schema.fabric_responses import GuaranteeView, Page, Partial, Rate
 from controller.events import EventKind
-
-Rate = Annotated[int | None, Field(description="bit/s on the wire; null while unknown")]
 
 
 class VlanView(BaseModel):
@@ -221,15 +219,6 @@ class HostView(BaseModel):
     )
 
 
-class Page(BaseModel):
-    """A page of a list."""
-
-    next: str | None = Field(description="cursor of the next page; null: this is the last one")
-    partial: list[str] | None = Field(
-        default=None, description="nodes of a cluster that did not answer, and what they know is missing; absent: none"
-    )
-
-
 class Vlans(Page):
     """VLANs by id."""
 
@@ -269,9 +258,7 @@ class HostPlaces(BaseModel):
     """Where an address is: a host for each VLAN in which it is known."""
 
     hosts: list[HostView]
-    partial: list[str] | None = Field(
-        default=None, description="nodes of a cluster that did not answer, and what they know is missing; absent: none"
-    )
+    partial: Partial = None
 
 
 class Explanations(BaseModel):
