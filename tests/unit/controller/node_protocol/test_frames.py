@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.configs import star
+from support.damaged import damaged
 
 from controller.fabric.vn_table import VnTable
 from controller.node_protocol.decoder import Known, decode
@@ -86,15 +87,12 @@ def test_what_is_written_is_read(frame, head):
 @settings(derandomize=True, max_examples=300, deadline=None)
 @given(frame=frames(), data=st.data())
 def test_damaged_frames_are_refused_or_are_frames(frame, data):
-    whole = bytearray(encode(HEAD, FABRIC, frame))
-    for _ in range(data.draw(st.integers(1, 4))):
-        whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
-    damaged = bytes(whole[: data.draw(st.integers(0, len(whole)))] if data.draw(st.booleans()) else whole)
+    octets = damaged(data, encode(HEAD, FABRIC, frame))
     try:
-        head, read = decode(damaged, FABRIC, VNS, LINKS)
+        head, read = decode(octets, FABRIC, VNS, LINKS)
     except FrameError:
         return
-    assert encode(head, FABRIC, read) == damaged
+    assert encode(head, FABRIC, read) == octets
 
 
 @settings(derandomize=True, max_examples=100, deadline=None)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.damaged import damaged
 
 from controller.node_protocol.host_update import HostsHead, VnHosts, decode_hosts, encode_hosts
 from controller.node_protocol.rejection import Cause, FrameError
@@ -46,15 +47,12 @@ def test_what_is_written_is_read(frame):
 @settings(derandomize=True, max_examples=300, deadline=None)
 @given(frame=frames(), data=st.data())
 def test_damaged_frames_are_refused_or_are_frames(frame, data):
-    whole = bytearray(encode_hosts(frame[0], FABRIC, frame[1]))
-    for _ in range(data.draw(st.integers(1, 4))):
-        whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
-    damaged = bytes(whole[: data.draw(st.integers(0, len(whole)))] if data.draw(st.booleans()) else whole)
+    octets = damaged(data, encode_hosts(frame[0], FABRIC, frame[1]))
     try:
-        head, read = decode_hosts(damaged, FABRIC, VNS)
+        head, read = decode_hosts(octets, FABRIC, VNS)
     except FrameError:
         return
-    assert encode_hosts(head, FABRIC, read) == damaged
+    assert encode_hosts(head, FABRIC, read) == octets
 
 
 def hosts_of_two():

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.damaged import damaged
 
 from controller.node_protocol.bundle import MOST_FRAMES, Message, unbundle
 from controller.node_protocol.rejection import Cause, FrameError
@@ -48,15 +49,12 @@ def test_what_is_written_is_read(places, head):
 @settings(derandomize=True, max_examples=300, deadline=None)
 @given(places=snapshots(), data=st.data())
 def test_damaged_snapshots_are_refused_or_are_snapshots(places, data):
-    whole = bytearray(encode_places(HEAD, FABRIC, places))
-    for _ in range(data.draw(st.integers(1, 4))):
-        whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
-    damaged = bytes(whole[: data.draw(st.integers(0, len(whole)))] if data.draw(st.booleans()) else whole)
+    octets = damaged(data, encode_places(HEAD, FABRIC, places))
     try:
-        head, read = decode_places(damaged, FABRIC, VNS)
+        head, read = decode_places(octets, FABRIC, VNS)
     except FrameError:
         return
-    assert encode_places(head, FABRIC, read) == damaged
+    assert encode_places(head, FABRIC, read) == octets
 
 
 @pytest.mark.parametrize(
