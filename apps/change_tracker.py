@@ -6,18 +6,18 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from apps.ovsdb.queue_reconciler import QueueKeeper
-    from apps.southbound.southbound_driver import Shell
+    from apps.ovsdb.queue_reconciler import QueueReconciler
+    from apps.southbound.southbound_driver import SouthboundDriver
 
 
-class ChangesInForce:
+class ChangeTracker:
     """Follows each change until the switches that are connected have confirmed what came of it.
 
     That is so once the first round of the loop that began after it has sent its messages, no flow entries wait for a
     later one, barriers behind these are answered, and the queues have been seen to.
     """
 
-    def __init__(self, shell: Shell, queues: QueueKeeper, revision: int) -> None:
+    def __init__(self, shell: SouthboundDriver, queues: QueueReconciler, revision: int) -> None:
         self._shell, self._queues = shell, queues
         self._installed = 0
         self._pending = deque([(revision, shell.now_s())])
@@ -56,7 +56,7 @@ class ChangesInForce:
             if any(asked_s <= sent_s and not reply.done for asked_s, reply in peer.unfinished)
         }
         slow |= self._shell.central.network.desired.pending & self._shell.peers.keys()
-        if self._queues.seen_to_s < at_s:
+        if self._queues.reconciled_s < at_s:
             slow |= set(self._queues.failing()) or {
                 dpid for dpid in self._shell.peers if self._shell.central.switches[dpid].switch.ovsdb is not None
             }

@@ -14,14 +14,14 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from apps import config_reader, rest
-from apps.change_tracker import ChangesInForce
+from apps.change_tracker import ChangeTracker
 from apps.membership import member_of
 from apps.metrics import Metrics
-from apps.ovsdb.queue_reconciler import QueueKeeper
+from apps.ovsdb.queue_reconciler import QueueReconciler
 from apps.reload import Reloader, Reloads
 from apps.runtime import first_config
-from apps.runtime.cooperative_scheduler import SpareTime
-from apps.runtime.memory_tuning import keep_all, keep_made, making_much
+from apps.runtime.cooperative_scheduler import CooperativeScheduler
+from apps.runtime.memory_tuning import freeze_gc, keep_made, making_much
 from apps.runtime.ryu_adapter import (
     OFP_VERSION,
     AppBase,
@@ -32,12 +32,12 @@ from apps.runtime.ryu_adapter import (
     hub,
     listen_on,
     on_hangup,
-    other_web_applications,
+    other_wsgi_apps,
     run_in_thread,
     set_log,
 )
 from apps.runtime.sd_notify import ServiceManager
-from apps.runtime.sockets.greenlet_event import Flag
+from apps.runtime.sockets.greenlet_event import GreenletFlag
 from apps.runtime.supervisor import Supervisor
 from apps.runtime.tls import server_context
 from apps.settings.errors import StoreError
@@ -45,11 +45,11 @@ from apps.settings.settings import Settings
 from apps.settings.store import SettingsStore
 from apps.southbound import capability_tests
 from apps.southbound.connected_switches import AUDIT_INTERVAL_S
-from apps.southbound.southbound_driver import Shell
+from apps.southbound.southbound_driver import SouthboundDriver
 from controller.config.config_diff import ConfigChange
 from controller.errors import DetsError
 from controller.fabric.config_model import Config
-from controller.fabric.topology import HELLO_INTERVAL_S
+from controller.fabric.topology import PROBE_INTERVAL_S
 from controller.monitoring.observer import Observer
 
 WANTED_AUDITS_INTERVAL_S = 1.0
@@ -77,7 +77,9 @@ class Dets(AppBase):
             self.config = first_config.take(configured_file() or os.environ.get("DETS_CONFIG", "dets.yaml"))
             set_log(self.config.log_format, self.config.log_level)
             interval_s = self.config.interval_s
-            self.spare = SpareTime(interval_s, time.monotonic, hub.sleep, Flag(), hub.Semaphore(), hub.spawn)
+            self.spare = CooperativeScheduler(
+                interval_s, time.monotonic, hub.sleep, GreenletFlag(), hub.Semaphore(), hub.spawn
+            )
             tls = self.config.openflow_tls
             context = server_context("openflow", tls) if tls is not None else None
             reserved = self.config.rest.max_connections + RESERVED_FILES
@@ -93,10 +95,10 @@ class Dets(AppBase):
             print(error, file=sys.stderr)
             raise SystemExit(2) from None
         of_spare = self.spare.breathe, self.spare.waiting
-        self.shell = Shell(self.config, time.monotonic, self._ports_known, *of_spare, self.membership.roles)
+        self.shell = SouthboundDriver(self.config, time.monotonic, self._ports_known, *of_spare, self.membership.roles)
         self.membership.drive(self.shell, self.spare)
         self.observer = Observer(self.shell.central)
-        self.queues = QueueKeeper(self.shell)
+        self.queues = QueueReconciler(self.shell)
         self.loops = Supervisor(time.monotonic, hub.spawn, hub.sleep, hub.kill)
         self.settings = self._settings(store)
         self.shell.edge_ports.know(self.settings.port_names())
@@ -113,16 +115,16 @@ class Dets(AppBase):
         """Start the loops; each goes on whatever happens in one of its rounds."""
         self.loops.every("interval", self.config.interval_s, self._run_interval)
         self.loops.every("hub lag", LAG_INTERVAL_S, self._measure_lag)
-        self.loops.whenever("event lines", self.shell.lines.wait, self.shell.lines.write)
-        self.loops.every("tests", TESTS_INTERVAL_S, lambda: capability_tests.run_round(self.shell.peers))
-        self.loops.every("hellos", HELLO_INTERVAL_S, self.shell.hellos.say_all)
+        self.loops.on_demand("event lines", self.shell.lines.wait, self.shell.lines.write)
+        self.loops.every("tests", TESTS_INTERVAL_S, lambda: capability_tests.run_queue_tests(self.shell.peers))
+        self.loops.every("hellos", PROBE_INTERVAL_S, self.shell.hellos.say_all)
         self.loops.every("audits", AUDIT_INTERVAL_S, self.shell.audits.run_all)
-        self.loops.every("wanted audits", WANTED_AUDITS_INTERVAL_S, self.shell.audits.run_wanted)
+        self.loops.every("wanted audits", WANTED_AUDITS_INTERVAL_S, self.shell.audits.run_requested)
         self.loops.every("port names", PORT_NAMES_INTERVAL_S, self._keep_port_names)
-        self.loops.whenever("queues", self.queues.wait, self.queues.run_round)
-        self._warn_of_others()
+        self.loops.on_demand("queues", self.queues.wait, self.queues.run_round)
+        self._warn_about_other_apps()
         self.manager.ready()
-        keep_all()
+        freeze_gc()
         return super().start()
 
     def close(self) -> None:
@@ -143,7 +145,7 @@ class Dets(AppBase):
             self.shell.run_interval()
         self.membership.after_interval()
         self.observer.note(time.monotonic())
-        self.manager.alive(time.monotonic())
+        self.manager.ping_watchdog(time.monotonic())
         last = self.shell.times.last
         if last is not None:
             self.metrics.round_s.observe(last.total_ms / 1e3)
@@ -178,9 +180,9 @@ class Dets(AppBase):
 
     def _serve_rest(self, tls: ssl.SSLContext | None) -> rest.RestServer:
         settings = self.config.rest
-        app = rest.create_app(_Running(self), self._tokens, max(settings.max_connections // 2, 1), settings.ui)
-        pace = rest.Pace(settings.requests_per_s, time.monotonic)
-        gate = rest.counted(rest.paced(app, pace, hub.sleep), self.metrics.requests)
+        app = rest.create_app(_RestService(self), self._tokens, max(settings.max_connections // 2, 1), settings.ui)
+        pace = rest.RequestRateLimiter(settings.requests_per_s, time.monotonic)
+        gate = rest.with_status_counts(rest.rate_limited(app, pace, hub.sleep), self.metrics.requests)
         self.logger.info("listens for REST at %s", settings.listen)
         at = settings.listen
         return rest.serve(gate, at.host, at.port, tls, settings.max_connections, wait=self.spare.wait)
@@ -213,8 +215,8 @@ class Dets(AppBase):
         """A switch has done its handshake."""
         hub.spawn(self.shell.connected, connection)
 
-    def _warn_of_others(self) -> None:
-        others = other_web_applications()
+    def _warn_about_other_apps(self) -> None:
+        others = other_wsgi_apps()
         if others is not None:
             self.logger.warning(
                 "%s of this process serves HTTP at %s without authentication: whoever reaches it can change the "
@@ -224,7 +226,7 @@ class Dets(AppBase):
             )
 
 
-class _Running(rest.Service):
+class _RestService(rest.Service):
     """The application as REST sees it."""
 
     def __init__(self, dets: Dets) -> None:
@@ -232,7 +234,7 @@ class _Running(rest.Service):
         super().__init__(dets.shell.central, time.monotonic, dets.settings, needs_if_match, dets.observer)
         self._dets = dets
         self.others = dets.membership.others()
-        self._in_force = ChangesInForce(dets.shell, dets.queues, dets.settings.revision)
+        self._in_force = ChangeTracker(dets.shell, dets.queues, dets.settings.revision)
 
     def health(self) -> dict[str, Any]:
         return self._dets.health()

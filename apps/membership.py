@@ -9,27 +9,27 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from apps.metrics import Metrics
-from apps.ovsdb.queue_reconciler import QueueKeeper
-from apps.rest.http.access import TokenKeeper
-from apps.rest.resources.service import Others
-from apps.runtime.cooperative_scheduler import SpareTime
+from apps.ovsdb.queue_reconciler import QueueReconciler
+from apps.rest.http.access import TokenStore
+from apps.rest.resources.service import RemoteNodes
+from apps.runtime.cooperative_scheduler import CooperativeScheduler
 from apps.runtime.ryu_adapter import run_in_thread
 from apps.settings.settings import Settings
 from apps.settings.store import SettingsStore, Store
 from apps.settings.tokens import Tokens
-from apps.southbound.southbound_driver import Roles, Shell
+from apps.southbound.southbound_driver import Roles, SouthboundDriver
 from controller.fabric.config_model import Config
 from controller.rooms import room
 
 
-class KeptTokens(TokenKeeper, Protocol):
+class KeptTokens(TokenStore, Protocol):
     """Tokens that are kept somewhere until they are closed."""
 
     def close(self) -> None:
         """Ask for none any more."""
 
 
-class Alone:
+class Standalone:
     """A process that is nobody's peer. ``roles`` are whom switches are left to."""
 
     roles: Roles | None = None
@@ -47,10 +47,10 @@ class Alone:
         """Return what a function of the store returns, while others go on."""
         return run_in_thread(function, *arguments)
 
-    def drive(self, shell: Shell, spare: SpareTime) -> None:
+    def drive(self, shell: SouthboundDriver, spare: CooperativeScheduler) -> None:
         """Switches are driven by this shell from now on; nothing has been set yet."""
 
-    def attach(self, settings: Settings, queues: QueueKeeper, metrics: Metrics) -> None:
+    def attach(self, settings: Settings, queues: QueueReconciler, metrics: Metrics) -> None:
         """What can be set, and the rest of the process, is there; no loop has begun."""
 
     def before_interval(self) -> None:
@@ -63,22 +63,22 @@ class Alone:
         """Return what ``/v1/health`` says; ``health`` is how switches and loops are."""
         return health
 
-    def others(self) -> Others:
+    def others(self) -> RemoteNodes:
         """Return the other controllers, as requests have to do with them."""
-        return Others()
+        return RemoteNodes()
 
-    def leave(self, shell: Shell, queues: QueueKeeper, on_stop: str) -> None:
+    def leave(self, shell: SouthboundDriver, queues: QueueReconciler, on_stop: str) -> None:
         """Stop: meters, entries and queues stay or go as configured."""
         if on_stop == "remove":
             shell.remove_all()
             queues.remove_all()
         else:
-            shell.settle_all()
+            shell.finalize_meters()
 
 
-def member_of(config: Config) -> Alone:
+def member_of(config: Config) -> Standalone:
     """Return what a configuration makes of the process. Raises InvalidValueError for what cannot be used."""
     if config.cluster is None:
-        return Alone()
-    member: Alone = room("cluster").member(config.cluster)
+        return Standalone()
+    member: Standalone = room("cluster").member(config.cluster)
     return member

@@ -17,8 +17,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from prometheus_client.registry import Collector
 
 from apps.reload import Reloads
-from apps.runtime.connection.connection_limits import MessageCounts, PeerCounts
-from apps.runtime.loop_stats import LoopTimes
+from apps.runtime.connection.connection_limits import ConnectionCounts, MessageCounts
+from apps.runtime.loop_stats import LoopStats
 from apps.runtime.supervisor import Supervisor
 from apps.vn_metrics import guarantee_samples, samples, vlan_columns, vlan_labels, vn_columns, vn_labels
 from controller import __version__
@@ -28,7 +28,7 @@ from controller.central.controller import CentralController
 from controller.events import EventKind
 from controller.fabric.topology import PortId
 from controller.monitoring.observer import Observer
-from controller.monitoring.policy_metrics import held_entries
+from controller.monitoring.policy_metrics import bottleneck_counts
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.04, 0.055, 0.08, 0.11, 0.25, 0.5, 1.0, 2.5)
 _ENFORCEABLE = {Verdict.YES: 1.0, Verdict.PARTLY: 0.5, Verdict.NO: 0.0}
@@ -38,7 +38,7 @@ class Southbound(Protocol):
     """What is asked of the conversation with switches by ``apps.southbound.southbound_driver``."""
 
     central: CentralController
-    times: LoopTimes
+    times: LoopStats
 
     @property
     def counts(self) -> Mapping[int, MessageCounts]:
@@ -70,7 +70,7 @@ class Metrics:
         shell: Southbound,
         loops: Supervisor,
         queues: Transactions,
-        peers: PeerCounts,
+        peers: ConnectionCounts,
         observer: Observer,
         reloads: Reloads,
     ) -> None:
@@ -151,7 +151,7 @@ class _Controller(Collector):
         yield GaugeMetricFamily("dets_entries", "Pairs of VNs that have a meter.", value=entries)
         about = "Of these, those that their policy holds back somewhere, by where: a link, or the limit of a VN."
         held = GaugeMetricFamily("dets_entries_held", about, labels=["bottleneck"])
-        for place, count in held_entries(self._metrics.central.fabric).items():
+        for place, count in bottleneck_counts(self._metrics.central.fabric).items():
             held.add_metric([place], count)
         yield held
         queues = self._metrics.queues

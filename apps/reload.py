@@ -17,15 +17,15 @@ from apps.runtime.memory_tuning import keep_made, making_much
 from apps.runtime.sd_notify import ServiceManager
 from apps.settings.settings import FilePlan, Settings
 from controller.central.reconfiguration import Beforehand, reconfigure
-from controller.config.config_diff import ConfigChange, check_changeable, config_changes
+from controller.config.config_diff import ConfigChange, check_changeable, diff_configs
 from controller.errors import DetsError
 from controller.events import EventKind, EventLog
 from controller.fabric.config_model import Config, Switch
 
 if TYPE_CHECKING:  # these need the framework, which a reload does not
-    from apps.ovsdb.queue_reconciler import QueueKeeper
-    from apps.southbound.connected_switches import Peer
-    from apps.southbound.southbound_driver import Shell
+    from apps.ovsdb.queue_reconciler import QueueReconciler
+    from apps.southbound.connected_switches import ConnectedSwitch
+    from apps.southbound.southbound_driver import SouthboundDriver
 
 LOG = logging.getLogger("dets.reload")
 
@@ -34,8 +34,8 @@ class Application(Protocol):
     """The running application, as far as a reload changes it. ``config`` is in force, of the file that it names."""
 
     config: Config
-    shell: Shell
-    queues: QueueKeeper
+    shell: SouthboundDriver
+    queues: QueueReconciler
     settings: Settings
     manager: ServiceManager
 
@@ -175,12 +175,12 @@ class Reloader:
             for _ in made.make_own(application.shell.central):
                 application.breathe()
             # Others in the process run up to here, and again once all is done.
-            switch_over = _SwitchOver(application, config, made, plan)
+            switch_over = _Transition(application, config, made, plan)
             undo.callback(switch_over.undo)
             switch_over.make()
             plan.commit()
             undo.pop_all()
-        switch_over.tell_switches()
+        switch_over.update_switches()
 
 
 def _compared(before: Config, config: Config, events: EventLog) -> tuple[list[ConfigChange], Beforehand]:
@@ -189,10 +189,10 @@ def _compared(before: Config, config: Config, events: EventLog) -> tuple[list[Co
     Raises what would stand in the way, before anything is touched.
     """
     check_changeable(before, config)
-    return config_changes(before, config), Beforehand(config, events)
+    return diff_configs(before, config), Beforehand(config, events)
 
 
-class _SwitchOver:
+class _Transition:
     """One change of the configuration in memory: waits for nothing, and can be undone until switches are told."""
 
     def __init__(self, application: Application, config: Config, made: Beforehand, plan: FilePlan) -> None:
@@ -203,7 +203,7 @@ class _SwitchOver:
         self._records = dict(shell.central.switches)
         self._peers = dict(shell.peers)
         self._watches = {dpid: (peer.meters, peer.queues) for dpid, peer in shell.peers.items()}
-        self._gone: dict[int, Peer] = {}
+        self._gone: dict[int, ConnectedSwitch] = {}
         self._undo = ExitStack()
 
     def make(self) -> None:
@@ -231,7 +231,7 @@ class _SwitchOver:
         for dpid, (meters, queues) in self._watches.items():
             peers[dpid].meters, peers[dpid].queues = meters, queues
 
-    def tell_switches(self) -> None:
+    def update_switches(self) -> None:
         """Send what changed to the switches; let those go that are not configured any more, or in another way."""
         shell, central = self._application.shell, self._application.shell.central
         self._undo.pop_all()  # it is not undone any more, and the state before need not be kept
@@ -241,12 +241,12 @@ class _SwitchOver:
             if dpid in central.switches:  # it has another profile, or other classes of queues
                 self._application.spawn(shell.let_go, peer, None)
             else:
-                self._application.spawn(self._take_leave, peer, self._leaving[dpid], self._records[dpid].switch)
+                self._application.spawn(self._clean_up_switch, peer, self._leaving[dpid], self._records[dpid].switch)
         for connection in list(shell.strangers):
             if connection.dpid in central.switches and connection.dpid not in shell.peers:
                 connection.disconnect()  # it is configured now, and must connect again
 
-    def _take_leave(self, peer: Peer, meters: list[int], switch: Switch) -> None:
+    def _clean_up_switch(self, peer: ConnectedSwitch, meters: list[int], switch: Switch) -> None:
         """Remove the controller's flows, meters and queues from a switch that is no longer configured."""
         self._application.queues.remove(switch)
         self._application.shell.let_go(peer, meters)

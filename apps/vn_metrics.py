@@ -10,11 +10,11 @@ import numpy as np
 from controller.central.controller import CentralController
 from controller.columns import FloatArray, IntArray
 from controller.monitoring.observer import Observer
-from controller.monitoring.traffic_totals import COLUMNS, Fulfilment
+from controller.monitoring.traffic_totals import COLUMNS, GuaranteeState
 
 # So many samples are written before others in the process get their turn, about a millisecond's worth.
 AT_ONCE = 2000
-_MOVED = {
+_BYTE_COUNTERS = {
     "received": "Sent to the VN, behind the meters of its senders.",
     "sent": "Sent by the VN, behind its meters.",
     "offered": "Sent to the VN, before any meter of its senders.",
@@ -26,7 +26,7 @@ _MOVED = {
     "flood_dropped": "Dropped of that by its meters.",
     "flood_received": "What others' floods took of its receive limit.",
 }
-_OF_POLICIES = {
+_POLICY_COUNTERS = {
     "marked": "Of what it received, what its policy counts as marked; no sample if it has no marks.",
     "lost": "Of what it received, what its policy counts as lost on the way; no sample if it counts none.",
 }
@@ -67,10 +67,10 @@ def vn_columns(observer: Observer) -> list[MetricColumn]:
             "1 while it sends less than it offers within both ends' limits, where VNs borrow.",
             fabric.send_guarantees.missing,
         ),
-        *(counter(f"{name}_bytes", about, moved[name]) for name, about in _MOVED.items()),
+        *(counter(f"{name}_bytes", about, moved[name]) for name, about in _BYTE_COUNTERS.items()),
         *(
             counter(f"{name}_bytes", about, np.where(known[name] | (moved[name] > 0.0), moved[name], np.nan))
-            for name, about in _OF_POLICIES.items()
+            for name, about in _POLICY_COUNTERS.items()
         ),
         counter("congested_seconds", "How long it was congested.", traffic.congested_s.copy()),
         counter(
@@ -103,7 +103,7 @@ def guarantee_samples(labels: list[str], vlan_vid: IntArray, seconds: FloatArray
     """Yield how long the guarantees of each VLAN's VNs were idle, met and missed, by reason: (Fulfilment, vns)."""
     name = "dets_vlan_guarantee_seconds_total"
     yield _head(MetricColumn(name, "How the guarantees of its VNs fared, over all of them.", "counter", seconds[0]))
-    for outcome in Fulfilment:
+    for outcome in GuaranteeState:
         word = outcome.name.lower()
         with_outcome = [f'{one[:-1]},outcome="{word}"}}' for one in labels]
         (sums,) = vlan_columns(vlan_vid, [MetricColumn(name, "", "counter", seconds[outcome])])

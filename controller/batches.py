@@ -9,7 +9,7 @@ from typing import TypeVar
 Item = TypeVar("Item")
 
 
-def pieces(items: Iterable[Item], at_once: int) -> Iterator[list[Item]]:
+def batches(items: Iterable[Item], at_once: int) -> Iterator[list[Item]]:
     """Yield all items in order, ``at_once`` of them at a time."""
     rest = iter(items)
     while some := list(islice(rest, at_once)):

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
-ShortArray = NDArray[np.int16]
+Int16Array = NDArray[np.int16]
 """Counts of intervals, which stop at MOST_COUNTED: what is looked at is whether there were some tens of them."""
 
-KiloArray = NDArray[np.uint32]
+UInt32Array = NDArray[np.uint32]
 """Rates in whole kb/s or bursts in whole kb (1000 bits), as a meter's band carries them (OpenFlow 1.3.5, 7.3.4.4)."""
 
 MOST_COUNTED = 2**15 - 1
@@ -26,25 +26,25 @@ NEW_ROW = -1
 
 
 @lru_cache(maxsize=4)
-def unknown(rows: int) -> FloatArray:
+def nan_column(rows: int) -> FloatArray:
     """Return a column of so many rows of which nothing is known, NaN, for all who ask: nobody can write to it."""
     column = np.full(rows, np.nan)
     column.flags.writeable = False
     return column
 
 
-def one_more(counts: ShortArray) -> ShortArray:
+def incremented(counts: Int16Array) -> Int16Array:
     """Return the counts after one more interval."""
-    more: ShortArray = counts + (counts < MOST_COUNTED)
+    more: Int16Array = counts + (counts < MOST_COUNTED)
     return more
 
 
-def same(one: NDArray[Any], other: NDArray[Any]) -> bool:
+def columns_equal(one: NDArray[Any], other: NDArray[Any]) -> bool:
     """Return whether two columns hold the same: what ``np.array_equal`` does, in a tenth of the steps."""
     return one is other or (len(one) == len(other) and bool((one == other).all()))
 
 
-def carry(column: NDArray[_Scalar], old_row: IntArray, initial: Any) -> NDArray[_Scalar]:
+def reindex(column: NDArray[_Scalar], old_row: IntArray, initial: Any) -> NDArray[_Scalar]:
     """Return ``column`` re-arranged so that new row i holds what old row ``old_row[i]`` held, or ``initial``.
 
     ``old_row`` has one element per new row, NEW_ROW where there was none; ``initial`` is a scalar or one value per new

@@ -34,5 +34,5 @@ class ProtocolError(DetsError):
     """A message from a switch is malformed: names the message, the field and what was expected."""
 
 
-class SwitchRefusedError(ProtocolError):
+class SwitchReplyError(ProtocolError):
     """A switch answered a request with an error, whose type and code are the text."""

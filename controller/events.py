@@ -13,9 +13,9 @@ from typing import Literal
 
 from controller.columns import IntArray
 
-NAMED_AT_ONCE, NAMED_PER_S = 100.0, 10.0
+NAMED_BURST, NAMED_PER_S = 100.0, 10.0
 """Hosts and switches can cause an event for each VN or entry, again and again: so many of a kind have a text."""
-TOLD_EVERY_S = 1.0
+SUMMARY_INTERVAL_S = 1.0
 """How often it is told how many had none."""
 
 
@@ -157,10 +157,10 @@ class EventLog:
     def named(self, kind: EventKind, rows: IntArray, at_s: float) -> list[int]:
         """Return of these rows, of which each is an event of a kind, those to ``add``.
 
-        The others are counted, and ``tell_unnamed`` says how many they were.
+        The others are counted, and ``report_suppressed`` says how many they were.
         """
-        room, since_s = self._room.get(kind, (NAMED_AT_ONCE, at_s))
-        room = min(room + NAMED_PER_S * (at_s - since_s), NAMED_AT_ONCE)
+        room, since_s = self._room.get(kind, (NAMED_BURST, at_s))
+        room = min(room + NAMED_PER_S * (at_s - since_s), NAMED_BURST)
         found: list[int] = rows[: int(room)].tolist()
         self._room[kind] = room - len(found), at_s
         if len(found) < len(rows):
@@ -168,9 +168,9 @@ class EventLog:
             self.counts[kind] += len(rows) - len(found)
         return found
 
-    def tell_unnamed(self, at_s: float) -> None:
+    def report_suppressed(self, at_s: float) -> None:
         """Add, now and then, how many events of each kind had no text; call it every interval."""
-        if not self._unnamed or at_s - self._told_s < TOLD_EVERY_S:
+        if not self._unnamed or at_s - self._told_s < SUMMARY_INTERVAL_S:
             return
         unnamed, self._unnamed, self._told_s = self._unnamed, Counter(), at_s
         for kind, number in unnamed.items():

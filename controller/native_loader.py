@@ -21,7 +21,7 @@ class Kernel(Protocol):
     library: Any
 
 
-def load(module: str, *passes: str) -> Any:
+def load_native(module: str, *passes: str) -> Any:
     """Return a compiled module, or None when it was not built, or of other sources: it must have these ``passes``."""
     try:
         library = importlib.import_module(module)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from controller.errors import InvalidValueError
-from experiments.evaluation.run_matrix import SCALE, Cell, run_cell
+from experiments.evaluation.run_matrix import SCALE, RunSpec, execute_run
 from experiments.experiment_options import ExperimentOptions
 from experiments.isolation_report import report, titles
 from experiments.runs.scenario_run import RunSettings
@@ -22,7 +22,7 @@ from experiments.scenarios.scenario import BASELINES, Scenario
 
 SET_BY_OPTIONS = ("dets-fig2", "dets-fig5")
 RATES = ("link_rate", "victim_limit", "aggressor_limit", "udp_rate")
-OF_THESE = ("senders", *RATES, "duration", "warmup", "cooldown", "topology", "static")
+SPECIAL_OPTIONS = ("senders", *RATES, "duration", "warmup", "cooldown", "topology", "static")
 UNUSED_ON = {"ovs": ("slot",), "wire": ("datapath", "shaping"), "model": ("datapath",)}
 UNUSED_BY = {"dets-fig2": ("algorithm", "parameter", "interval_ms", "baseline", "static")}
 
@@ -45,7 +45,7 @@ def run(
     _refuse(given, options, UNUSED_ON[options.fabric], f"means nothing on the {options.fabric} fabric")
     if name not in SET_BY_OPTIONS:
         says = f"means nothing to {name}, whose file in experiments/scenarios says it"
-        _refuse(given, options, (*OF_THESE, *(("parameter",) if "algorithm" not in given else ())), says)
+        _refuse(given, options, (*SPECIAL_OPTIONS, *(("parameter",) if "algorithm" not in given else ())), says)
     if known[name].shaping != "meter":
         _refuse(given, options, ("shaping",), f"means nothing to {name}, whose file in experiments/scenarios says it")
     announce = None if options.quiet else _announce
@@ -54,7 +54,7 @@ def run(
     folder = options.output or Path("results") / name
     cells = _cells(known[name], options, settings, "algorithm" in given)
     with _Progress(options.quiet, cells) as progress:
-        done = {cell.control: run_cell(cell, folder, progress.of(number)) for number, cell in enumerate(cells)}
+        done = {cell.control: execute_run(cell, folder, progress.of(number)) for number, cell in enumerate(cells)}
     report(name, options, folder, cells, done)
     return done
 
@@ -69,7 +69,7 @@ def _refuse(given: Collection[str], options: ExperimentOptions, unused: tuple[st
             raise InvalidValueError(key, options.value_of(key), reason)
 
 
-def _cells(scenario: Scenario, options: ExperimentOptions, settings: RunSettings, chosen: bool) -> list[Cell]:
+def _cells(scenario: Scenario, options: ExperimentOptions, settings: RunSettings, chosen: bool) -> list[RunSpec]:
     if scenario.name in SET_BY_OPTIONS:
         wanted = {"none": options.baseline, "static": options.static, options.control: True}
         controls = [control for control, is_wanted in wanted.items() if is_wanted]
@@ -80,7 +80,7 @@ def _cells(scenario: Scenario, options: ExperimentOptions, settings: RunSettings
         controls = [control for control in controls if options.baseline or control not in BASELINES]
         asked = dataclasses.replace(scenario, queues=scenario.queues and options.has_queues)
         scenario = asked.on(options.fabric, SCALE[options.fabric])
-    return [Cell(scenario.name, control, options.seed, options.fabric, scenario, settings) for control in controls]
+    return [RunSpec(scenario.name, control, options.seed, options.fabric, scenario, settings) for control in controls]
 
 
 def _set_by(scenario: Scenario, options: ExperimentOptions) -> Scenario:
@@ -104,7 +104,7 @@ def _set_by(scenario: Scenario, options: ExperimentOptions) -> Scenario:
 class _Progress:
     """A bar on stderr for each run, with its phase and the time left; a context manager."""
 
-    def __init__(self, quiet: bool, cells: list[Cell]) -> None:
+    def __init__(self, quiet: bool, cells: list[RunSpec]) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 

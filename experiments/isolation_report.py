@@ -14,7 +14,7 @@ from rich.table import Table
 
 from experiments.evaluation.claims import Measured
 from experiments.evaluation.measures import rates_at
-from experiments.evaluation.run_matrix import Cell
+from experiments.evaluation.run_matrix import RunSpec
 from experiments.experiment_options import ExperimentOptions
 from experiments.figures.result_digests import table_of
 from experiments.measure.manifest import manifest
@@ -25,13 +25,13 @@ Summaries = Mapping[str, dict[str, Any]]
 """The summaries of cells by their controls."""
 
 
-def titles(cells: Sequence[Cell]) -> dict[str, str]:
+def titles(cells: Sequence[RunSpec]) -> dict[str, str]:
     """Return what controls are called; one that is the only one besides the baselines is DETS."""
     others = [cell.control for cell in cells if cell.control not in BASELINES]
     return {**TITLES, **({others[0]: "with DETS"} if len(others) == 1 else {control: control for control in others})}
 
 
-def report(name: str, options: ExperimentOptions, folder: Path, cells: Sequence[Cell], done: Summaries) -> None:
+def report(name: str, options: ExperimentOptions, folder: Path, cells: Sequence[RunSpec], done: Summaries) -> None:
     """Write all into ``folder``, and show it unless ``options.quiet``."""
     _write_json(folder / "summary.json", done)
     _write_json(folder / "manifest.json", manifest(options, experiment=name))
@@ -64,7 +64,7 @@ def _write_json(path: Path, content: Mapping[str, Any]) -> None:
     path.write_text(json.dumps(content, indent=1, default=str) + "\n")
 
 
-def _write_series(path: Path, cells: Sequence[Cell], folder: Path) -> None:
+def _write_series(path: Path, cells: Sequence[RunSpec], folder: Path) -> None:
     """One row per run and interval; time 0 is the start of the UDP sources."""
     heads = ("control", "interval", "time_s", "duration_s")
     with path.open("w", newline="") as file:
@@ -79,7 +79,7 @@ def _write_series(path: Path, cells: Sequence[Cell], folder: Path) -> None:
                 writer.writerow([cell.control, row, *(f"{x:.6f}" for x in at), *(f"{x:.0f}" for x in bps)])
 
 
-def _draw(cells: Sequence[Cell], folder: Path, path: Path) -> Path | None:
+def _draw(cells: Sequence[RunSpec], folder: Path, path: Path) -> Path | None:
     """Draw the picture; return its path, None where matplotlib is not installed."""
     try:
         import matplotlib  # noqa: F401
@@ -105,7 +105,7 @@ def _table(name: str, done: Summaries) -> Table:
     return table
 
 
-def _isolation_table(cells: Sequence[Cell], done: Summaries) -> Table:
+def _isolation_table(cells: Sequence[RunSpec], done: Summaries) -> Table:
     """Return what a newcomer wants to know of the runs, a column each."""
     table = Table(title="What the receiving node got (Mb/s)", title_justify="left")
     table.add_column("")

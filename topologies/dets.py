@@ -42,7 +42,7 @@ def _dets_topo(name: str, datapath: str = "user", **parameters: object) -> "_Fab
         fabric = build(**parameters)
         from topologies.mininet_topo import FabricTopo
 
-        return FabricTopo(fabric, datapath, follow_queues=True)
+        return FabricTopo(fabric, datapath, emulate_queues=True)
     except (TypeError, ValueError) as error:
         raise SystemExit(f"{name}: {error}") from None
 

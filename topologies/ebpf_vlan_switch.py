@@ -33,7 +33,7 @@ def attach(trunk: str, access: Mapping[str, int]) -> None:
     ebpf.run_at(ebpf.INGRESS, trunk_index, trunk_program(indices), _NAME)
 
 
-def why_not() -> str:
+def unsupported_reason() -> str:
     """Return why this process may not load such programs, "" where it may."""
     try:
         os.close(ebpf.load_program(access_program(1, 1), _NAME))
@@ -49,7 +49,7 @@ def access_program(vlan_vid: int, trunk_index: int) -> bytes:
             ebpf.move(ebpf.R6, ebpf.R1),
             ebpf.load_word(ebpf.R1, ebpf.R6, ebpf.SKB_VLAN_PRESENT),
             ebpf.jump_if_equal(ebpf.R1, 0, 2),
-            *ebpf.leave(ebpf.TC_ACT_SHOT),
+            *ebpf.exit_program(ebpf.TC_ACT_SHOT),
             ebpf.move(ebpf.R1, ebpf.R6),
             ebpf.set_to(ebpf.R2, _TPID),
             ebpf.set_to(ebpf.R3, vlan_vid),
@@ -75,7 +75,7 @@ def trunk_program(ports: Mapping[int, int]) -> bytes:
             ebpf.load_word(ebpf.R7, ebpf.R6, ebpf.SKB_VLAN_TCI),
             ebpf.and_with(ebpf.R7, _VID_MASK),
             *choices,
-            *ebpf.leave(ebpf.TC_ACT_SHOT),
+            *ebpf.exit_program(ebpf.TC_ACT_SHOT),
             ebpf.move(ebpf.R1, ebpf.R6),
             ebpf.call(ebpf.VLAN_POP),
             *_redirect(ebpf.move(ebpf.R1, ebpf.R8)),
@@ -84,4 +84,4 @@ def trunk_program(ports: Mapping[int, int]) -> bytes:
 
 
 def _redirect(index_to_r1: bytes) -> tuple[bytes, ...]:
-    return index_to_r1, ebpf.set_to(ebpf.R2, 0), ebpf.call(ebpf.REDIRECT), ebpf.line(0x95)
+    return index_to_r1, ebpf.set_to(ebpf.R2, 0), ebpf.call(ebpf.REDIRECT), ebpf.instruction(0x95)

@@ -180,7 +180,7 @@ class Fabric:
         pn_port_no = TRUNK_PORT_NO + 1 + pn.vlans.index(vlan_vid)
         return VirtualNode(vlan_vid, pn, self.vlans.index(vlan_vid) + 1, pn_port_no)
 
-    def wide_links(self) -> tuple[TopoLink, ...]:
+    def uncongested_links(self) -> tuple[TopoLink, ...]:
         """Return the core links without delay that are never full: all PNs on one side of it may send to the other."""
         rates_bps = [pn.link_rate_bps for pn in self.pns]
         most_bps = sum(rates_bps) - min(rates_bps, default=0)

@@ -35,17 +35,17 @@ class _Bridge(OVSSwitch):  # type: ignore[misc]  # Mininet has no types
 
 
 class FabricSwitch(_Bridge):
-    """An edge or core switch. With ``follow_queues`` a process next to it makes its queues real."""
+    """An edge or core switch. With ``emulate_queues`` a process next to it makes its queues real."""
 
-    def __init__(self, name: str, datapath: str = "user", follow_queues: bool = False, **params: Any) -> None:
+    def __init__(self, name: str, datapath: str = "user", emulate_queues: bool = False, **params: Any) -> None:
         super().__init__(name, datapath=datapath, failMode="secure", protocols="OpenFlow13", **params)
-        self.follow_queues = follow_queues and datapath == "user"
+        self.emulate_queues = emulate_queues and datapath == "user"
         self._follower: subprocess.Popen[bytes] | None = None
 
     def start(self, controllers: list[Any]) -> None:
         """Start the bridge, and the follower of its queues; that one ends by itself should Mininet be killed."""
         super().start(controllers)
-        if self.follow_queues:
+        if self.emulate_queues:
             interfaces = [str(intf) for intf in self.intfList() if self.ports[intf]]
             self._follower = subprocess.Popen([sys.executable, str(QUEUE_CLASSIFIER), *interfaces])
 
@@ -58,7 +58,7 @@ class FabricSwitch(_Bridge):
         super().stop(*arguments, **options)
 
 
-class PnPrograms(Switch):  # type: ignore[misc]  # Mininet has no types
+class EbpfPnSwitch(Switch):  # type: ignore[misc]  # Mininet has no types
     """A PN's vswitch in the kernel; ``tags`` maps its access ports to their VLAN."""
 
     def __init__(self, name: str, tags: dict[int, int], **params: Any) -> None:
@@ -111,7 +111,7 @@ class VnHost(Host):  # type: ignore[misc]  # Mininet has no types
 
 
 class FabricTopo(Topo):  # type: ignore[misc]  # Mininet has no types
-    """The Topo of a fabric. ``datapath`` is Mininet's word: user or kernel; ``follow_queues`` as in FabricSwitch.
+    """The Topo of a fabric. ``datapath`` is Mininet's word: user or kernel; ``emulate_queues`` as in FabricSwitch.
 
     With ``patch_links`` core links that are never full (``patched``) are patch ports: bridges hand frames over without
     an interface between them.
@@ -120,23 +120,23 @@ class FabricTopo(Topo):  # type: ignore[misc]  # Mininet has no types
     """
 
     def __init__(
-        self, fabric: Fabric, datapath: str = "user", follow_queues: bool = False, patch_links: bool = False
+        self, fabric: Fabric, datapath: str = "user", emulate_queues: bool = False, patch_links: bool = False
     ) -> None:
         if datapath not in ("user", "kernel"):
             raise ValueError(f"datapath: {datapath!r} must be user or kernel")
         fabric.check_emulable()
         self.fabric = fabric
         self.datapath = datapath
-        self.follow_queues = follow_queues
-        self.patched = fabric.wide_links() if patch_links else ()
-        self.programs_refused = ebpf_vlan_switch.why_not() if datapath == "user" else ""
+        self.emulate_queues = emulate_queues
+        self.patched = fabric.uncongested_links() if patch_links else ()
+        self.programs_refused = ebpf_vlan_switch.unsupported_reason() if datapath == "user" else ""
         self.pn_bridges = datapath == "kernel" or bool(self.programs_refused)
         super().__init__()
 
     def build(self) -> None:
         """Add switches, PNs with their VNs, and links; every port number is the description's."""
         for switch in self.fabric.switches:
-            options = {"datapath": self.datapath, "follow_queues": self.follow_queues}
+            options = {"datapath": self.datapath, "emulate_queues": self.emulate_queues}
             self.addSwitch(switch.name, cls=FabricSwitch, dpid=f"{switch.dpid:016x}", **options)
         for pn in self.fabric.pns:
             vns = [self.fabric.vn(vid, pn.number) for vid in pn.vlans]
@@ -145,7 +145,7 @@ class FabricTopo(Topo):  # type: ignore[misc]  # Mininet has no types
             if self.pn_bridges:
                 self.addSwitch(pn.name, cls=PnBridge, dpid=dpid, datapath=self.datapath, tags=tags)
             else:
-                self.addSwitch(pn.name, cls=PnPrograms, dpid=dpid, tags=tags)
+                self.addSwitch(pn.name, cls=EbpfPnSwitch, dpid=dpid, tags=tags)
             self.addLink(pn.name, pn.switch, port1=TRUNK_PORT_NO, port2=pn.port_no)
             for vn in vns:
                 self.addHost(vn.name, cls=VnHost, ip=f"{vn.ip}/16", mac=vn.mac)

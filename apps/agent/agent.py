@@ -18,14 +18,14 @@ from apps.agent.pair_state import AgentPairs
 from apps.agent.shaper import Shaper
 from controller.agents.control_frames import (
     CONTROLLER_MAC,
-    LONGEST_OCTETS,
+    LONG_PARAMETER_BYTES,
     NO_RATE,
-    STRICT_OCTETS,
+    SHORT_PARAMETER_BYTES,
     ControlFrame,
     Feature,
+    FrameAddress,
     Opcode,
-    Order,
-    Speaker,
+    SequenceWindow,
     encode,
     records,
 )
@@ -80,9 +80,9 @@ class Agent:
         self._shaper, self._socket, self._clock = shaper, sock, clock
         self._epoch = random.getrandbits(32) if epoch is None else epoch
         self._sequence = dict.fromkeys(options.vlans, 0)
-        self._order = {vid: Order() for vid in options.vlans}
+        self._order = {vid: SequenceWindow() for vid in options.vlans}
         self._heard_epoch: int | None = None
-        self._longest_octets = STRICT_OCTETS
+        self._longest_octets = SHORT_PARAMETER_BYTES
         self._read_s = clock()
         self._stopped = False
 
@@ -134,7 +134,7 @@ class Agent:
         if frame.opcode is Opcode.HELLO:
             said = frame.entries[0]
             long = self.options.long_frames and said["features"] & Feature.LONG_FRAMES
-            self._longest_octets = LONGEST_OCTETS if long else STRICT_OCTETS
+            self._longest_octets = LONG_PARAMETER_BYTES if long else SHORT_PARAMETER_BYTES
             self.interval_s = min(max(int(said["interval_ms"]), LEAST_INTERVAL_MS), MOST_INTERVAL_MS) / 1000
         self.pairs.hear(frame)
 
@@ -163,7 +163,7 @@ class Agent:
         self._say(self.options.vlans[0], Opcode.HELLO, entry)
 
     def _say(self, vid: int, opcode: Opcode, entries: object) -> None:
-        speaker = Speaker(CONTROLLER_MAC, self._socket.address, vid or None, self._epoch, self.options.ethertype)
+        speaker = FrameAddress(CONTROLLER_MAC, self._socket.address, vid or None, self._epoch, self.options.ethertype)
         clock_ms = int(self._read_s * 1000)
         frames = encode(speaker, opcode, entries, self._sequence[vid] + 1, clock_ms, self._longest_octets)  # type: ignore[arg-type]
         self._sequence[vid] = (self._sequence[vid] + len(frames)) % 2**16

@@ -12,7 +12,7 @@ from apps.agent import ebpf
 from apps.agent.netlink import CREATE, EXCL, RTM_NEWTFILTER, TCA_KIND, TCA_OPTIONS, Request, attribute, tc_message
 from controller.openflow.ethernet import ETH_TYPE_LOCAL_EXPERIMENT, ETH_TYPE_MAC_CONTROL
 
-REST = bytes(6)
+DEFAULT_DESTINATION = bytes(6)
 """Stands for every destination without a class of its own."""
 _KEY = struct.Struct("=H6s")
 _NAME = b"dets_agent"
@@ -55,11 +55,11 @@ def _read_header() -> tuple[bytes, ...]:
         ebpf.move(ebpf.R8, ebpf.R0),
         ebpf.jump(len(untagged)),
     )
-    refuse = ebpf.leave(ebpf.TC_ACT_SHOT)
+    refuse = ebpf.exit_program(ebpf.TC_ACT_SHOT)
     control = tuple(
         one for ethertype in _ETHERTYPES for one in (ebpf.jump_unless_equal(ebpf.R8, ethertype, len(refuse)), *refuse)
     )
-    end = ebpf.leave(ebpf.TC_ACT_OK)
+    end = ebpf.exit_program(ebpf.TC_ACT_OK)
     destination = (
         ebpf.store_half(ebpf.R10, _KEY_AT, ebpf.R7),
         ebpf.move(ebpf.R1, ebpf.R6),
@@ -107,7 +107,7 @@ def program(descriptor: int, default_minor: int) -> bytes:
     The default is set first of all: a frame too short to be read ends the program there (and class 0 would be none:
     HTB sends such frames at once).
     """
-    end = ebpf.leave(ebpf.TC_ACT_OK)
+    end = ebpf.exit_program(ebpf.TC_ACT_OK)
     found = (ebpf.load_word(ebpf.R1, ebpf.R0, 0), ebpf.store_word(ebpf.R6, ebpf.SKB_TC_CLASSID, ebpf.R1), *end)
     return b"".join(
         (

@@ -44,79 +44,79 @@ _ETH_P_ALL = 0x0003
 _PRIORITY = 1
 
 
-def line(opcode: int, target: int = 0, source: int = 0, offset: int = 0, constant: int = 0) -> bytes:
+def instruction(opcode: int, target: int = 0, source: int = 0, offset: int = 0, constant: int = 0) -> bytes:
     """Return one instruction."""
     return _INSTRUCTION.pack(opcode, source << 4 | target, offset, constant)
 
 
 def move(target: int, source: int) -> bytes:
     """Return ``target = source``."""
-    return line(0xBF, target, source)
+    return instruction(0xBF, target, source)
 
 
 def set_to(target: int, constant: int) -> bytes:
     """Return ``target = constant``."""
-    return line(0xB7, target, constant=constant)
+    return instruction(0xB7, target, constant=constant)
 
 
 def and_with(target: int, constant: int) -> bytes:
     """Return ``target &= constant``."""
-    return line(0x57, target, constant=constant)
+    return instruction(0x57, target, constant=constant)
 
 
 def add_to(target: int, constant: int) -> bytes:
     """Return ``target += constant``."""
-    return line(0x07, target, constant=constant)
+    return instruction(0x07, target, constant=constant)
 
 
 def load_word(target: int, base: int, offset: int) -> bytes:
     """Return ``target = the 32 bits at base + offset``."""
-    return line(0x61, target, base, offset)
+    return instruction(0x61, target, base, offset)
 
 
 def load_packet_half(offset: int) -> bytes:
     """Return ``R0 = the 16 bits at an offset of the frame``, in the host's order; R6 holds the context."""
-    return line(0x28, constant=offset)
+    return instruction(0x28, constant=offset)
 
 
 def store_word(base: int, offset: int, source: int) -> bytes:
     """Return ``the 32 bits at base + offset = source``."""
-    return line(0x63, base, source, offset)
+    return instruction(0x63, base, source, offset)
 
 
 def store_half(base: int, offset: int, source: int) -> bytes:
     """Return ``the 16 bits at base + offset = source``."""
-    return line(0x6B, base, source, offset)
+    return instruction(0x6B, base, source, offset)
 
 
 def jump_if_equal(register: int, constant: int, lines: int) -> bytes:
     """Return a jump over so many instructions if the register holds the constant."""
-    return line(0x15, register, offset=lines, constant=constant)
+    return instruction(0x15, register, offset=lines, constant=constant)
 
 
 def jump_unless_equal(register: int, constant: int, lines: int) -> bytes:
     """Return a jump over so many instructions unless the register holds the constant."""
-    return line(0x55, register, offset=lines, constant=constant)
+    return instruction(0x55, register, offset=lines, constant=constant)
 
 
 def jump(lines: int) -> bytes:
     """Return a jump over so many instructions."""
-    return line(0x05, offset=lines)
+    return instruction(0x05, offset=lines)
 
 
 def call(helper: int) -> bytes:
     """Return a call of a helper function."""
-    return line(0x85, constant=helper)
+    return instruction(0x85, constant=helper)
 
 
-def leave(verdict: int) -> tuple[bytes, bytes]:
+def exit_program(verdict: int) -> tuple[bytes, bytes]:
     """Return the end of a program with this verdict."""
-    return set_to(R0, verdict), line(0x95)
+    return set_to(R0, verdict), instruction(0x95)
 
 
 def load_map(target: int, descriptor: int) -> tuple[bytes, bytes]:
     """Return the two halves of ``target = the map``."""
-    return line(0x18, target, _PSEUDO_MAP, constant=descriptor), line(0)
+    return instruction(0x18, target, _PSEUDO_MAP, constant=descriptor), instruction(0)
 
 
 def load_program(program: bytes, name: bytes) -> int:
@@ -140,7 +140,7 @@ def _load(program: bytes, name: bytes, said: ctypes.Array[ctypes.c_char] | None)
     return _bpf(_PROG_LOAD, _PROGRAM.pack(*head, *log, 0, 0, name))
 
 
-def make_number() -> int:
+def create_counter_map() -> int:
     """Return a file descriptor of a map that holds one 64-bit number, 0 at first, under the key 0."""
     return _bpf(_MAP_CREATE, _MAP.pack(_MAP_TYPE_ARRAY, 4, 8, 1, 0))
 

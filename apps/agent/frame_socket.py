@@ -7,7 +7,7 @@ import socket
 import struct
 from typing import Self
 
-from controller.agents.control_frames import Cause, ControlFrame, Opcode, Refusal, decode
+from controller.agents.control_frames import ControlFrame, FrameRejectCause, FrameRejection, Opcode, decode
 from controller.openflow.ethernet import ETH_TYPE_LOCAL_EXPERIMENT, ETH_TYPE_MAC_CONTROL
 
 _ETH_P_ALL = 0x0003
@@ -56,7 +56,7 @@ class FrameSocket:
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_OCTETS)
         self._socket.bind((interface, _ETH_P_ALL))
         self.address = int.from_bytes(self._socket.getsockname()[4])
-        self.refused: dict[Cause, int] = {}
+        self.refused: dict[FrameRejectCause, int] = {}
         self.unsent = 0
 
     def __enter__(self) -> Self:
@@ -90,7 +90,7 @@ class FrameSocket:
             except OSError:  # nothing more, or the interface is down
                 break
             frame = decode(_tagged(data, said))
-            if isinstance(frame, Refusal):
+            if isinstance(frame, FrameRejection):
                 self.refused[frame.cause] = self.refused.get(frame.cause, 0) + 1
             else:
                 found.append(frame)

@@ -38,8 +38,8 @@ from apps.agent.netlink import (
     attribute,
     tc_message,
 )
-from apps.agent.root_qdisc import MAJOR, give_back, take_root
-from apps.agent.shaper import OWN, PairCounters, ShapedPair
+from apps.agent.root_qdisc import MAJOR, claim_root, restore_root
+from apps.agent.shaper import VN_AGGREGATE, PairCounters, ShapedPair
 from controller.errors import InvalidValueError
 
 LINK, OTHERS, VLAN, REST, FIRST_PAIR, LAST_PAIR = 0x1, 0x2, 0x1000, 0x2000, 0x3000, 0xFFFE
@@ -65,8 +65,8 @@ class HtbShaper:
     def __init__(self, interface: str, vlans: Sequence[int], link_rate_bps: int, *, replace: bool = False) -> None:
         self._netlink = Netlink()
         self._link_rate_bps = link_rate_bps
-        self._index = take_root(self._netlink, interface, replace=replace)
-        self._minor_of: dict[ShapedPair, int] = {ShapedPair(vid, OWN): VLAN + vid for vid in vlans}
+        self._index = claim_root(self._netlink, interface, replace=replace)
+        self._minor_of: dict[ShapedPair, int] = {ShapedPair(vid, VN_AGGREGATE): VLAN + vid for vid in vlans}
         self._overhead = {vid: TAG_OCTETS if vid else 0 for vid in vlans}
         self._queue: dict[int, int] = {}
         self._next_minor, self._free = FIRST_PAIR, list[int]()
@@ -94,7 +94,7 @@ class HtbShaper:
                 self._class(REST + vid, VLAN + vid, LEAST_BPS, self._link_rate_bps, overhead),
                 *self._queue_of(REST + vid, self._link_rate_bps),
             ]
-            self._map.put(classifier.key_of(vid, classifier.REST), REST + vid)
+            self._map.put(classifier.key_of(vid, classifier.DEFAULT_DESTINATION), REST + vid)
         descriptor = classifier.load(self._map.descriptor, OTHERS)
         try:
             self._netlink.change([*requests, classifier.attach(self._index, MAJOR, descriptor)])
@@ -108,7 +108,7 @@ class HtbShaper:
         for pair, rate_bps in rates:
             minor, overhead = self._minor_of.get(pair), self._overhead[pair.vlan_vid]
             ceil_bps = min(rate_bps, self._link_rate_bps)
-            if pair.destination == OWN:
+            if pair.destination == VN_AGGREGATE:
                 assert minor is not None, "the classes of VLANs are there from the start"
                 requests.append(self._class(minor, LINK, ceil_bps, ceil_bps, overhead))
                 continue
@@ -125,7 +125,7 @@ class HtbShaper:
         """Let pairs go back to what their VN sends elsewhere, and a VN to what the link carries."""
         requests = []
         for pair in pairs:
-            if pair.destination == OWN:
+            if pair.destination == VN_AGGREGATE:
                 requests.append(
                     self._class(VLAN + pair.vlan_vid, LINK, LEAST_BPS, self._link_rate_bps, self._overhead[pair[0]])
                 )
@@ -156,7 +156,7 @@ class HtbShaper:
     def close(self, *, keep: bool) -> None:
         """Stop; rates stay in force with ``keep``, otherwise the kernel's own qdisc is back."""
         if not keep:
-            give_back(self._netlink, self._index)
+            restore_root(self._netlink, self._index)
         self._map.close()
         self._netlink.close()
 

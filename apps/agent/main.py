@@ -18,8 +18,8 @@ from apps.agent.agent import Agent, AgentOptions
 from apps.agent.frame_socket import FrameSocket
 from apps.agent.htb import HtbShaper
 from apps.agent.root_qdisc import DIRECT_PRIORITY
-from apps.agent.shaper import OWN, PairCounters, ShapedPair, Shaper
-from controller.agents.control_frames import CONTROLLER_MAC, Feature, Opcode, Speaker, encode, records
+from apps.agent.shaper import VN_AGGREGATE, PairCounters, ShapedPair, Shaper
+from controller.agents.control_frames import CONTROLLER_MAC, Feature, FrameAddress, Opcode, encode, records
 from controller.errors import InvalidValueError
 from controller.openflow.ethernet import ETH_TYPE_LOCAL_EXPERIMENT, ETH_TYPE_MAC_CONTROL
 
@@ -87,7 +87,7 @@ class DryShaper:
 
 def _shown(pair: ShapedPair) -> str:
     vlan = f"VLAN {pair.vlan_vid}" if pair.vlan_vid else "untagged frames"
-    return f"all of {vlan}" if pair.destination == OWN else f"{vlan} to {pair.destination.hex(':')}"
+    return f"all of {vlan}" if pair.destination == VN_AGGREGATE else f"{vlan} to {pair.destination.hex(':')}"
 
 
 def run_agent(interface: str, options: AgentOptions, *, replace_root: bool, keep: bool, dry_run: bool) -> int:
@@ -127,7 +127,9 @@ def probe(interface: str, options: AgentOptions) -> int:
         for number in range(PROBES):
             for ethertype in (ETH_TYPE_MAC_CONTROL, ETH_TYPE_LOCAL_EXPERIMENT):
                 for vid in options.vlans:
-                    speaker = Speaker(CONTROLLER_MAC, sock.address, vid or None, int(time.time()) % 2**32, ethertype)
+                    speaker = FrameAddress(
+                        CONTROLLER_MAC, sock.address, vid or None, int(time.time()) % 2**32, ethertype
+                    )
                     sock.send(encode(speaker, Opcode.HELLO, hello, number, 0))
             until_s = end_s - PROBE_S * (PROBES - 1 - number) / PROBES
             while (left_s := until_s - time.monotonic()) > 0:

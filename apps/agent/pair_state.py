@@ -15,9 +15,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from apps.agent.shaper import OWN, PairCounters, ShapedPair
+from apps.agent.shaper import VN_AGGREGATE, PairCounters, ShapedPair
 from controller.agents.control_frames import LAYOUTS, NO_RATE, ControlFrame, Opcode, ReportFlag
-from controller.columns import NEW_ROW, FloatArray, IntArray, carry
+from controller.columns import NEW_ROW, FloatArray, IntArray, reindex
 from controller.dets.messages import DeactivateTrafficControl, InitializeTrafficControl, KeepAlive, SetRate
 from controller.dets.send_rate_controller import SendRateControllers
 from controller.metering.measurement import IDLE_INTERVALS
@@ -60,7 +60,7 @@ class AgentPairs:
             self.refused += len(frame.entries)
             return
         ends = [(one["sender"].tobytes(), one["receiver"].tobytes()) for one in frame.entries]
-        pairs = [ShapedPair(vid, OWN if sender == receiver else receiver) for sender, receiver in ends]
+        pairs = [ShapedPair(vid, VN_AGGREGATE if sender == receiver else receiver) for sender, receiver in ends]
         if frame.opcode is Opcode.INITIALIZE:
             self._add(pairs, ends)
         known = [number for number, pair in enumerate(pairs) if pair in self._row_of]
@@ -137,7 +137,7 @@ class AgentPairs:
         """Return what each pair could send: its VN's send limit less what the VN sends elsewhere."""
         available = np.full(len(self.pairs), NO_RATE, dtype=np.int64)
         for row, pair in enumerate(self.pairs):
-            own = self._row_of.get(ShapedPair(pair.vlan_vid, OWN))
+            own = self._row_of.get(ShapedPair(pair.vlan_vid, VN_AGGREGATE))
             if own is None or self._rate_kbps[own] == NO_RATE:
                 continue
             elsewhere_bps = 0.0 if own == row else max(measured_bps[own] - measured_bps[row], 0.0)
@@ -189,11 +189,11 @@ class AgentPairs:
 
     def _carry(self, old_row: IntArray) -> None:
         self._machines = self._machines.carried(old_row)
-        self._rate_kbps = carry(self._rate_kbps, old_row, NO_RATE)
-        self._idle_intervals = carry(self._idle_intervals, old_row, 0)
-        self._silent_intervals = carry(self._silent_intervals, old_row, IDLE_INTERVALS)
-        self._seen = carry(self._seen, old_row, False)
-        sent, dropped, backlog = (carry(column, old_row, 0) for column in self._counters)
+        self._rate_kbps = reindex(self._rate_kbps, old_row, NO_RATE)
+        self._idle_intervals = reindex(self._idle_intervals, old_row, 0)
+        self._silent_intervals = reindex(self._silent_intervals, old_row, IDLE_INTERVALS)
+        self._seen = reindex(self._seen, old_row, False)
+        sent, dropped, backlog = (reindex(column, old_row, 0) for column in self._counters)
         self._counters = sent, dropped, backlog
 
 

@@ -12,7 +12,7 @@ DIRECT_PRIORITY = MAJOR << 16
 """SO_PRIORITY of frames that go around all classes: the agent's own."""
 
 
-def take_root(netlink: Netlink, interface: str, *, replace: bool) -> int:
+def claim_root(netlink: Netlink, interface: str, *, replace: bool) -> int:
     """Return the index of an interface whose root qdisc an agent may set, without what another agent left.
 
     InvalidValueError where somebody else has set a root, unless that may be replaced.
@@ -27,11 +27,11 @@ def take_root(netlink: Netlink, interface: str, *, replace: bool) -> int:
             found = f"has the root qdisc {kind} {handle >> 16:x}:, which somebody else has set"
             raise InvalidValueError("interface", interface, f"{found}; --replace takes its place")
         netlink.change([_without_root(index)])
-    give_back(netlink, index)
+    restore_root(netlink, index)
     return index
 
 
-def give_back(netlink: Netlink, index: int) -> None:
+def restore_root(netlink: Netlink, index: int) -> None:
     """Remove an agent's root from an interface: the kernel's own is back."""
     if netlink.root_qdisc(index)[0] == MAJOR << 16:
         netlink.change([_without_root(index)])

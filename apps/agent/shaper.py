@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-OWN = bytes(6)
+VN_AGGREGATE = bytes(6)
 
 
 class ShapedPair(NamedTuple):

@@ -14,22 +14,22 @@ from typing import Any
 
 from apps.cluster.cluster_node import ClusterNode
 from apps.cluster.etcd_tokens import EtcdTokens
-from apps.cluster.lease_watchdog import LastWill
+from apps.cluster.lease_watchdog import LeaseWatchdog
 from apps.cluster.metrics import ClusterMetrics, LinksMetrics, SharingMetrics
-from apps.cluster.peer_exchange import Exchange
-from apps.cluster.reachability import Reach
-from apps.cluster.rest.node_client import Nodes, OneHop
-from apps.cluster.rest.request_forwarding import Asked
-from apps.cluster.role_manager import Roles
-from apps.membership import Alone
+from apps.cluster.peer_exchange import PeerExchange
+from apps.cluster.reachability import SwitchReachability
+from apps.cluster.rest.node_client import NodeClient, Nodes
+from apps.cluster.rest.request_forwarding import RequestForwarder
+from apps.cluster.role_manager import RoleManager
+from apps.membership import Standalone
 from apps.metrics import Metrics
-from apps.ovsdb.queue_reconciler import QueueKeeper
-from apps.runtime.cooperative_scheduler import SpareTime
+from apps.ovsdb.queue_reconciler import QueueReconciler
+from apps.runtime.cooperative_scheduler import CooperativeScheduler
 from apps.runtime.ryu_adapter import PeerDatapath, hub, run_in_thread
 from apps.settings.settings import Settings
 from apps.settings.store import SettingsStore
 from apps.southbound.connected_switches import SwitchState
-from apps.southbound.southbound_driver import Shell
+from apps.southbound.southbound_driver import SouthboundDriver
 from controller.cluster.write_gate import WriteGate
 from controller.errors import DetsError, InvalidValueError
 from controller.fabric.config_model import Cluster
@@ -40,22 +40,24 @@ def _boot_time_s() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-class Member(Alone):
+class ClusterMember(Standalone):
     """A node of a cluster of which one drives all switches. Raises InvalidValueError."""
 
     def __init__(self, cluster: Cluster) -> None:
         try:
             self.node = ClusterNode(cluster, _boot_time_s, hub.spawn, run_in_thread)
-            self._will = LastWill(cluster.etcd, cluster.ca, cluster.certificate, cluster.key)
-            self.node.will = self._will.tell
+            self._will = LeaseWatchdog(cluster.etcd, cluster.ca, cluster.certificate, cluster.key)
+            self.node.will = self._will.set_lease
             context = ssl.create_default_context(cafile=cluster.ca)
             if cluster.certificate is not None:
                 context.load_cert_chain(cluster.certificate, cluster.key)
-            self._hop = OneHop(cluster.node, context)
+            self._hop = NodeClient(cluster.node, context)
         except OSError as error:
             raise InvalidValueError("cluster", cluster.ca, f"cannot be used for TLS: {error}") from error
         PeerDatapath.new_gate = WriteGate
-        self.roles: Roles = Roles(self.node.wanted_role, self.node.held_at, _boot_time_s, hub.spawn)
+        self.roles: RoleManager = RoleManager(
+            self.node.wanted_role, self.node.write_generation, _boot_time_s, hub.spawn
+        )
 
     def store(self, path: str) -> SettingsStore:
         """Return etcd's; there is nothing at the path."""
@@ -70,11 +72,11 @@ class Member(Alone):
         """Etcd is waited for without blocking others; in a thread of its own its sockets would have no hub."""
         return function(*arguments)
 
-    def drive(self, shell: Shell, spare: SpareTime) -> None:  # noqa: D102
+    def drive(self, shell: SouthboundDriver, spare: CooperativeScheduler) -> None:  # noqa: D102
         self._shell = shell
         self.roles.control, self.roles.release = shell.control, shell.release
 
-    def attach(self, settings: Settings, queues: QueueKeeper, metrics: Metrics) -> None:  # noqa: D102
+    def attach(self, settings: Settings, queues: QueueReconciler, metrics: Metrics) -> None:  # noqa: D102
         shell = self._shell
 
         def follow() -> bool:
@@ -110,8 +112,8 @@ class Member(Alone):
         status = "ready" if ready else health["status"]
         return {**health, "status": "degraded" if cluster["etcd"] else status, "cluster": cluster}
 
-    def others(self) -> Asked:  # noqa: D102
-        return Asked(self._nodes)
+    def others(self) -> RequestForwarder:  # noqa: D102
+        return RequestForwarder(self._nodes)
 
     def _nodes(self) -> Nodes:
         node, about = self.node, {"owners": {}, "nodes": {}} | self.about_others()
@@ -120,37 +122,37 @@ class Member(Alone):
         urls = {name: url for name, url in about["nodes"].items() if name != me}
         return Nodes(me, urls, about["owners"], None if takes_changes else (active, node.active_url), self._hop)
 
-    def leave(self, shell: Shell, queues: QueueKeeper, on_stop: str) -> None:
+    def leave(self, shell: SouthboundDriver, queues: QueueReconciler, on_stop: str) -> None:
         """Let another node go on with the grants as they are."""
         self.node.leave()
         self._will.close()
 
 
-class SharingMember(Member):
+class ShardedMember(ClusterMember):
     """A node that shares switches with others."""
 
-    def drive(self, shell: Shell, spare: SpareTime) -> None:
+    def drive(self, shell: SouthboundDriver, spare: CooperativeScheduler) -> None:
         """Begin to listen to the other nodes; SystemExit where that is not possible."""
         super().drive(shell, spare)
         try:
-            from apps.cluster.peer_transport import Links  # not everybody has ZeroMQ
+            from apps.cluster.peer_transport import PeerTransport  # not everybody has ZeroMQ
 
-            links = Links(str(self.node.cluster.listen))
+            links = PeerTransport(str(self.node.cluster.listen))
         except (DetsError, ImportError, OSError) as error:
             print(f"cluster.listen: {error}", file=sys.stderr)
             raise SystemExit(2) from None
         shared, peers = self.node.shared, shell.peers
         assert shared is not None
         now_s = time.monotonic
-        self._reach = Reach(shared, self.roles, shell.central, peers, peers.ready, now_s, shell.edge_ports)
+        self._reach = SwitchReachability(shared, self.roles, shell.central, peers, peers.ready, now_s, shell.edge_ports)
 
         def sign(key: bytes) -> None:
             shell.hellos.key = key
 
         of_hub = hub.spawn, spare.breathe
-        self._exchange = Exchange(self.node, shared, links, shell.central, now_s, peers.ready, sign, *of_hub)
+        self._exchange = PeerExchange(self.node, shared, links, shell.central, now_s, peers.ready, sign, *of_hub)
 
-    def attach(self, settings: Settings, queues: QueueKeeper, metrics: Metrics) -> None:  # noqa: D102
+    def attach(self, settings: Settings, queues: QueueReconciler, metrics: Metrics) -> None:  # noqa: D102
         super().attach(settings, queues, metrics)
         metrics.add(SharingMetrics(self.node.cluster.node, self._exchange))
         metrics.add(LinksMetrics(self._exchange.links))
@@ -176,11 +178,11 @@ class SharingMember(Member):
             if owner is not None
         }
 
-    def leave(self, shell: Shell, queues: QueueKeeper, on_stop: str) -> None:  # noqa: D102
+    def leave(self, shell: SouthboundDriver, queues: QueueReconciler, on_stop: str) -> None:  # noqa: D102
         self._exchange.links.close()
         super().leave(shell, queues, on_stop)
 
 
-def member(cluster: Cluster) -> Member:
+def member(cluster: Cluster) -> ClusterMember:
     """Return what this section of a configuration makes of the process."""
-    return SharingMember(cluster) if cluster.share == "switches" else Member(cluster)
+    return ShardedMember(cluster) if cluster.share == "switches" else ClusterMember(cluster)

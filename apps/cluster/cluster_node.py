@@ -22,13 +22,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from apps.cluster.etcd_client import Etcd, EtcdError, KeyValue, created_at, get, put
-from apps.cluster.etcd_membership import Shared
+from apps.cluster.etcd_client import EtcdClient, EtcdError, KeyValue, created_at, get, put
+from apps.cluster.etcd_membership import EtcdMembership
 from apps.cluster.etcd_store import EtcdStore
 from apps.cluster.etcd_tokens import EtcdTokens
 from apps.settings.errors import StoreError
-from controller.cluster.leadership import REVISION_BITS, Answer, Leadership, generation_id
-from controller.cluster.lease_expiry import Expiry
+from controller.cluster.leadership import REVISION_BITS, Leadership, LeaseSnapshot, generation_id
+from controller.cluster.lease_expiry import LeaseExpiry
 from controller.cluster.ownership import Ownership
 from controller.errors import DetsError
 from controller.fabric.config_model import Cluster
@@ -38,9 +38,9 @@ LOG = logging.getLogger("dets.cluster")
 ASK_INTERVAL_S, URGENT_INTERVAL_S = 0.25, 0.05
 
 
-def etcd_of(cluster: Cluster) -> Etcd:
+def etcd_of(cluster: Cluster) -> EtcdClient:
     """Return the client of a cluster's etcd."""
-    return Etcd(cluster.etcd, cluster.ca, cluster.certificate, cluster.key)
+    return EtcdClient(cluster.etcd, cluster.ca, cluster.certificate, cluster.key)
 
 
 def prefix_of(cluster: Cluster) -> str:
@@ -74,17 +74,17 @@ class ClusterNode:
         self.problem = ""  # why etcd did not answer last
         self._clock, self._spawn = clock, spawn
         self._key = f"{self.prefix}active"
-        self._expiry_of: dict[int, Expiry] = {}  # by lease, of other nodes
+        self._expiry_of: dict[int, LeaseExpiry] = {}  # by lease, of other nodes
         self._asking = False
         self._asked_s = -math.inf
-        self._answer: Answer | None = None
+        self._answer: LeaseSnapshot | None = None
         self._lost = False
         self._held: int | None = None
         self._last_held: int | None = None  # the last generation that was held
         self._willed: int | None = None
         self._left = False
         self.takeovers = 0
-        self.shared = Shared(cluster, self.prefix) if cluster.share == "switches" else None
+        self.shared = EtcdMembership(cluster, self.prefix) if cluster.share == "switches" else None
         self.ownership = Ownership(self.leadership)
 
     def held(self) -> int | None:
@@ -95,7 +95,7 @@ class ClusterNode:
         """Whether this node may rely on its lease now."""
         return self.leadership.relies(self._clock())
 
-    def held_at(self, dpid: int) -> int | None:
+    def write_generation(self, dpid: int) -> int | None:
         """Return the generation under which this node may change a switch now, None if it may not."""
         return self.held() if self.shared is None else self.ownership.held(dpid, self._clock())
 
@@ -127,7 +127,7 @@ class ClusterNode:
             self._held = held
             self._changed(held)
         now_s = self._clock()
-        interval_s = URGENT_INTERVAL_S if self._hurries(now_s) else ASK_INTERVAL_S
+        interval_s = URGENT_INTERVAL_S if self._needs_fast_polling(now_s) else ASK_INTERVAL_S
         if not self._asking and not self._left and now_s - self._asked_s >= interval_s:
             self._asking, self._asked_s = True, now_s
             self._spawn(self._ask, now_s)
@@ -177,7 +177,7 @@ class ClusterNode:
         finally:
             self._asking = False
 
-    def _asked(self, began_s: float) -> Answer | None:
+    def _asked(self, began_s: float) -> LeaseSnapshot | None:
         lease_id = self.leadership.lease_id
         if lease_id is None:
             lease_id = self.etcd.grant(self.cluster.lease_ttl_s)  # 1
@@ -207,14 +207,14 @@ class ClusterNode:
             self.follow()  # 3
         return self._read(began_s, lease_id, active[0], int(epoch[0].value) if epoch else 0)
 
-    def _hurries(self, now_s: float) -> bool:
+    def _needs_fast_polling(self, now_s: float) -> bool:
         """Whether another node has not refreshed its lease for more than a second, or switches change hands."""
         silent = any(one.left_s <= self.cluster.lease_ttl_s - 2 for one in self._expiry_of.values())
-        return silent or (self.shared is not None and self.shared.hurries(now_s))
+        return silent or (self.shared is not None and self.shared.needs_fast_polling(now_s))
 
     def _ended(self, lease_ids: set[int]) -> set[int]:
         """Return those of other nodes' leases that have run out. They are ended, unless somebody has just done it."""
-        self._expiry_of = {one: self._expiry_of.get(one) or Expiry() for one in lease_ids}
+        self._expiry_of = {one: self._expiry_of.get(one) or LeaseExpiry() for one in lease_ids}
         ended = set()
         for lease_id, expiry in self._expiry_of.items():
             asked_s = self._clock()
@@ -225,11 +225,11 @@ class ClusterNode:
                 ended.add(lease_id)
         return ended
 
-    def _read(self, began_s: float, lease_id: int, active: KeyValue, epoch: int) -> Answer:
+    def _read(self, began_s: float, lease_id: int, active: KeyValue, epoch: int) -> LeaseSnapshot:
         about = json.loads(active.value)
         self.active_url = str(about["url"])
         generation = generation_id(epoch, active.create_revision)
-        return Answer(began_s, lease_id, str(about["node"]), active.lease_id, generation)
+        return LeaseSnapshot(began_s, lease_id, str(about["node"]), active.lease_id, generation)
 
     def _changed(self, held: int | None) -> None:
         if held is None:

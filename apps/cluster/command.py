@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from apps.cli.support.common import Commands, refusing_bad_files, say
-from apps.cli.support.output import AnyForm, Column, Form, show
+from apps.cli.support.output import AnyForm, Column, OutputFormat, show
 from controller.errors import DetsError, InvalidValueError
 
 if TYPE_CHECKING:
-    from apps.cluster.etcd_client import Etcd
+    from apps.cluster.etcd_client import EtcdClient
     from apps.cluster.etcd_tokens import EtcdTokens
-    from apps.cluster.placement_requests import Wishes
+    from apps.cluster.placement_requests import PlacementRequests
     from controller.fabric.config_model import Cluster, Config
 
 app = typer.Typer(
@@ -38,7 +38,7 @@ COLUMNS = (
 
 
 @app.command()
-def status(config: OfConfig = CONFIG, output: AnyForm = Form.table) -> int:
+def status(config: OfConfig = CONFIG, output: AnyForm = OutputFormat.table) -> int:
     """Show which node is active, by etcd: its REST interface, its generation id, the last change of settings.
 
     Where switches are shared out, their owners too.
@@ -70,7 +70,7 @@ def status(config: OfConfig = CONFIG, output: AnyForm = Form.table) -> int:
         for name in names
     }
     show([row], output, COLUMNS)
-    if output is Form.table:
+    if output is OutputFormat.table:
         _show_shared(row, set(known.nodes))
     return 0 if active and None not in row["owners"].values() else 1
 
@@ -86,11 +86,11 @@ def _show_shared(row: dict[str, Any], live: set[str]) -> None:
         }
         for name, connected in row["connected"].items()
     ]
-    show(nodes, Form.table, [Column(key, key) for key in ("node", "state", "connected", "owned")])
+    show(nodes, OutputFormat.table, [Column(key, key) for key in ("node", "state", "connected", "owned")])
     switches = [
         {"switch": name, "node": node, "pinned": row["pinned"].get(name)} for name, node in row["owners"].items()
     ]
-    show(switches, Form.table, [Column(key, key) for key in ("switch", "node", "pinned")])
+    show(switches, OutputFormat.table, [Column(key, key) for key in ("switch", "node", "pinned")])
 
 
 @app.command()
@@ -122,7 +122,7 @@ def drain(node: OfNode, config: OfConfig = CONFIG) -> int:
     """
     with _asking(config) as wishes:
         wishes.drain(node)
-        kept = wishes.handed_over(node)
+        kept = wishes.wait_drained(node)
     say(f"{node} is drained" if not kept else f"{node} is drained, and still has {', '.join(kept)}")
     return 0 if not kept else 1
 
@@ -208,7 +208,7 @@ def tokens_of(cluster: Cluster) -> EtcdTokens:
 
 
 @contextmanager
-def _asking(config: Path) -> Iterator[Wishes]:
+def _asking(config: Path) -> Iterator[PlacementRequests]:
     whole = _load(config)
     if _cluster(whole).share != "switches":
         raise InvalidValueError("cluster.share", _cluster(whole).share, "must be switches: nothing is shared out here")
@@ -217,7 +217,7 @@ def _asking(config: Path) -> Iterator[Wishes]:
 
 
 @contextmanager
-def _reading(cluster: Cluster) -> Iterator[Etcd]:
+def _reading(cluster: Cluster) -> Iterator[EtcdClient]:
     """Give the cluster's etcd; raise DetsError where it holds something else than nodes write."""
     from apps.cluster.cluster_node import etcd_of, prefix_of
 
@@ -230,11 +230,11 @@ def _reading(cluster: Cluster) -> Iterator[Etcd]:
             raise DetsError(f"etcd: what is below {prefix_of(cluster)} is not as nodes write it: {error!r}") from error
 
 
-def _wishes(whole: Config, etcd: Etcd) -> Wishes:
+def _wishes(whole: Config, etcd: EtcdClient) -> PlacementRequests:
     from apps.cluster.cluster_node import prefix_of
-    from apps.cluster.placement_requests import Wishes
+    from apps.cluster.placement_requests import PlacementRequests
 
-    return Wishes(etcd, prefix_of(_cluster(whole)), {name: one.dpid for name, one in whole.switches.items()})
+    return PlacementRequests(etcd, prefix_of(_cluster(whole)), {name: one.dpid for name, one in whole.switches.items()})
 
 
 def _load(config: Path) -> Config:

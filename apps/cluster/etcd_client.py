@@ -38,7 +38,7 @@ class KeyValue(NamedTuple):
     lease_id: int
 
 
-class Etcd:
+class EtcdClient:
     """The members of one etcd, by their client URLs. Calls may be made from several greenlets at once.
 
     ``ca``, ``certificate`` and ``key`` are files in PEM form for https. Raises InvalidValueError for unusable ones.

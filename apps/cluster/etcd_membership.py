@@ -22,10 +22,10 @@ import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from apps.cluster.etcd_client import Etcd, EtcdError, KeyValue, Operation, created_at, get, modified_at, put
+from apps.cluster.etcd_client import EtcdClient, EtcdError, KeyValue, Operation, created_at, get, modified_at, put
 from controller.cluster.leadership import generation_id
 from controller.cluster.ownership import Owner
-from controller.cluster.placement import MOST_AT_ONCE, Known, Placement
+from controller.cluster.placement import MOST_AT_ONCE, ClusterView, Placement
 from controller.errors import InvalidValueError
 from controller.fabric.config_model import Cluster
 
@@ -38,7 +38,7 @@ _KINDS = ("nodes", "reached", "own", "drained", "want")
 _OWN = _KINDS.index("own")
 
 
-class Node(NamedTuple):
+class NodeRecord(NamedTuple):
     """A node: where others send frames to, its public key, and where its REST interface is."""
 
     address: str
@@ -46,7 +46,7 @@ class Node(NamedTuple):
     url: str
 
 
-class Shared:
+class EtcdMembership:
     """The nodes and the owners of switches, as etcd said when the control loop took it last (``put_in_force``).
 
     ``dpids`` are the configuration's switches, ``reached`` returns those that are connected to this node,
@@ -65,11 +65,11 @@ class Shared:
         self.believe: Callable[[int, bytes], None] = lambda dpid, data: None
         self._tested: dict[int, bytes] = {}  # as this node has written it
         self._placement: Placement | None = None
-        self._heard: tuple[Mapping[int, Owner], Mapping[str, Node], int, bytes] | None = None
+        self._heard: tuple[Mapping[int, Owner], Mapping[str, NodeRecord], int, bytes] | None = None
         self._changed_s = -math.inf
         self._refused = False  # whether etcd has refused to write the last time
         self.owners: Mapping[int, Owner] = {}
-        self.nodes: Mapping[str, Node] = {}
+        self.nodes: Mapping[str, NodeRecord] = {}
         self.token = 0
         self.secret = b""
 
@@ -83,7 +83,7 @@ class Shared:
         """Whether a switch is about to be taken from its owner, by this node or another one."""
         return self._placement is not None and self._placement.moving
 
-    def hurries(self, now_s: float) -> bool:
+    def needs_fast_polling(self, now_s: float) -> bool:
         """Whether switches are about to change hands, or just have: who has to know of it asks often."""
         return self.moving or now_s - self._changed_s < HURRY_S
 
@@ -96,7 +96,7 @@ class Shared:
         ring = [one for one in leases if one > lease_id] + [one for one in leases if one < lease_id]
         return set(ring[:MOST_WATCHED])
 
-    def ask(self, etcd: Etcd, found: Sequence[list[KeyValue]], lease_id: int, epoch: int, now_s: float) -> None:
+    def ask(self, etcd: EtcdClient, found: Sequence[list[KeyValue]], lease_id: int, epoch: int, now_s: float) -> None:
         """Take what was found of ``reading``; put this node's keys there, and take switches whose turn it is.
 
         ``epoch`` is that of generation ids. Raises EtcdError when etcd does not answer.
@@ -108,7 +108,7 @@ class Shared:
         if self._placement is None:
             self._placement = Placement(self.me, self.dpids)
         known = known_of(found)
-        orphans = self._placement.orphans_due(now_s, known, self.reached())
+        orphans = self._placement.unowned_due(now_s, known, self.reached())
         move = None if orphans else self._placement.move_due(now_s, known, self.controlled())
         if orphans:
             free = [created_at(self._place(dpid), 0) for dpid in orphans]
@@ -125,14 +125,14 @@ class Shared:
             self._changed_s = now_s
         self._heard = (
             owner_of,
-            {_name(one): Node(**json.loads(one.value)) for one in nodes},
+            {_name(one): NodeRecord(**json.loads(one.value)) for one in nodes},
             0 if mine is None else mine.mod_revision,
             secret[0].value if secret else b"",
         )
 
     def _about(self, found: Sequence[list[KeyValue]], lease_id: int) -> list[Operation]:
         """Return what this node has to write of itself."""
-        about = Node(str(self._cluster.address), self.public_key, self._cluster.url)._asdict()
+        about = NodeRecord(str(self._cluster.address), self.public_key, self._cluster.url)._asdict()
         wanted = {"nodes": about, "reached": sorted(self.reached())}
         writing = []
         for (kind, value), standing in zip(wanted.items(), found, strict=False):
@@ -150,7 +150,7 @@ class Shared:
         return f"{self._prefix}own/{dpid:016x}"
 
     def _take(
-        self, etcd: Etcd, conditions: list[Operation], dpids: Sequence[int], lease_id: int
+        self, etcd: EtcdClient, conditions: list[Operation], dpids: Sequence[int], lease_id: int
     ) -> list[list[KeyValue]] | None:
         """Take switches, and what is known of them; return as ``_write``."""
         taking = [put(self._place(dpid), self.me.encode(), lease_id) for dpid in dpids]
@@ -164,7 +164,7 @@ class Shared:
         return None if found is None else found[: len(self.reading)]
 
     def _write(
-        self, etcd: Etcd, conditions: list[Operation], writing: list[Operation], more: Sequence[Operation] = ()
+        self, etcd: EtcdClient, conditions: list[Operation], writing: list[Operation], more: Sequence[Operation] = ()
     ) -> list[list[KeyValue]] | None:
         """Write, unless others were first; return what there is then, None where etcd refuses writes."""
         if not writing:
@@ -185,10 +185,10 @@ def keys_of(prefix: str) -> list[Operation]:
     return [get(f"{prefix}{kind}/", prefix=True) for kind in _KINDS]
 
 
-def known_of(found: Sequence[list[KeyValue]]) -> Known:
+def known_of(found: Sequence[list[KeyValue]]) -> ClusterView:
     """Return what was found of ``keys_of``, and more behind it."""
     nodes, reached, owners, drained, wants, *_ = found
-    return Known(
+    return ClusterView(
         [_name(one) for one in nodes],
         {_name(one): frozenset(json.loads(one.value)) for one in reached},
         [_name(one) for one in drained],

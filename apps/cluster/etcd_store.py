@@ -14,9 +14,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from apps.cluster.etcd_client import Etcd, EtcdError, KeyValue, Operation, created_at, delete, get, modified_at, put
+from apps.cluster.etcd_client import (
+    EtcdClient,
+    EtcdError,
+    KeyValue,
+    Operation,
+    created_at,
+    delete,
+    get,
+    modified_at,
+    put,
+)
 from apps.settings.errors import StoreError
-from apps.settings.store import KEPT_CHANGES, Item, Standing, StoredChange
+from apps.settings.store import KEPT_CHANGES, Item, StoredChange, StoredState
 from controller.limits.overrides import Override, VnName
 
 # A request to etcd may have 1.5 MB, of which Base64 takes a quarter.
@@ -32,7 +42,7 @@ class EtcdStore:
 
     def __init__(
         self,
-        etcd: Etcd,
+        etcd: EtcdClient,
         prefix: str,
         token: Callable[[], int | None],
         refusal: Callable[[], str],
@@ -53,7 +63,7 @@ class EtcdStore:
         """Close the connections to etcd."""
         self._etcd.close()
 
-    def load(self) -> Standing:
+    def load(self) -> StoredState:
         """Return all that counts at a start. Raises StoreError."""
         try:
             head_revision, head = self._read_head()
@@ -62,7 +72,7 @@ class EtcdStore:
             raise StoreError(f"cluster.etcd: the settings cannot be read: {error}") from error
         self.head_revision, self._head = head_revision, head
         self._vlans, self._vns = values
-        return Standing(head["revision"], dict(self._vlans), dict(self._vns), dict(head["facts"]))
+        return StoredState(head["revision"], dict(self._vlans), dict(self._vns), dict(head["facts"]))
 
     def commit(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
-from apps.cluster.etcd_client import Etcd, EtcdError, KeyValue, created_at, delete, get, put
+from apps.cluster.etcd_client import EtcdClient, EtcdError, KeyValue, created_at, delete, get, put
 from apps.settings.errors import StoreError
 from apps.settings.tokens import Token, digest_of, new_token
 from controller.errors import InvalidValueError
@@ -14,7 +14,7 @@ from controller.errors import InvalidValueError
 class EtcdTokens:
     """The tokens below ``prefix``. What etcd said last answers ``find``, so that no request waits for etcd."""
 
-    def __init__(self, etcd: Etcd, prefix: str) -> None:
+    def __init__(self, etcd: EtcdClient, prefix: str) -> None:
         self._etcd, self.place = etcd, f"{prefix}tokens/"
         self._known: dict[str, Token] = {}
 

@@ -14,13 +14,13 @@ import subprocess
 import sys
 from contextlib import suppress
 
-from apps.cluster.etcd_client import Etcd, EtcdError
+from apps.cluster.etcd_client import EtcdClient, EtcdError
 
 END_S = 5.0
 _DIGITS = 20  # of a lease's id, which has 64 bits
 
 
-class LastWill:
+class LeaseWatchdog:
     """What happens to the lease of this process when it dies; one for a node, from its start on.
 
     ``ca``, ``certificate`` and ``key`` are those of ``Etcd``.
@@ -28,7 +28,7 @@ class LastWill:
 
     def __init__(self, endpoints: tuple[str, ...], ca: str | None, certificate: str | None, key: str | None) -> None:
         self._lease_file = os.memfd_create("lease")
-        self.tell(None)
+        self.set_lease(None)
         reading, self._pipe = os.pipe()
         files = json.dumps([endpoints, ca, certificate, key])
         self._process = subprocess.Popen(
@@ -40,13 +40,13 @@ class LastWill:
         )
         os.close(reading)
 
-    def tell(self, lease_id: int | None) -> None:
+    def set_lease(self, lease_id: int | None) -> None:
         """Let this lease be given up when the process dies; none if it is None."""
         os.pwrite(self._lease_file, f"{lease_id or 0:0{_DIGITS}}".encode(), 0)
 
     def close(self) -> None:
         """The node ends by itself, and has given its lease up: nothing is left to do."""
-        self.tell(None)
+        self.set_lease(None)
         os.close(self._pipe)
         os.close(self._lease_file)
         with suppress(subprocess.TimeoutExpired):
@@ -57,7 +57,7 @@ def main(lease_file: int, endpoints: list[str], ca: str | None, certificate: str
     """Wait until the node has ended, then give its lease up."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):  # whoever ends a service tells all its processes
         signal.signal(number, signal.SIG_IGN)
-    etcd = Etcd(endpoints, ca, certificate, key)
+    etcd = EtcdClient(endpoints, ca, certificate, key)
     sys.stdin.buffer.read()
     lease_id = int(os.pread(lease_file, _DIGITS, 0))
     if lease_id:

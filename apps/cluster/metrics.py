@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from controller.node_protocol.rejection import Cause
+from controller.node_protocol.rejection import RejectCause
 
 if TYPE_CHECKING:  # these need the framework, which a page of metrics does not
     from apps.cluster.cluster_node import ClusterNode
-    from apps.cluster.peer_exchange import Exchange
-    from apps.cluster.peer_transport import Links
-    from apps.cluster.role_manager import Roles
+    from apps.cluster.peer_exchange import PeerExchange
+    from apps.cluster.peer_transport import PeerTransport
+    from apps.cluster.role_manager import RoleManager
 
 
 class ClusterMetrics(Collector):
     """The lease and the roles of one node."""
 
-    def __init__(self, node: ClusterNode, roles: Roles) -> None:
+    def __init__(self, node: ClusterNode, roles: RoleManager) -> None:
         self._node, self._roles = node, roles
 
     def collect(self) -> Iterable[Metric]:
@@ -41,7 +41,7 @@ class ClusterMetrics(Collector):
 class SharingMetrics(Collector):
     """What a node has of switches that are shared out, and what it did not take from others."""
 
-    def __init__(self, node: str, exchange: Exchange) -> None:
+    def __init__(self, node: str, exchange: PeerExchange) -> None:
         self._node, self._exchange = node, exchange
 
     def collect(self) -> Iterable[Metric]:
@@ -53,7 +53,7 @@ class SharingMetrics(Collector):
         yield GaugeMetricFamily("dets_cluster_orphaned_switches", about, value=owners.count(None))
         about = "Frames of other nodes that were not taken, by cause."
         refused = CounterMetricFamily("dets_cluster_refused_frames", about, labels=("cause",))
-        for cause in Cause:
+        for cause in RejectCause:
             refused.add_metric((cause,), self._exchange.sharing.refused[cause])
         yield refused
 
@@ -61,7 +61,7 @@ class SharingMetrics(Collector):
 class LinksMetrics(Collector):
     """What passed between one node and its peers, and who was refused."""
 
-    def __init__(self, links: Links) -> None:
+    def __init__(self, links: PeerTransport) -> None:
         self._links = links
 
     def collect(self) -> Iterable[Metric]:
@@ -78,7 +78,7 @@ class LinksMetrics(Collector):
             frames.add_metric((peer, "received"), traffic.received)
             octets.add_metric((peer, "sent"), traffic.sent_octets)
             octets.add_metric((peer, "received"), traffic.received_octets)
-            again.add_metric((peer,), traffic.connected_again)
+            again.add_metric((peer,), traffic.reconnects)
         about = "Refused at the address for nodes, by cause: key, handshake, frame, flood."
         strangers = CounterMetricFamily("dets_cluster_strangers", about, labels=("cause",))
         for cause, count in self._links.strangers.items():

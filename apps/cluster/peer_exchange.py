@@ -12,20 +12,20 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from apps.cluster.cluster_node import ClusterNode
-from apps.cluster.etcd_membership import Node, Shared
-from apps.runtime.memory_tuning import keeping
+from apps.cluster.etcd_membership import EtcdMembership, NodeRecord
+from apps.runtime.memory_tuning import with_gc_freezing
 from controller.central.controller import CentralController
 from controller.errors import InvalidValueError
-from controller.partition.node_partition import Sharing
+from controller.partition.node_partition import NodePartition
 
 if TYPE_CHECKING:  # not everybody has ZeroMQ
-    from apps.cluster.peer_transport import Links
+    from apps.cluster.peer_transport import PeerTransport
 
 LOG = logging.getLogger("dets.cluster")
 _ALL = object()
 
 
-class Exchange:
+class PeerExchange:
     """What a node's control loop does about the other nodes. ``now_s`` is the clock of the controller.
 
     ``hellos_key`` is given the key by which hellos are signed, ``ready`` returns the switches under control. ``spawn``
@@ -35,8 +35,8 @@ class Exchange:
     def __init__(
         self,
         node: ClusterNode,
-        shared: Shared,
-        links: Links,
+        shared: EtcdMembership,
+        links: PeerTransport,
         central: CentralController,
         now_s: Callable[[], float],
         ready: Callable[[], Collection[int]],
@@ -47,10 +47,10 @@ class Exchange:
         self._node, self._shared, self.links, self._now_s, self._ready = node, shared, links, now_s, ready
         self._hellos_key, self._spawn, self._breathe = hellos_key, spawn, breathe
         self._taking = False  # what peers say of hosts, in the loop's spare time
-        self.sharing = Sharing(central, node.cluster.node)
+        self.sharing = NodePartition(central, node.cluster.node)
         self._switches = {record.switch.name: dpid for dpid, record in central.switches.items()}
         shared.public_key, shared.dpids = links.public_key, list(central.switches)
-        self._nodes: Mapping[str, Node] = {}
+        self._nodes: Mapping[str, NodeRecord] = {}
 
     def before_interval(self) -> None:
         """Hear what has come."""
@@ -58,13 +58,13 @@ class Exchange:
         for name, data in self.links.receive():
             self.sharing.hear(name, data, now_s)
         if not self._taking:
-            hosts = self.sharing.take_hosts(now_s)
+            hosts = self.sharing.apply_host_updates(now_s)
             if next(hosts, _ALL) is not _ALL:
                 self._taking = True
                 self._spawn(self._take, hosts)
 
     def _take(self, hosts: Iterator[None]) -> None:
-        breathe = keeping(self._breathe)
+        breathe = with_gc_freezing(self._breathe)
         try:
             breathe()
             for _ in hosts:
@@ -89,7 +89,7 @@ class Exchange:
             self._connect()
         self.sharing.hear_owners(shared.owners, shared.token, now_s)
         if shared.moving:
-            self.sharing.freeze(now_s)
+            self.sharing.freeze_grants(now_s)
 
     def _connect(self) -> None:
         me = self._node.cluster.node

@@ -37,13 +37,13 @@ from controller.openflow.bounded_reader import Buffer
 
 MOST_OCTETS = 64 << 20
 """of a frame; ``controller.node_protocol`` has none that is longer"""
-QUEUED = 2  # frames for each connection, on either side
+QUEUE_LENGTH = 2  # frames for each connection, on either side
 UNCONFIRMED_MS = 1000  # after which the kernel ends a connection whose other end confirms no octets
 KEEPALIVE_S = 2
 HANDSHAKE_S = 2.0  # ``receive`` has to be called more often
 RECONNECT_MS = 100
-CONNECT_AGAIN = 20  # refused frames in a row: ZeroMQ gives up for good on a peer that refuses it once
-MOST_STRANGERS = 256
+RECONNECT_AFTER = 20  # refused frames in a row: ZeroMQ gives up for good on a peer that refuses it once
+MAX_UNAUTHENTICATED = 256
 EVENTS = 256
 _SO_ATTACH_FILTER, _SO_DETACH_FILTER = 26, 27  # of Linux; Python has no names for these
 _DROP_ALL = ctypes.create_string_buffer(struct.pack("=HBBI", 0x06, 0, 0, 0))  # BPF: return 0
@@ -53,7 +53,7 @@ _Z85_OCTETS = 40
 
 
 @dataclass
-class Traffic:
+class PeerTraffic:
     """What has passed between this node and a peer since it was listed: frames, and their octets."""
 
     sent: int = 0
@@ -61,7 +61,7 @@ class Traffic:
     unsent: int = 0
     received: int = 0
     received_octets: int = 0
-    connected_again: int = 0
+    reconnects: int = 0
 
 
 @dataclass
@@ -72,7 +72,7 @@ class _Peer:
     refused: int = 0  # frames in a row
 
 
-class Links:
+class PeerTransport:
     """The connections of one node. ``address`` is where it listens, HOST:PORT.
 
     ``traffic`` has the counters of each peer, ``strangers`` how often somebody else was refused: ``key`` (connections
@@ -86,13 +86,13 @@ class Links:
         self._most_octets = most_octets
         self._public, self._secret = zmq.curve_keypair()
         self.public_key = self._public.decode()
-        self.traffic: dict[str, Traffic] = {}
+        self.traffic: dict[str, PeerTraffic] = {}
         self.strangers: Counter[str] = Counter(dict.fromkeys(("key", "handshake", "frame", "flood"), 0))
         self._peers: dict[str, _Peer] = {}
         self._names: dict[str, str] = {}  # by public key
         self._open: set[int] = set()  # descriptors of connections that were let in by the kernel
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._listener = socket.create_server((host, port), family=family, backlog=MOST_STRANGERS)
+        self._listener = socket.create_server((host, port), family=family, backlog=MAX_UNAUTHENTICATED)
         self._listener.setblocking(False)
         self._listens = True
         self._context = zmq.Context(io_threads=1)
@@ -127,7 +127,7 @@ class Links:
             del self.traffic[name]
         for name, (address, key) in peers.items():
             if name not in self._peers:
-                self.traffic.setdefault(name, Traffic())
+                self.traffic.setdefault(name, PeerTraffic())
                 self._peers[name] = _Peer(address, key, self._connected(address, key))
         self._names = names
 
@@ -144,10 +144,10 @@ class Links:
         except zmq.Again:
             traffic.unsent += 1
             link.refused += 1
-            if link.refused >= CONNECT_AGAIN:
+            if link.refused >= RECONNECT_AFTER:
                 link.socket.close(0)
                 link.socket, link.refused = self._connected(link.address, link.public_key), 0
-                traffic.connected_again += 1
+                traffic.reconnects += 1
             return False
         link.refused = 0
         traffic.sent += 1
@@ -189,7 +189,7 @@ class Links:
     def _socket(self, kind: int, ipv6: bool) -> zmq.Socket[bytes]:
         made = self._context.socket(kind)
         made.linger = 0
-        made.sndhwm = made.rcvhwm = QUEUED
+        made.sndhwm = made.rcvhwm = QUEUE_LENGTH
         made.maxmsgsize = self._most_octets + _CURVE_OCTETS
         # No heartbeats of ZeroMQ's: it aborts the process when one is due on a connection whose peer has gone while
         # nobody took its frames (libzmq's issue 4364), as after a pause.
@@ -238,7 +238,7 @@ class Links:
                 self._open.discard(value)
             else:
                 self.strangers["handshake"] += 1
-        flooded = seen == EVENTS or len(self._open) > MOST_STRANGERS + len(self._peers)
+        flooded = seen == EVENTS or len(self._open) > MAX_UNAUTHENTICATED + len(self._peers)
         self.strangers["flood"] += flooded
         if flooded and self._listens:
             program = struct.pack("HP", 1, ctypes.addressof(_DROP_ALL))

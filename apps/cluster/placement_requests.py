@@ -10,19 +10,19 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 
-from apps.cluster.etcd_client import Etcd, EtcdError, Operation, delete, modified_at, put
+from apps.cluster.etcd_client import EtcdClient, EtcdError, Operation, delete, modified_at, put
 from apps.cluster.etcd_membership import keys_of, known_of
-from controller.cluster.placement import MOST_AT_ONCE, Known, able
+from controller.cluster.placement import MOST_AT_ONCE, ClusterView, connected_candidates
 from controller.errors import DetsError, InvalidValueError
 
-PATIENCE_S = 15.0
+MOVE_TIMEOUT_S = 15.0
 """for so long it is waited for the next switch to move"""
 LOOK_EVERY_S = 0.1
-WISH_TTL_S = 5
+REQUEST_TTL_S = 5
 """a wish for a move ends so long after who has asked for it has gone"""
 
 
-class Wishes:
+class PlacementRequests:
     """Asks for a cluster's nodes by name, and for ``switches``, dpids by name. ``prefix`` is that of its keys in etcd.
 
     Everything raises InvalidValueError for what cannot be asked, EtcdError when etcd does not answer, and DetsError
@@ -31,7 +31,7 @@ class Wishes:
 
     def __init__(
         self,
-        etcd: Etcd,
+        etcd: EtcdClient,
         prefix: str,
         switches: Mapping[str, int],
         clock: Callable[[], float] = time.monotonic,
@@ -42,7 +42,7 @@ class Wishes:
         self._revision_of: dict[str, int] = {}
         self._leased: set[str] = set()
 
-    def known(self) -> Known:
+    def known(self) -> ClusterView:
         """Return what etcd says of nodes and switches now."""
         found = self._etcd.read(*keys_of(self._prefix))
         self._revision_of = {one.key: one.mod_revision for kind in found for one in kind}
@@ -100,31 +100,31 @@ class Wishes:
     def balance(self) -> tuple[int, int]:
         """Move every switch to the node that is first for it, and wait; return how many are there, of how many."""
         known = self.known()
-        first = {dpid: nodes[0] for dpid in known.owners if (nodes := able(dpid, known))}
+        first = {dpid: nodes[0] for dpid in known.owners if (nodes := connected_candidates(dpid, known))}
         moves = {dpid: node for dpid, node in first.items() if known.owners[dpid] != node and dpid not in known.wants}
         return len(moves) - len(self._move(moves, known)), len(moves)
 
-    def handed_over(self, node: str) -> list[str]:
+    def wait_drained(self, node: str) -> list[str]:
         """Wait until a drained node has no switch that others could take; return the names of those that it keeps."""
         left, since_s = -1, self._clock()
         while True:
             known = self.known()
             kept = {dpid for dpid, owner in known.owners.items() if owner == node}
-            going = {dpid for dpid in kept if able(dpid, known)}
+            going = {dpid for dpid in kept if connected_candidates(dpid, known)}
             if len(going) != left:
                 left, since_s = len(going), self._clock()
-            if not going or node not in known.drained or self._clock() - since_s > PATIENCE_S:
+            if not going or node not in known.drained or self._clock() - since_s > MOVE_TIMEOUT_S:
                 return sorted(name for name, dpid in self._switches.items() if dpid in kept)
             self._sleep(LOOK_EVERY_S)
 
     # -- how it is written, and waited for
 
-    def _move(self, moves: Mapping[int, str], known: Known) -> Collection[int]:
+    def _move(self, moves: Mapping[int, str], known: ClusterView) -> Collection[int]:
         """Want these switches at these nodes, and wait; return those that are not there. The wish is withdrawn then."""
         going = [(dpid, node) for dpid, node in moves.items() if known.owners.get(dpid) != node]
         if not going:
             return []
-        lease_id = self._etcd.grant(WISH_TTL_S)
+        lease_id = self._etcd.grant(REQUEST_TTL_S)
         try:
             for start in range(0, len(going), MOST_AT_ONCE):
                 some = going[start : start + MOST_AT_ONCE]
@@ -138,7 +138,7 @@ class Wishes:
 
     def _await(self, wanted: Mapping[int, str], lease_id: int | None = None) -> Collection[int]:
         missing, since_s = set(wanted), self._clock()
-        while missing and self._clock() - since_s <= PATIENCE_S:
+        while missing and self._clock() - since_s <= MOVE_TIMEOUT_S:
             self._sleep(LOOK_EVERY_S)
             if lease_id is not None:
                 self._etcd.keep_alive(lease_id)
@@ -157,7 +157,7 @@ class Wishes:
     def _want(self, dpid: int) -> str:
         return f"want/{dpid:016x}"
 
-    def _pinned(self, known: Known) -> dict[str, str]:
+    def _pinned(self, known: ClusterView) -> dict[str, str]:
         return {
             name: known.wants[dpid]
             for name, dpid in self._switches.items()
@@ -177,9 +177,9 @@ class Wishes:
             there = ", ".join(sorted(nodes)) or "none"
             raise InvalidValueError("NODE", node, f"is not one of the nodes that are there: {there}")
 
-    def _check_able(self, dpid: int, switch: str, node: str, known: Known) -> None:
+    def _check_able(self, dpid: int, switch: str, node: str, known: ClusterView) -> None:
         self._check_node(node, known.nodes)
-        nodes = able(dpid, known)
+        nodes = connected_candidates(dpid, known)
         allowed = f"allowed: {', '.join(sorted(nodes)) or 'none'}"
         if node in known.drained:
             raise InvalidValueError("NODE", node, f"is drained; {allowed}")

@@ -11,23 +11,23 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from controller.capability.capabilities import Capabilities
-from controller.capability.probe_results import believe, encode_findings
+from controller.capability.probe_results import encode_probe_results, import_probe_results
 from controller.central.controller import CentralController
 from controller.errors import InvalidValueError
 from controller.openflow.messages import encode_role_request
 
 if TYPE_CHECKING:
-    from apps.cluster.etcd_membership import Shared
-    from apps.cluster.role_manager import Roles
+    from apps.cluster.etcd_membership import EtcdMembership
+    from apps.cluster.role_manager import RoleManager
     from apps.runtime.connection.switch_connection import Reply, SwitchConnection
 
 _PORTS = "ports"
-ASK_INTERVAL_S = 1.0
+PROBE_INTERVAL_S = 1.0
 ANSWER_S = 1.0
 """in which a switch answers that is reached"""
 
 
-class Peer(Protocol):
+class PolledSwitch(Protocol):
     """A switch under control, or on its way; ``counted_s`` is when its counters came last, infinite before."""
 
     @property
@@ -53,7 +53,7 @@ class _Asked(NamedTuple):
     """whether it has answered the question before"""
 
 
-class Reach:
+class SwitchReachability:
     """What ``shared`` asks. ``peers`` are the switches under control or on their way, ``ready`` returns the former.
 
     ``now_s`` is the clock of both.
@@ -61,10 +61,10 @@ class Reach:
 
     def __init__(
         self,
-        shared: Shared,
-        roles: Roles,
+        shared: EtcdMembership,
+        roles: RoleManager,
         central: CentralController,
-        peers: Mapping[int, Peer],
+        peers: Mapping[int, PolledSwitch],
         ready: Callable[[], Collection[int]],
         now_s: Callable[[], float],
         names: PortNames,
@@ -84,7 +84,7 @@ class Reach:
             if connection is None:
                 continue
             new = asked is None or asked.connection is not connection
-            if asked is None or new or (asked.reply.done and now_s - asked.at_s >= ASK_INTERVAL_S):
+            if asked is None or new or (asked.reply.done and now_s - asked.at_s >= PROBE_INTERVAL_S):
                 asked = _Asked(connection, connection.ask(encode_role_request), now_s, not new)
             self._asked[dpid] = asked
 
@@ -104,7 +104,7 @@ class Reach:
 
     def _tell(self, dpid: int) -> bytes | None:
         """Return what is known of a switch, for its next owner: what tests have shown, and the names of its ports."""
-        findings, names = encode_findings(self._can(dpid)), self._names.encode(dpid)
+        findings, names = encode_probe_results(self._can(dpid)), self._names.encode(dpid)
         if findings is None and not names:
             return None
         return json.dumps({**json.loads(findings or b"{}"), _PORTS: names}).encode()
@@ -118,7 +118,7 @@ class Reach:
         except (ValueError, TypeError, AttributeError) as error:
             raise InvalidValueError("tested", data[:100], f"is not what is known of a switch: {error!r}") from None
         if tested:
-            believe(self._can(dpid), data)
+            import_probe_results(self._can(dpid), data)
 
     def _can(self, dpid: int) -> Capabilities:
         return self._central.switches[dpid].can

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from apps.runtime.connection.connection_limits import CutOff, Sparing
+from apps.runtime.connection.connection_limits import EvictionReason, LogRateLimiter
 from controller.cluster.write_gate import WriteGate
-from controller.errors import ProtocolError, SwitchRefusedError
+from controller.errors import ProtocolError, SwitchReplyError
 from controller.openflow.constants import ControllerRole, MessageType
 from controller.openflow.messages import decode_role, encode_role_request, parse_error
 
@@ -27,7 +27,7 @@ Request = tuple[ControllerRole, int]
 
 
 @dataclass
-class _Link:
+class _SwitchRole:
     """The connection of one switch: what was asked for last, and whether it was handed to the controller.
 
     ``asked`` is None again where the same may be asked for once more.
@@ -39,7 +39,7 @@ class _Link:
     in_control: bool = False
 
 
-class Roles:
+class RoleManager:
     """Asks the switches for this node's role whenever it changes.
 
     ``control`` takes a switch whose master this node is, ``release`` one whose master it is no more. ``wanted`` returns
@@ -57,8 +57,8 @@ class Roles:
         self._wanted, self._held, self._spawn = wanted, held, spawn
         self.control: Callable[[SwitchConnection], None] = lambda connection: None
         self.release: Callable[[SwitchConnection], None] = lambda connection: None
-        self._links: dict[int, _Link] = {}
-        self._sparing = Sparing(now_s)
+        self._links: dict[int, _SwitchRole] = {}
+        self._sparing = LogRateLimiter(now_s)
         self.refused = 0
 
     def connection(self, dpid: int) -> SwitchConnection | None:
@@ -76,9 +76,9 @@ class Roles:
         assert isinstance(gate, WriteGate)
         gate.held = partial(self._held, connection.dpid)
         before = self._links.get(connection.dpid)
-        link = self._links[connection.dpid] = _Link(connection, gate)
+        link = self._links[connection.dpid] = _SwitchRole(connection, gate)
         if before is not None:
-            before.connection.disconnect(CutOff.REPLACED)
+            before.connection.disconnect(EvictionReason.REPLACED)
         connection.keep()
         self._wait(link)
         if connection.closed:
@@ -102,19 +102,19 @@ class Roles:
             else:
                 self._settle(link)
 
-    def _settle(self, link: _Link) -> None:
+    def _settle(self, link: _SwitchRole) -> None:
         if link.in_control and not link.gate.is_open:
             self._give_up(link)
             link.asked = None  # the same generation may be confirmed again: nobody has said that it is not this node's
         self._ask_if_due(link)
 
-    def _give_up(self, link: _Link) -> None:
+    def _give_up(self, link: _SwitchRole) -> None:
         link.in_control = False
         link.gate.close()
         self.release(link.connection)
         self._wait(link)
 
-    def _wait(self, link: _Link) -> None:
+    def _wait(self, link: _SwitchRole) -> None:
         """Take what the switch says while it is not under control: nothing but refusals matters."""
 
         def report(kind: int, message: bytes) -> bool:
@@ -123,29 +123,29 @@ class Roles:
                     error = parse_error(message)
                 except ProtocolError:
                     return True
-                link.connection.fail(error.xid, SwitchRefusedError(error.text))
+                link.connection.fail(error.xid, SwitchReplyError(error.text))
             return kind == MessageType.ERROR
 
         link.connection.on_report = report
         link.connection.on_close = lambda: self._gone(link)
 
-    def _gone(self, link: _Link) -> None:
+    def _gone(self, link: _SwitchRole) -> None:
         if self._links.get(link.connection.dpid) is link:
             del self._links[link.connection.dpid]
 
-    def _ask_if_due(self, link: _Link) -> None:
+    def _ask_if_due(self, link: _SwitchRole) -> None:
         wanted = self._wanted(link.connection.dpid)
         if wanted is not None and wanted != link.asked:  # what was refused is not asked for again
             link.asked = wanted
             self._spawn(self._ask, link, wanted)
 
-    def _ask(self, link: _Link, wanted: Request) -> None:
+    def _ask(self, link: _SwitchRole, wanted: Request) -> None:
         role, generation = wanted
         connection = link.connection
         try:
             body = connection.ask(lambda xid: encode_role_request(xid, role, generation)).wait(ROLE_TIMEOUT_S)
             confirmed = body is not None and decode_role(body) is role
-        except SwitchRefusedError as error:
+        except SwitchReplyError as error:
             self.refused += 1
             self._complain(link, f"refuses the role {role.name} under generation id {generation}: {error}")
             return
@@ -164,7 +164,7 @@ class Roles:
                 link.in_control = True
                 self.control(connection)
 
-    def _complain(self, link: _Link, text: str) -> None:
+    def _complain(self, link: _SwitchRole, text: str) -> None:
         dpid = link.connection.dpid
         if self._sparing.due((dpid, text)):
             LOG.warning("switch %016x %s", dpid, text)

@@ -39,7 +39,7 @@ _TOKEN = re.compile(rb'["{}]')
 # A string up to its end. A character after a backslash is not what it looks like; a backslash at the end waits for it.
 _IN_STRING = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
 # What a transaction's ``wait`` answers when a row was changed between reading and writing.
-_OUTRUN = "timed out"
+_TIMED_OUT = "timed out"
 
 
 class OvsdbError(DetsError):
@@ -53,7 +53,7 @@ class OvsdbError(DetsError):
         super().__init__(f"OVSDB {address}: {self.reason}")
 
 
-class QueueWriter:
+class OvsdbQueueWriter:
     """Writes queues into one database, for any number of its bridges. One call at a time; further ones wait.
 
     ``address`` is ``unix:/PATH``, ``tcp:HOST:PORT`` or ``ssl:HOST:PORT`` (else InvalidValueError). ``tls`` holds the
@@ -112,7 +112,7 @@ class QueueWriter:
             if error is None:
                 self.writes += 1
                 return plan.problems
-            if error["error"] != _OUTRUN:
+            if error["error"] != _TIMED_OUT:
                 raise ProtocolError(f"transact: {error['error']}: {error.get('details', '')}")
         raise ProtocolError(f"transact: others changed the same rows {ATTEMPTS} times meanwhile")
 
@@ -124,7 +124,7 @@ class _Session:
         self._deadline_s = time.monotonic() + timeout_s
         self._socket = _connect(address, tls, timeout_s)
         self._buffer = bytearray()
-        self._frame = _Frame()
+        self._frame = _JsonMessage()
         self._last_id = self._others = 0
 
     def __enter__(self) -> _Session:
@@ -162,7 +162,7 @@ class _Session:
         while True:
             end = self._frame.end(self._buffer)
             if end is not None:
-                text, self._buffer, self._frame = self._buffer[:end], self._buffer[end:], _Frame()
+                text, self._buffer, self._frame = self._buffer[:end], self._buffer[end:], _JsonMessage()
                 if text.count(b"[") + text.count(b"{") > _MOST_PARTS:
                     raise ProtocolError(f"message: has more than {_MOST_PARTS} lists and objects")
                 try:
@@ -185,7 +185,7 @@ class _Session:
         self._socket.settimeout(left_s)
 
 
-class _Frame:
+class _JsonMessage:
     """Finds the end of a message. JSON-RPC 1.0 frames nothing: it is an object, and ends where its braces do.
 
     What has been looked at is not looked at again when more comes.

@@ -7,9 +7,9 @@ import math
 from collections import Counter
 from dataclasses import replace
 
-from apps.ovsdb.ovsdb_client import QueueWriter
+from apps.ovsdb.ovsdb_client import OvsdbQueueWriter
 from apps.runtime.ryu_adapter import hub
-from apps.southbound.southbound_driver import Shell
+from apps.southbound.southbound_driver import SouthboundDriver
 from controller.errors import DetsError
 from controller.events import EventKind
 from controller.fabric.config_model import Switch
@@ -24,18 +24,18 @@ AUDIT_S = 30.0
 PAUSE_S = 0.5
 
 
-class QueueKeeper:
+class QueueReconciler:
     """Writes queues over OVSDB whenever it is woken, one transaction per switch; what fails is tried again."""
 
-    def __init__(self, shell: Shell) -> None:
+    def __init__(self, shell: SouthboundDriver) -> None:
         self._shell = shell
         self._wake = hub.Event()
-        self._writers: dict[str, QueueWriter] = {}
+        self._writers: dict[str, OvsdbQueueWriter] = {}
         self._problems: dict[int, list[str]] = {}
         self._wanted: dict[int, dict[str, PortQueues]] = {}  # what each switch's rows were last brought to
         self.applied = self.failed = 0
         self._ended_s = -math.inf  # when the last round did
-        self.seen_to_s = -math.inf  # what limits and ports wanted then is written
+        self.reconciled_s = -math.inf  # what limits and ports wanted then is written
 
     def wake(self) -> None:
         """Limits or ports have changed: see to the queues soon."""
@@ -58,7 +58,7 @@ class QueueKeeper:
         for dpid in list(self._shell.peers):
             self._apply(dpid)
         if not self.failing():
-            self.seen_to_s = started_s
+            self.reconciled_s = started_s
         self._ended_s = self._shell.now_s()
 
     def failing(self) -> list[int]:
@@ -123,7 +123,7 @@ class QueueKeeper:
                 self._shell.central.note(EventKind.QUEUES_FAILED, text, self._shell.now_s(), dpid=dpid)
         self._problems[dpid] = problems
 
-    def _writer(self, address: str) -> QueueWriter:
+    def _writer(self, address: str) -> OvsdbQueueWriter:
         if address not in self._writers:
-            self._writers[address] = QueueWriter(address)
+            self._writers[address] = OvsdbQueueWriter(address)
         return self._writers[address]

@@ -6,8 +6,8 @@ Start with application.py, then resources/read.py.
 from __future__ import annotations
 
 from apps.rest.application import create_app
-from apps.rest.http.access import Pace, counted, paced
+from apps.rest.http.access import RequestRateLimiter, rate_limited, with_status_counts
 from apps.rest.http.server import RestServer, serve
 from apps.rest.resources.service import Service
 
-__all__ = ["Pace", "RestServer", "Service", "counted", "create_app", "paced", "serve"]
+__all__ = ["RequestRateLimiter", "RestServer", "Service", "create_app", "rate_limited", "serve", "with_status_counts"]

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 
 from apps.rest import api_page
 from apps.rest.http import access, problems
-from apps.rest.http.access import TokenKeeper
+from apps.rest.http.access import TokenStore
 from apps.rest.http.body import MAX_BODY_BYTES, MAX_LONG_BODY_BYTES, JsonRequest, StrictJson, check_body
 from apps.rest.http.problems import HttpRefusedError
 from apps.rest.resources import change, fabric, history, hosts, read, series
@@ -43,7 +43,7 @@ _FIELDS = {
 
 
 def create_app(
-    running: Service, tokens: TokenKeeper | None = None, most_streams: int = 128, with_page: bool = True
+    running: Service, tokens: TokenStore | None = None, most_streams: int = 128, with_page: bool = True
 ) -> OpenAPI:
     """Return the WSGI application of the REST interface to a controller.
 
@@ -70,7 +70,7 @@ def create_app(
     problems.install(app)
 
     def check_request() -> Response | None:
-        access.refuse_pages_of_others(tokens)
+        access.reject_cross_origin(tokens)
         g.caller, g.scope = access.identify(tokens)
         _check_request()
         return running.others.forwarded()

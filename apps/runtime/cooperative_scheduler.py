@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from typing import Any
 
 # A piece of work is not begun so shortly before a round is due: it might not have ended by then.
-RESERVE_S = 0.005
+ROUND_GUARD_S = 0.005
 LEAST_SLEEP_S = 0.0005
 
 
-class SpareTime:
+class CooperativeScheduler:
     """The time between the rounds of a control loop, for work that comes in pieces.
 
     One piece begins in a pass of the hub, in the order of asking: answers of switches are read between two passes, and
@@ -86,7 +86,7 @@ class SpareTime:
             due_in_s = self._due_s - self._clock()
             if not self._idle.is_set():
                 self._idle.wait(left_s)
-            elif -self._interval_s < due_in_s < RESERVE_S:  # one that is late is to begin before anything else does
+            elif -self._interval_s < due_in_s < ROUND_GUARD_S:  # one that is late is to begin before anything else does
                 self._sleep(max(due_in_s, LEAST_SLEEP_S))
             else:
                 return

@@ -11,12 +11,12 @@ import signal
 import sys
 import warnings
 
-from apps.runtime.memory_tuning import keep_made, keep_memory, making_much
+from apps.runtime.memory_tuning import disable_heap_trimming, keep_made, making_much
 
 
 def _prepare() -> None:
     """Make the process ready for Ryu; nothing else may have been imported that uses threads or sockets."""
-    keep_memory()
+    disable_heap_trimming()
     warnings.filterwarnings("ignore", message="(?s).*[Ee]ventlet is deprecated.*")
     warnings.filterwarnings("ignore", category=DeprecationWarning)
     import eventlet
@@ -85,14 +85,14 @@ def manager(arguments: list[str]) -> int:
     try:
         ryu_main(args=arguments, prog="ryu-manager")
     except ModuleNotFoundError as error:
-        if (missing := _named_in_vain(arguments, error.name or "")) is None:
+        if (missing := _missing_application(arguments, error.name or "")) is None:
             raise  # from within an application: its author needs the traceback
         print(f"--app: {missing!r} is neither a file nor a module that Python finds", file=sys.stderr)
         return 2
     return 0
 
 
-def _named_in_vain(arguments: list[str], missing: str) -> str | None:
+def _missing_application(arguments: list[str], missing: str) -> str | None:
     """Return the application of which Python does not find the module ``missing``, or a package around it."""
     return next((one for one in arguments if one == missing or one.startswith(f"{missing}.")), None)
 

@@ -80,7 +80,7 @@ def _lines(text: str) -> str:
 LOG = logging.getLogger("dets.shell")
 # So many lines are written before others in the process get their turn.
 _AT_ONCE = 50
-MOST_LINES = 10_000  # that wait to be written
+MAX_LINES = 10_000  # that wait to be written
 
 
 class EventLines:
@@ -97,7 +97,7 @@ class EventLines:
     def note(self, kind: EventKind, text: str) -> None:
         """Take an event; it is written with the next ``write``. Of too many the oldest are left out, and counted."""
         self._kept.append((kind, text))
-        if len(self._kept) > MOST_LINES:
+        if len(self._kept) > MAX_LINES:
             self._kept.popleft()
             self._left_out += 1
         if not self._filled.is_set():

@@ -39,7 +39,7 @@ class Round:
         return self.poll_ms + self.step_ms + self.push_ms
 
 
-class LoopTimes:
+class LoopStats:
     """The last KEPT_ROUNDS rounds of the loop, and what all of them missed."""
 
     def __init__(self, interval_s: float) -> None:
@@ -67,7 +67,7 @@ class LoopTimes:
         times_ms = polled_ms - started_ms, decided_ms - polled_ms, sent_ms - decided_ms
         self._rounds.append(Round(self._number, started_s, *times_ms, entries, read, changed, unanswered, skipped))
 
-    def stalled_s(self, now_s: float) -> float:
+    def overdue_s(self, now_s: float) -> float:
         """Return for how long a round that begins now has been overdue, 0 if it is due."""
         last = self.last
         return 0.0 if last is None else max(now_s - last.started_s - self._interval_s, 0.0)

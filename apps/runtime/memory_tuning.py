@@ -20,7 +20,7 @@ MOST_KEPT_BYTES = 1 << 30
 PAD_BYTES = 16 << 20
 
 
-def keep_memory() -> bool:
+def disable_heap_trimming() -> bool:
     """Let freed memory be used again and not go back to the kernel; return whether the C library can do that.
 
     By default large columns are mapped and unmapped, and the end of the heap is given back, in every round. Each page
@@ -35,7 +35,7 @@ def keep_memory() -> bool:
     return all(mallopt(name, value) == 1 for name, value in values)
 
 
-def give_back() -> None:
+def trim_heap() -> None:
     """Return to the kernel what is free within the heap, once something large has been done that is not done again.
 
     Taking switches over needs several times what stays. Of 100 MB it takes a few milliseconds, and rounds fault in what
@@ -46,7 +46,7 @@ def give_back() -> None:
         trim(0)
 
 
-def keep_all() -> None:
+def freeze_gc() -> None:
     """Let the collector of reference cycles pass over all that there is now, which is to stay for long.
 
     With 80,000 flow entries it takes 0.7 s to look through them, and finds nothing. What is not in a cycle is freed as
@@ -56,10 +56,10 @@ def keep_all() -> None:
     gc.freeze()
 
 
-def keep_entries(entries: int) -> None:
-    """As ``keep_all`` when a switch has brought ``entries`` flow entries, if they are many."""
+def freeze_gc_if_large(entries: int) -> None:
+    """As ``freeze_gc`` when a switch has brought ``entries`` flow entries, if they are many."""
     if entries >= MANY_ENTRIES:
-        keep_all()
+        freeze_gc()
 
 
 @contextmanager
@@ -82,13 +82,13 @@ def keep_made(entries: int) -> None:
         gc.freeze()
 
 
-def keeping(breathe: Callable[[], None]) -> Callable[[], None]:
+def with_gc_freezing(breathe: Callable[[], None]) -> Callable[[], None]:
     """Return a ``breathe`` for long work that brings what stays: that is kept again and again on the way."""
     numbers = count(1)
 
     def breathe_and_keep() -> None:
         if next(numbers) % MANY_PIECES == 0:
-            keep_all()
+            freeze_gc()
         breathe()
 
     return breathe_and_keep

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 # No file descriptors or memory left, or the client or its network has gone: such errors pass.
-_PASSING = frozenset(
+_TRANSIENT_ERRORS = frozenset(
     {
         *(errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONNABORTED, errno.EPROTO, errno.EPERM),
         *(errno.ENETDOWN, errno.ENETUNREACH, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENONET),
@@ -20,7 +20,7 @@ RETRY_S = 0.5
 log = logging.getLogger("dets.listener")
 
 
-class LastingListener:
+class RetryingListener:
     """A listening socket whose ``accept`` waits and tries again after errors that pass (accept(2)).
 
     The libraries' servers end at any such error, and then no client could connect. ``name`` is what is served;
@@ -39,7 +39,7 @@ class LastingListener:
             try:
                 return self._listening.accept()
             except OSError as error:
-                if error.errno not in _PASSING:
+                if error.errno not in _TRANSIENT_ERRORS:
                     raise
                 log.warning("%s: a connection cannot be taken now: %s", self._name, error)
                 self._sleep(RETRY_S)

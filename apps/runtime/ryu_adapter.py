@@ -27,31 +27,31 @@ from ryu.controller.handler import MAIN_DISPATCHER, set_ev_cls
 from ryu.lib import hub
 from ryu.ofproto import ofproto_v1_3
 
-from apps.runtime.connection.connection_limits import ConnectionLimits, CutOff
+from apps.runtime.connection.connection_limits import ConnectionLimits, EvictionReason
 from apps.runtime.connection.ryu_datapath import READER, PeerDatapath, serve_peer
-from apps.runtime.connection.switch_connection import Reply, SwitchConnection, call_all
+from apps.runtime.connection.switch_connection import Reply, SwitchConnection, send_bulk_request
 from apps.runtime.logs import LogFormat, set_format, set_level
-from apps.runtime.retrying_listener import LastingListener
+from apps.runtime.retrying_listener import RetryingListener
 from apps.runtime.tls import TlsConnection
-from apps.runtime.tls_handshake import shake_hands
+from apps.runtime.tls_handshake import do_handshake
 from controller.errors import InvalidValueError
 
 __all__ = [
-    "BARRIER_CALL",
-    "METER_CALL",
+    "BULK_BARRIER",
+    "BULK_METER_STATS",
     "OFP_VERSION",
     "AppBase",
     "PeerDatapath",
     "Reply",
     "SwitchConnection",
-    "call_all",
     "check_free",
     "configured_file",
     "hub",
     "listen_on",
     "on_hangup",
-    "other_web_applications",
+    "other_wsgi_apps",
     "run_in_thread",
+    "send_bulk_request",
     "set_log",
 ]
 
@@ -63,7 +63,7 @@ run_in_thread = tpool.execute
 sys.setswitchinterval(0.0005)
 OFP_VERSION = ofproto_v1_3.OFP_VERSION
 # The roll calls of this process.
-METER_CALL, BARRIER_CALL = READER.meters, READER.barriers
+BULK_METER_STATS, BULK_BARRIER = READER.meters, READER.barriers
 CONNECTIONS_PER_S = 200.0
 MOST_WAITING, MOST_WAITING_OF_HOST = 128, 64  # connections without a handshake
 MOST_FILES = 65_536
@@ -129,7 +129,7 @@ def listen_on(
     files = _raise_file_limit()
     most = files - min(reserved_files, files // 2)
     waiting = min(MOST_WAITING, most // 2)
-    limits: ConnectionLimits[_Visit] = ConnectionLimits(most, waiting, min(MOST_WAITING_OF_HOST, waiting))
+    limits: ConnectionLimits[_IncomingConnection] = ConnectionLimits(most, waiting, min(MOST_WAITING_OF_HOST, waiting))
     controller.StreamServer = partial(_Server, limits, tls, wait)
     # For connections that the framework itself opens (ofp-switch-address-list).
     controller.datapath_connection_factory = lambda sock, address: serve_peer(PeerDatapath(sock, address))
@@ -144,7 +144,7 @@ def _raise_file_limit() -> int:
     return max(soft, most) if soft != resource.RLIM_INFINITY else MOST_FILES
 
 
-def other_web_applications() -> tuple[str, list[str]] | None:
+def other_wsgi_apps() -> tuple[str, list[str]] | None:
     """Return where other Ryu applications serve HTTP, without authentication, and their names; None if none does."""
     served = [
         name for name, app in app_manager.AppManager.get_instance().applications.items() if "wsgi" in app._CONTEXTS
@@ -161,35 +161,35 @@ class _Server(hub.StreamServer):  # type: ignore[misc]
 
     def __init__(
         self,
-        limits: ConnectionLimits[_Visit],
+        limits: ConnectionLimits[_IncomingConnection],
         context: ssl.SSLContext | None,
         wait: Callable[[], None],
         address: tuple[str, int],
         _handle: Callable[..., None],
     ) -> None:
         super().__init__(address, None)
-        self.server = LastingListener(self.server, "OpenFlow", hub.sleep)  # type: ignore[has-type]
+        self.server = RetryingListener(self.server, "OpenFlow", hub.sleep)  # type: ignore[has-type]
         self._limits, self._context, self._wait = limits, context, wait
 
     def serve_forever(self) -> None:
         """Take connections."""
         while True:
             plain, address = self.server.accept()
-            visit = _Visit(plain, address)
+            visit = _IncomingConnection(plain, address)
             for leaving in list(self._limits.admit(visit, address[0])):
-                leaving.cut_off(CutOff.CROWDED)
+                leaving.cut_off(EvictionReason.CROWDED)
             if visit.ended:
                 plain.close()
             else:
                 hub.spawn(self._serve, visit)
             hub.sleep(1.0 / CONNECTIONS_PER_S)
 
-    def _serve(self, visit: _Visit) -> None:
-        lateness = hub.spawn_after(HANDSHAKE_TIMEOUT_S, visit.cut_off, CutOff.LATE)
+    def _serve(self, visit: _IncomingConnection) -> None:
+        lateness = hub.spawn_after(HANDSHAKE_TIMEOUT_S, visit.cut_off, EvictionReason.LATE)
 
         def introduced() -> None:
             lateness.cancel()
-            self._limits.introduced(visit)
+            self._limits.on_handshake_done(visit)
 
         try:
             sock = visit.plain if self._context is None else self._encrypted(visit)
@@ -204,13 +204,13 @@ class _Server(hub.StreamServer):  # type: ignore[misc]
             self._limits.leave(visit)
             visit.plain.close()
 
-    def _encrypted(self, visit: _Visit) -> TlsConnection | None:
+    def _encrypted(self, visit: _IncomingConnection) -> TlsConnection | None:
         """Do the TLS handshake; None if it fails. ``cut_off`` closes the socket below it."""
         assert self._context is not None
         try:
             connection = self._context.wrap_socket(visit.plain, server_side=True, do_handshake_on_connect=False)
             visit.plain = connection
-            shake_hands(connection, HANDSHAKE_TIMEOUT_S, self._wait)
+            do_handshake(connection, HANDSHAKE_TIMEOUT_S, self._wait)
         except OSError as error:  # ssl.SSLError and time-outs among them
             if PeerDatapath.sparing.due(("TLS", visit.address[0])):
                 LOG.warning("TLS handshake with %s failed: %s", visit.address, error)
@@ -219,7 +219,7 @@ class _Server(hub.StreamServer):  # type: ignore[misc]
         return TlsConnection(connection)
 
 
-class _Visit:
+class _IncomingConnection:
     """A connection from the moment it is taken: its socket, and what serves it once it does."""
 
     def __init__(self, plain: Any, address: Any) -> None:
@@ -227,7 +227,7 @@ class _Visit:
         self.datapath: PeerDatapath | None = None
         self.ended = False
 
-    def cut_off(self, reason: CutOff) -> None:
+    def cut_off(self, reason: EvictionReason) -> None:
         """End the visit."""
         self.ended = True
         if self.datapath is not None:

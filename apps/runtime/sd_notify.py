@@ -32,7 +32,7 @@ class ServiceManager:
         """The end has begun."""
         self._say("STOPPING=1")
 
-    def alive(self, now_s: float) -> None:
+    def ping_watchdog(self, now_s: float) -> None:
         """The control loop has come round at ``now_s``; it is said once in WATCHDOG_INTERVAL_S."""
         if now_s - self._fed_s >= WATCHDOG_INTERVAL_S:
             self._fed_s = now_s

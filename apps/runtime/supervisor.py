@@ -10,7 +10,7 @@ from typing import Any
 LOG = logging.getLogger("dets.loops")
 RESTART_PAUSE_S = 1.0
 # A loop that has not run for this long, in addition to its pause, hangs.
-PATIENCE_S = 60.0
+HANG_TIMEOUT_S = 60.0
 
 
 @dataclass
@@ -57,7 +57,7 @@ class Supervisor:
 
         self._greenlets.append(self._spawn(rounds))
 
-    def whenever(self, name: str, wait: Callable[[], None], work: Callable[[], None]) -> None:
+    def on_demand(self, name: str, wait: Callable[[], None], work: Callable[[], None]) -> None:
         """Do ``work`` whenever ``wait`` returns; after a failure once more, a little later."""
         state = self.loops[name] = LoopState()
 
@@ -84,7 +84,7 @@ class Supervisor:
         now_s = self._clock()
         said = {name: state.last_error or "" for name, state in self.loops.items() if state.failing}
         for name, state in self.loops.items():
-            if state.due_s is not None and now_s - state.due_s > PATIENCE_S:
+            if state.due_s is not None and now_s - state.due_s > HANG_TIMEOUT_S:
                 said[name] = f"has not come round for {now_s - state.due_s:.0f} s"
         return said
 

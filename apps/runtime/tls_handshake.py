@@ -13,7 +13,7 @@ from typing import Any
 from eventlet import hubs
 
 
-def shake_hands(connection: Any, timeout_s: float, wait: Callable[[], None]) -> None:
+def do_handshake(connection: Any, timeout_s: float, wait: Callable[[], None]) -> None:
     """Do the server's part of the handshake of ``connection``, an SSLSocket of the hub.
 
     ``wait`` returns when it is the caller's turn for a step. Raises OSError (ssl.SSLError among them) when the

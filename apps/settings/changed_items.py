@@ -10,7 +10,7 @@ import numpy as np
 from apps.settings.store import Item
 from controller.fabric.config_model import Config
 from controller.fabric.vn_table import VnTable
-from controller.limits.effective_settings import LimitsInForce
+from controller.limits.effective_settings import EffectiveSettings
 from controller.limits.overrides import VLAN_FIELDS, VN_FIELDS, FileValues, VnName, vn_value
 
 
@@ -19,7 +19,7 @@ def changed_items(
     vids: Collection[int],
     names: Collection[VnName],
     before: tuple[Config, VnTable],
-    values: LimitsInForce,
+    values: EffectiveSettings,
     rest_after: Callable[[int], None],
 ) -> list[Item]:
     """Return every value that a change of these VLANs and VNs changes, as it was ``before`` and will be in force.

@@ -13,14 +13,14 @@ import numpy as np
 from apps.settings.changed_items import changed_items, digest_of
 from apps.settings.errors import StoreError
 from apps.settings.store import SettingsStore, StoredChange
-from controller.batches import pieces
+from controller.batches import batches
 from controller.central.controller import CentralController
 from controller.errors import InvalidValueError
 from controller.events import EventKind
 from controller.fabric.config_model import Config
 from controller.limits.admission import AdmittedLimits
-from controller.limits.change_validation import check_shared
-from controller.limits.effective_settings import LimitsInForce, accept, lay
+from controller.limits.change_validation import check_sharding
+from controller.limits.effective_settings import EffectiveSettings, resolve, resolve_change
 from controller.limits.overrides import (
     VLAN_LIMITS,
     FileValues,
@@ -48,11 +48,11 @@ SYSTEM = Caller("controller", "")
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ChangeOutcome:
     """What a change did, or would do: its revision, the values in force, and how many values it changed."""
 
     revision: int
-    values: LimitsInForce
+    values: EffectiveSettings
     overrides: Overrides
     changed: int
 
@@ -86,8 +86,8 @@ class Settings:
         self._lock = threading.Lock()
         self._refusal = ""
         self.file = FileValues(central.config)
-        self.values = LimitsInForce(self.file.vns, {}, {}, {}, {}, {})
-        self._take_up()
+        self.values = EffectiveSettings(self.file.vns, {}, {}, {}, {}, {})
+        self._apply_stored()
 
     def follow(self) -> bool:
         """Put in force what the store holds by now; return False, with nothing done, while a change is being made.
@@ -97,17 +97,17 @@ class Settings:
         if not self._lock.acquire(blocking=False):
             return False
         try:
-            self._take_up()
+            self._apply_stored()
         finally:
             self._lock.release()
         return True
 
-    def _take_up(self) -> None:
+    def _apply_stored(self) -> None:
         standing = self.store.load()
         self.revision = standing.revision
         self._facts: Mapping[str, str] = standing.facts
         self.overrides = Overrides.of(self.file, standing.vlans, standing.vns)
-        values = lay(self.overrides, self.central.fabric.admitted.core_overload)
+        values = resolve(self.overrides, self.central.fabric.admitted.core_overload)
         plan = self._plan(self.overrides, values, digest_of(self.file))
         self.central.put_in_force(plan.values, self._clock())
         plan.commit()
@@ -173,7 +173,7 @@ class Settings:
         *,
         expect: Callable[[], None],
         dry_run: bool,
-    ) -> Outcome:
+    ) -> ChangeOutcome:
         """Give VNs of the configuration other limits, ceilings and weights: all, or none.
 
         Raises UnfitError when ports or links cannot carry them, StoreError when they cannot be kept.
@@ -194,7 +194,7 @@ class Settings:
 
     def change_vlan(
         self, vlan_vid: int, values: Mapping[str, Any], caller: Caller, *, expect: Callable[[], None], dry_run: bool
-    ) -> Outcome:
+    ) -> ChangeOutcome:
         """Give a VLAN of the configuration other values, which must be acceptable. Raises as ``change_vns`` does."""
 
         def propose(revision: int) -> _Proposal:
@@ -214,7 +214,7 @@ class Settings:
         *,
         expect: Callable[[], None],
         dry_run: bool,
-    ) -> Outcome:
+    ) -> ChangeOutcome:
         """Remove the overrides of these VLANs and VNs. Raises as ``change_vns`` does."""
 
         def propose(revision: int) -> _Proposal:
@@ -234,12 +234,12 @@ class Settings:
         *,
         expect: Callable[[], None],
         dry_run: bool,
-    ) -> Outcome:
+    ) -> ChangeOutcome:
         """Let these be all the overrides there are; those that do not fit are inactive. Raises StoreError."""
 
         def propose(revision: int) -> _Proposal:
-            new_vlans = {vid: Override({}, revision, revision) for vid, _ in self.overrides.standing_vlans()}
-            new_vns = {name: Override({}, revision) for name, _ in self.overrides.standing_vns()}
+            new_vlans = {vid: Override({}, revision, revision) for vid, _ in self.overrides.vlan_overrides()}
+            new_vns = {name: Override({}, revision) for name, _ in self.overrides.vn_overrides()}
             new_vlans |= {vid: Override(values, revision, revision) for vid, values in vlans.items()}
             return _Proposal(action, new_vlans, new_vns | {name: Override(one, revision) for name, one in vns.items()})
 
@@ -258,10 +258,10 @@ class Settings:
             self._lock.release()
             raise
 
-    def _laid_over(self, config: Config) -> tuple[Overrides, LimitsInForce, str]:
+    def _laid_over(self, config: Config) -> tuple[Overrides, EffectiveSettings, str]:
         """Return the overrides over another file, what is in force then, and what tells the file from others."""
-        overrides = Overrides.of(FileValues(config), self.overrides.vlans, dict(self.overrides.standing_vns()))
-        return overrides, lay(overrides, AdmittedLimits(config).core_overload), digest_of(overrides.file)
+        overrides = Overrides.of(FileValues(config), self.overrides.vlans, dict(self.overrides.vn_overrides()))
+        return overrides, resolve(overrides, AdmittedLimits(config).core_overload), digest_of(overrides.file)
 
     # -- how a change is made
 
@@ -273,19 +273,21 @@ class Settings:
         dry_run: bool,
         *,
         may_be_inactive: bool = False,
-    ) -> Outcome:
+    ) -> ChangeOutcome:
         """Check a change, keep it, put it in force, in that order: what was answered is kept, and what is kept fits."""
         with self._lock:
             expect()
             revision = self.revision + 1
             proposal = propose(revision)
             for vlan in proposal.vlans.values():
-                check_shared(self.file.config, vlan.values)
+                check_sharding(self.file.config, vlan.values)
             overrides = self._with(proposal)
             if may_be_inactive:
-                values = lay(overrides, self.central.fabric.admitted.core_overload)
+                values = resolve(overrides, self.central.fabric.admitted.core_overload)
             else:
-                values = accept(overrides, self.values, proposal.vlans, proposal.vns, self.central.fabric.admitted)
+                values = resolve_change(
+                    overrides, self.values, proposal.vlans, proposal.vns, self.central.fabric.admitted
+                )
             before = self.central.config, self.central.vns
             items = changed_items(self.file, proposal.vlans, proposal.vns, before, values, self._rest_after)
             if not dry_run:
@@ -294,16 +296,16 @@ class Settings:
                 self.revision, self.overrides = revision, overrides
                 self.central.put_in_force(values, self._clock())
                 self._take(values)
-            return Outcome(revision if not dry_run else self.revision, values, overrides, len(items))
+            return ChangeOutcome(revision if not dry_run else self.revision, values, overrides, len(items))
 
     def _with(self, proposal: _Proposal) -> Overrides:
         overrides = self.overrides.with_vlans(proposal.vlans)
-        for some in pieces(proposal.vns.items(), _AT_ONCE):
+        for some in batches(proposal.vns.items(), _AT_ONCE):
             overrides = overrides.with_vns(dict(some))
             self._rest_after(len(some))
         return overrides
 
-    def _take(self, values: LimitsInForce) -> None:
+    def _take(self, values: EffectiveSettings) -> None:
         """Note values that are in force now, and which overrides have become inactive."""
         known, now_s = self.values, self._clock()
         self.values = values
@@ -329,7 +331,7 @@ class Settings:
             self._breathe()
 
     def _plan(
-        self, overrides: Overrides, values: LimitsInForce, digest: str, release: Callable[[], None] = lambda: None
+        self, overrides: Overrides, values: EffectiveSettings, digest: str, release: Callable[[], None] = lambda: None
     ) -> FilePlan:
         """Keep a revision for the file under ``overrides`` if its values are not those that are known.
 
@@ -371,7 +373,7 @@ class FilePlan:
 
     settings: Settings
     overrides: Overrides
-    values: LimitsInForce
+    values: EffectiveSettings
     change: StoredChange | None
     facts: Mapping[str, str]
     release: Callable[[], None]

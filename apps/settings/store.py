@@ -20,9 +20,9 @@ from apps.settings.store_file import (
     StoreGuard,
     check_whole,
     connect,
-    damaged,
-    failing,
+    damage_error,
     transaction,
+    translating_errors,
 )
 from apps.settings.store_lock import StoreLock
 from controller.limits.overrides import VN_FIELDS, VN_RATES, Override, VnName
@@ -59,7 +59,7 @@ class StoredChange:
 
 
 @dataclass(frozen=True)
-class Standing:
+class StoredState:
     """What the store holds: the last revision, all overrides (removed ones without values), and facts by name."""
 
     revision: int
@@ -68,9 +68,9 @@ class Standing:
     facts: dict[str, str]
 
 
-def read_standing(path: str) -> Standing:
+def read_state(path: str) -> StoredState:
     """Return what the store at ``path`` holds, whether or not a controller runs on it. Raises StoreError."""
-    with failing(path), contextlib.closing(connect(path)) as db:
+    with translating_errors(path), contextlib.closing(connect(path)) as db:
         check_whole(db, path)
         return _standing(db, path)
 
@@ -88,7 +88,7 @@ class SettingsStore(Protocol):
     def close(self) -> None:
         """Release what the store holds."""
 
-    def load(self) -> Standing:
+    def load(self) -> StoredState:
         """Return all that counts at a start."""
 
     def commit(
@@ -127,7 +127,7 @@ class Store:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        with failing(path), contextlib.ExitStack() as undo:
+        with translating_errors(path), contextlib.ExitStack() as undo:
             if path != MEMORY:
                 undo.callback(StoreLock(path).close)
             self._writer = undo.enter_context(contextlib.closing(connect(path)))
@@ -144,9 +144,9 @@ class Store:
         """Close the files, and let other controllers have the store."""
         self._close()
 
-    def load(self) -> Standing:
+    def load(self) -> StoredState:
         """Return all that counts at a start."""
-        with failing(self.path):
+        with translating_errors(self.path):
             return _standing(self._reader, self.path)
 
     def commit(
@@ -189,7 +189,7 @@ class Store:
     @contextlib.contextmanager
     def _changing(self) -> Iterator[sqlite3.Connection]:
         """A transaction on the file that was opened, as this controller left it."""
-        with failing(self.path):
+        with translating_errors(self.path):
             if self._guard is not None:
                 self._guard.check(self._revision)
             with transaction(self._writer) as db:
@@ -199,7 +199,7 @@ class Store:
 
     def history(self, before: int, limit: int) -> list[StoredChange]:
         """Return changes without their items, newest first, from the one before revision ``before`` on."""
-        with failing(self.path):
+        with translating_errors(self.path):
             rows = self._reader.execute(
                 "SELECT revision, at, who, address, action, changed FROM changes WHERE revision < ? "
                 "ORDER BY revision DESC LIMIT ?",
@@ -215,23 +215,23 @@ class Store:
 
     def change(self, revision: int) -> StoredChange | None:
         """Return one change with its items, None if it is not kept."""
-        with failing(self.path):
+        with translating_errors(self.path):
             row = self._reader.execute("SELECT * FROM changes WHERE revision = ?", (revision,)).fetchone()
         if row is None:
             return None
         try:
             items = [Item(*item) for item in json.loads(zlib.decompress(row[-1]))]
         except (ValueError, TypeError, zlib.error) as error:
-            raise damaged(self.path, f"is damaged (change {revision} cannot be read)") from error
+            raise damage_error(self.path, f"is damaged (change {revision} cannot be read)") from error
         return StoredChange(*(*row[:-1], items))
 
 
-def _standing(db: sqlite3.Connection, path: str) -> Standing:
+def _standing(db: sqlite3.Connection, path: str) -> StoredState:
     rows = db.execute('SELECT vlan_vid, "values", revision, limits_revision FROM vlan_overrides').fetchall()
     vlans = dict(_vlan_override(row, path) for row in rows)
     vns = dict(_vn_override(row, path) for row in db.execute(f"SELECT {_VN_COLUMNS} FROM vn_overrides"))
     facts = dict(db.execute("SELECT name, value FROM facts").fetchall())
-    return Standing(_last_revision(db), vlans, vns, facts)
+    return StoredState(_last_revision(db), vlans, vns, facts)
 
 
 def _last_revision(db: sqlite3.Connection) -> int:
@@ -255,7 +255,7 @@ def _vlan_override(row: tuple[Any, ...], path: str) -> tuple[int, Override]:
     except (ValueError, TypeError):
         values = None
     if not isinstance(values, dict) or not _all_int(revision, limits_revision):
-        raise damaged(path, f"is damaged (the override of VLAN {vlan_vid} cannot be read)")
+        raise damage_error(path, f"is damaged (the override of VLAN {vlan_vid} cannot be read)")
     return vlan_vid, Override(values, revision, limits_revision)
 
 
@@ -264,7 +264,7 @@ def _vn_override(row: tuple[Any, ...], path: str) -> tuple[VnName, Override]:
     values = {field: value for field, value in zip(VN_FIELDS, given, strict=True) if value is not None}
     rates = (value for field, value in values.items() if field in VN_RATES)
     if not _all_int(name.vlan_vid, name.port_no, revision, *rates) or not isinstance(values.get("weight", 1.0), float):
-        raise damaged(path, f"is damaged (the override of {name} cannot be read)")
+        raise damage_error(path, f"is damaged (the override of {name} cannot be read)")
     return name, Override({field: _ceiling_or_rate(field, value) for field, value in values.items()}, revision)
 
 

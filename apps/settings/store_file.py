@@ -52,7 +52,7 @@ def connect(path: str) -> sqlite3.Connection:
         if not os.path.exists(path):
             _make(path)
         if os.path.getsize(path) == 0:
-            raise damaged(path, "is empty")
+            raise damage_error(path, "is empty")
     db = _open(path)
     try:
         if path == MEMORY:
@@ -104,7 +104,7 @@ def _fill(db: sqlite3.Connection) -> None:
         db.execute(f"PRAGMA user_version = {_VERSION}")
 
 
-def damaged(path: str, what: str) -> StoreError:
+def damage_error(path: str, what: str) -> StoreError:
     """Return the error of a store whose file is not what a controller has left."""
     return StoreError(f"store.file: {path!r} {what}: restore a copy, or move it away to start without overrides")
 
@@ -153,7 +153,7 @@ def _check_pages(db: sqlite3.Connection, path: str, check: str) -> None:
     except sqlite3.DatabaseError as error:
         found = error
     if found != "ok":
-        raise damaged(path, f"is damaged ({' '.join(str(found).split())[:_SHOWN_LENGTH]})")
+        raise damage_error(path, f"is damaged ({' '.join(str(found).split())[:_SHOWN_LENGTH]})")
 
 
 def _identity(path: str) -> tuple[int, int] | None:
@@ -179,7 +179,7 @@ def transaction(db: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
 
 
 @contextlib.contextmanager
-def failing(path: str) -> Iterator[None]:
+def translating_errors(path: str) -> Iterator[None]:
     """Turn what the disk or SQLite refuses into a StoreError that names the store."""
     try:
         yield

@@ -12,7 +12,7 @@ import sqlite3
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from apps.settings.store_file import connect, failing
+from apps.settings.store_file import connect, translating_errors
 from controller.errors import InvalidValueError
 
 SCOPES = ("read", "write")
@@ -34,7 +34,7 @@ class Tokens:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        with failing(path):
+        with translating_errors(path):
             self._db = connect(path)
         self._version = -1
         self._known: dict[bytes, Token] = {}
@@ -47,7 +47,7 @@ class Tokens:
         """Make a token and return it, which no later call does; raise InvalidValueError for a bad or used name."""
         token, known = new_token(name, scope)
         row = (name, scope, digest_of(token), known.created_at)
-        with failing(self._path):
+        with translating_errors(self._path):
             try:
                 self._db.execute("INSERT INTO tokens VALUES (?, ?, ?, ?)", row)
             except sqlite3.IntegrityError as error:
@@ -56,13 +56,13 @@ class Tokens:
 
     def all(self) -> list[Token]:
         """Return the tokens by name."""
-        with failing(self._path):
+        with translating_errors(self._path):
             rows = self._db.execute("SELECT name, scope, created_at FROM tokens ORDER BY name").fetchall()
         return [Token(*row) for row in rows]
 
     def revoke(self, name: str) -> None:
         """Revoke a token, also for a controller that runs; raise InvalidValueError when there is none."""
-        with failing(self._path):
+        with translating_errors(self._path):
             found = self._db.execute("DELETE FROM tokens WHERE name = ?", (name,)).rowcount
         if not found:
             names = ", ".join(token.name for token in self.all()) or "none"
@@ -74,7 +74,7 @@ class Tokens:
         The tokens are read again only when another connection has changed the store. They are looked up by their hash:
         the time that takes says nothing about a token, which has 256 random bits.
         """
-        with failing(self._path):
+        with translating_errors(self._path):
             (version,) = self._db.execute("PRAGMA data_version").fetchone()
             if version != self._version:
                 rows = self._db.execute("SELECT digest, name, scope, created_at FROM tokens").fetchall()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from apps.southbound.connected_switches import Peers
+from apps.southbound.connected_switches import ConnectedSwitches
 from controller.openflow.actions import Output
 from controller.openflow.constants import PORT_CONTROLLER
 from controller.openflow.messages import PacketIn, encode_packet_out
@@ -13,7 +13,7 @@ from controller.openflow.messages import PacketIn, encode_packet_out
 class AgentFrames:
     """Carries frames between the central controller and the agents behind edge ports."""
 
-    def __init__(self, peers: Peers) -> None:
+    def __init__(self, peers: ConnectedSwitches) -> None:
         self._peers = peers
 
     def heard(self, dpid: int, packet: PacketIn) -> bool:

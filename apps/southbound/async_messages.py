@@ -10,13 +10,13 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from apps.runtime.connection.connection_limits import MOST_PORTS, CutOff, Sparing
+from apps.runtime.connection.connection_limits import MOST_PORTS, EvictionReason, LogRateLimiter
 from apps.southbound.agent_frames import AgentFrames
 from apps.southbound.bring_up import note_port
-from apps.southbound.connected_switches import MOST_COMPLAINTS, REPEAT_S, Peer, Peers
+from apps.southbound.connected_switches import MOST_COMPLAINTS, REPEAT_S, ConnectedSwitch, ConnectedSwitches
 from apps.southbound.edge_ports import EdgePorts
-from apps.southbound.link_discovery import Hellos
-from controller.errors import ProtocolError, SwitchRefusedError
+from apps.southbound.link_discovery import LinkDiscovery
+from controller.errors import ProtocolError, SwitchReplyError
 from controller.forwarding.pipeline import OWN_COOKIE, OWN_COOKIE_MASK, Table
 from controller.openflow import constants as ofp
 from controller.openflow.constants import MessageType
@@ -35,7 +35,7 @@ from controller.openflow.messages import (
 LOG = logging.getLogger("dets.shell")
 
 
-class Reports:
+class AsyncMessageHandler:
     """Acts upon what switches report.
 
     ``push_soon`` sends what is due before long; ``on_ports`` is called with a dpid when a switch's ports have changed,
@@ -44,25 +44,25 @@ class Reports:
 
     def __init__(
         self,
-        peers: Peers,
-        hellos: Hellos,
+        peers: ConnectedSwitches,
+        hellos: LinkDiscovery,
         agents: AgentFrames,
         edge_ports: EdgePorts,
         push_soon: Callable[[], None],
         on_ports: Callable[[int], None],
-        on_slave: Callable[[Peer], None] = lambda peer: None,
+        on_slave: Callable[[ConnectedSwitch], None] = lambda peer: None,
     ) -> None:
         self._agents, self._edge_ports, self._on_slave = agents, edge_ports, on_slave
         self._peers, self._hellos, self._push_soon, self._on_ports = peers, hellos, push_soon, on_ports
-        self._sparing = Sparing(peers.clock)
-        self._handlers: dict[int, tuple[Callable[[bytes], Any], Callable[[Peer, Any], bool | None]]] = {
+        self._sparing = LogRateLimiter(peers.clock)
+        self._handlers: dict[int, tuple[Callable[[bytes], Any], Callable[[ConnectedSwitch, Any], bool | None]]] = {
             MessageType.PACKET_IN: (parse_packet_in, self._frame),
             MessageType.FLOW_REMOVED: (parse_flow_removed, self._entry_removed),
             MessageType.PORT_STATUS: (parse_port_status, self._port_changed),
             MessageType.ERROR: (parse_error, self._error),
         }
 
-    def handle(self, peer: Peer, kind: int, message: bytes) -> bool:
+    def handle(self, peer: ConnectedSwitch, kind: int, message: bytes) -> bool:
         """Handle one message of a type that there is a handler for; return whether it was acted upon.
 
         A frame is not that is beyond what its port or its VN may have reported.
@@ -78,13 +78,13 @@ class Reports:
                 LOG.warning("switch %016x sent a malformed message: %s", dpid, error)
         return True
 
-    def catch_up(self, peer: Peer) -> None:
+    def replay_port_status(self, peer: ConnectedSwitch) -> None:
         """A switch has been brought up: look at what its ports did meanwhile."""
         early, peer.early = peer.early, {}
         for status in early.values():
             self._port_changed(peer, status)
 
-    def _frame(self, peer: Peer, packet: PacketIn) -> bool:
+    def _frame(self, peer: ConnectedSwitch, packet: PacketIn) -> bool:
         """A packet-in; ignored before it is known what the switch holds, for its entries may say more than a frame."""
         central, dpid = self._peers.central, peer.connection.dpid
         if peer.probe is not None and peer.probe.heard(packet):
@@ -100,17 +100,17 @@ class Reports:
         self._push_soon()
         return True
 
-    def _entry_removed(self, peer: Peer, removed: FlowRemoved) -> None:
+    def _entry_removed(self, peer: ConnectedSwitch, removed: FlowRemoved) -> None:
         central, dpid = self._peers.central, peer.connection.dpid
         own = removed.cookie & OWN_COOKIE_MASK == OWN_COOKIE
         if own and removed.reason == ofp.FlowRemovedReason.IDLE_TIMEOUT and central.switches[dpid].connected:
-            central.entry_removed(dpid, removed, self._peers.clock())
+            central.on_flow_removed(dpid, removed, self._peers.clock())
             self._push_soon()
 
-    def _port_changed(self, peer: Peer, status: PortStatus) -> None:
+    def _port_changed(self, peer: ConnectedSwitch, status: PortStatus) -> None:
         central, dpid, port = self._peers.central, peer.connection.dpid, status.port
         if len(peer.ports) + len(peer.early) > MOST_PORTS:
-            peer.connection.disconnect(CutOff.PORTS)
+            peer.connection.disconnect(EvictionReason.PORTS)
             return
         if not central.switches[dpid].connected:
             peer.early.pop(port.port_no, None)
@@ -127,12 +127,12 @@ class Reports:
         self._on_ports(dpid)
         self._push_soon()
 
-    def _error(self, peer: Peer, error: ErrorMessage) -> None:
+    def _error(self, peer: ConnectedSwitch, error: ErrorMessage) -> None:
         """A switch refused something: say so, and compare its tables with what they should hold.
 
         Both no more than once in REPEAT_S for the same reason.
         """
-        if peer.connection.fail(error.xid, SwitchRefusedError(error.text)):
+        if peer.connection.fail(error.xid, SwitchReplyError(error.text)):
             return
         if peer.probe is not None and peer.probe.failed(error):
             return

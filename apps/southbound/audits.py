@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from apps.runtime.memory_tuning import give_back, keep_entries
-from apps.southbound.connected_switches import AUDIT_INTERVAL_S, FIRST_AUDIT_S, REPEAT_S, Peer, Peers, SwitchState
+from apps.runtime.memory_tuning import freeze_gc_if_large, trim_heap
+from apps.southbound.connected_switches import (
+    AUDIT_INTERVAL_S,
+    FIRST_AUDIT_S,
+    REPEAT_S,
+    ConnectedSwitch,
+    ConnectedSwitches,
+    SwitchState,
+)
 from controller.errors import ProtocolError
 from controller.forwarding.pipeline import OWN_COOKIE, OWN_COOKIE_MASK
 from controller.openflow.meters import decode_meter_config
@@ -18,29 +25,29 @@ class Audits:
     ``push`` sends what is due; ``breathe`` lets others run.
     """
 
-    def __init__(self, peers: Peers, push: Callable[[], None], breathe: Callable[[], None]) -> None:
+    def __init__(self, peers: ConnectedSwitches, push: Callable[[], None], breathe: Callable[[], None]) -> None:
         self._peers, self._push, self._breathe = peers, push, breathe
         self._unaudited_s: dict[int, float] = {}  # by dpid, since when switches are there that were never compared
 
     def run_all(self) -> None:
         """Audit every switch that is due; once some have been compared as a whole, give back what that took."""
         due = self.due()
-        whole = not all(peer.tidied for peer in due)
+        whole = not all(peer.cleaned_up for peer in due)
         for peer in due:
             self._run(peer)
         if whole:
             self._breathe()
-            give_back()
+            trim_heap()
 
-    def run_wanted(self) -> None:
+    def run_requested(self) -> None:
         """Audit the switches that have refused something, each no more than once in REPEAT_S."""
         for peer in self._ready():
             now_s = self._peers.clock()
-            if peer.audit_wanted and now_s - peer.hurried_s >= REPEAT_S:
-                peer.hurried_s = now_s
+            if peer.audit_wanted and now_s - peer.early_audit_s >= REPEAT_S:
+                peer.early_audit_s = now_s
                 self._run(peer)
 
-    def due(self) -> list[Peer]:
+    def due(self) -> list[ConnectedSwitch]:
         """Return the switches to audit now: those that are ready and, while others are awaited, did not just come.
 
         A switch that comes again and again does not put its audit off: it counts since when it has not been audited.
@@ -57,10 +64,10 @@ class Audits:
             if peer.compared or now_s - self._unaudited_s.setdefault(peer.connection.dpid, now_s) >= longest_s
         ]
 
-    def _ready(self) -> list[Peer]:
+    def _ready(self) -> list[ConnectedSwitch]:
         return [peer for peer in self._peers.values() if peer.state == SwitchState.READY and not peer.in_audit]
 
-    def _run(self, peer: Peer) -> None:
+    def _run(self, peer: ConnectedSwitch) -> None:
         peer.audit_wanted, peer.in_audit = False, True
         try:
             self._compare(peer)
@@ -71,7 +78,7 @@ class Audits:
         finally:
             peer.in_audit = False
 
-    def _compare(self, peer: Peer) -> None:
+    def _compare(self, peer: ConnectedSwitch) -> None:
         peers, dpid = self._peers, peer.connection.dpid
         self._breathe()
         if not peers.holds(peer):
@@ -82,7 +89,7 @@ class Audits:
         def is_over() -> bool:  # the switch has gone, or the configuration has become another
             return not peers.holds(peer) or central.switches.get(dpid) is not record
 
-        expected, touched, record.touched = central.reconciler.tables(dpid), record.touched, set()
+        expected, touched, record.changed_keys = central.reconciler.tables(dpid), record.changed_keys, set()
         flows = peer.connection.ask(lambda xid: encode_flow_stats_request(xid, OWN_COOKIE, OWN_COOKIE_MASK))
         meters = peer.connection.ask(encode_meter_config_request)
         try:
@@ -94,20 +101,20 @@ class Audits:
             if is_over():
                 return
         except ProtocolError:
-            record.touched |= touched
+            record.changed_keys |= touched
             raise
         # Of what the last comparison has put right only what has changed since, here or there, is looked at again.
         # What may be of use to a switch that is on its way is looked at once that is there.
         tidy = not central.fabric.awaits_switches(peers.clock())
-        only = changed | touched if peer.compared and (peer.tidied or not tidy) else None
+        only = changed | touched if peer.compared and (peer.cleaned_up or not tidy) else None
         peer.compared = False  # unless this comparison comes to its end
         standing = decode_meter_config(config or b"")[0]
         for _ in central.reconciler.audit(dpid, expected, peer.listing.own, standing, peers.clock(), only):
             self._breathe()
             if is_over():
                 return
-        peer.compared, peer.tidied = True, tidy
+        peer.compared, peer.cleaned_up = True, tidy
         self._unaudited_s.pop(dpid, None)
         if only is None:
-            keep_entries(len(record.installed))
+            freeze_gc_if_large(len(record.installed))
         self._push()

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apps.runtime.connection.connection_limits import MOST_PORTS
-from apps.southbound.connected_switches import MOST_BYTES, Peer, Peers, check_size
+from apps.southbound.connected_switches import MOST_BYTES, ConnectedSwitch, ConnectedSwitches, check_size
 from apps.southbound.edge_ports import EdgePorts
 from controller.capability.capabilities import Capabilities
 from controller.events import EventKind
@@ -40,7 +40,7 @@ NO_METERS = MeterFeatures(0, 0, MeterFlags(0), 0, 0)
 
 
 @dataclass(frozen=True)
-class SwitchHoldings:
+class InstalledState:
     """A switch's tables: the controller's flow entries and how many others, meters of one drop band, and all ids.
 
     ``meters`` are METER_CONFIG.
@@ -52,7 +52,9 @@ class SwitchHoldings:
     meter_ids: set[int] = field(default_factory=set)
 
 
-def introduce(peers: Peers, peer: Peer, edge_ports: EdgePorts, breathe: Callable[[], None]) -> SwitchHoldings:
+def read_switch(
+    peers: ConnectedSwitches, peer: ConnectedSwitch, edge_ports: EdgePorts, breathe: Callable[[], None]
+) -> InstalledState:
     """Ask a switch for its ports, abilities and tables; note them in ``peer`` and its record, and say what is missing.
 
     What joins an edge port to a VLAN that is not its own is deleted at once: its number may have been another port's.
@@ -98,10 +100,10 @@ def introduce(peers: Peers, peer: Peer, edge_ports: EdgePorts, breathe: Callable
     _delete_misplaced(peers, peer, own, edge_ports.others(peer))
     config, others = decode_meter_config(meters) if meters is not None else (np.empty(0, METER_CONFIG), np.empty(0))
     meter_ids = {*config["meter_id"].tolist(), *others.tolist()}
-    return SwitchHoldings(own, peer.listing.foreign, config, meter_ids)
+    return InstalledState(own, peer.listing.foreign, config, meter_ids)
 
 
-def note_port(peer: Peer, status: PortStatus) -> None:
+def note_port(peer: ConnectedSwitch, status: PortStatus) -> None:
     """Note what a port-status says."""
     if status.reason == ofp.PortReason.DELETE:
         peer.ports.pop(status.port.port_no, None)
@@ -109,7 +111,7 @@ def note_port(peer: Peer, status: PortStatus) -> None:
         peer.ports[status.port.port_no] = status.port
 
 
-def _delete_misplaced(peers: Peers, peer: Peer, own: FlowTable, others: set[int]) -> None:
+def _delete_misplaced(peers: ConnectedSwitches, peer: ConnectedSwitch, own: FlowTable, others: set[int]) -> None:
     """Delete what joins edge ports to VLANs that are not theirs, on the switch and in ``own``, before all else.
 
     ``others`` are the numbers of links that are other ports now.
@@ -132,7 +134,7 @@ def _delete_misplaced(peers: Peers, peer: Peer, own: FlowTable, others: set[int]
         central.note(EventKind.TABLES_MENDED, text, peers.clock(), dpid=dpid)
 
 
-def _judge_tables(peers: Peers, peer: Peer, can: Capabilities) -> None:
+def _judge_tables(peers: ConnectedSwitches, peer: ConnectedSwitch, can: Capabilities) -> None:
     dpid = peer.connection.dpid
     missing = sorted(set(Table) - can.tables) if can.tables else []
     if missing:

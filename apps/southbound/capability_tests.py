@@ -9,13 +9,13 @@ from dataclasses import replace
 from functools import partial
 
 from apps.runtime.ryu_adapter import hub
-from apps.southbound.connected_switches import Peer, Peers
+from apps.southbound.connected_switches import ConnectedSwitch, ConnectedSwitches
 from controller.capability import bound_search, meter_probe
 from controller.central import port_enforceability
-from controller.errors import SwitchRefusedError
+from controller.errors import SwitchReplyError
 from controller.fabric.topology import PortId
 from controller.loop.pair_changes import first_bursts
-from controller.metering.enforcement import kilo
+from controller.metering.enforcement import to_kilo
 from controller.openflow import constants as ofp
 from controller.openflow.meters import decode_meter_config, encode_meter_deletes
 from controller.openflow.multipart import encode_meter_config_request, encode_meter_stats_request
@@ -24,10 +24,10 @@ from controller.openflow.multipart import encode_meter_config_request, encode_me
 # vain, and those that its meter may hold back are waited for in any case.
 FRAMES_TIMEOUT_S = 1.0
 LATE_FRAMES_S = 0.05
-LOOK_S = 0.005
+CHECK_INTERVAL_S = 0.005
 
 
-def test_meters(peers: Peers, peer: Peer, standing: set[int]) -> None:
+def test_meters(peers: ConnectedSwitches, peer: ConnectedSwitch, standing: set[int]) -> None:
     """Test a switch's meters, of which ``standing`` are in use; note in its capabilities what that showed.
 
     Raises ProtocolError when the switch goes silent meanwhile.
@@ -43,7 +43,7 @@ def test_meters(peers: Peers, peer: Peer, standing: set[int]) -> None:
     try:
         peer.connection.send(test.setup, test.setup_messages)
         peers.answer(peer.connection.barrier())
-        if not test.refused.keys() - meter_probe.NOT_OF_METERS:
+        if not test.refused.keys() - meter_probe.NON_METER_KINDS:
             peer.connection.send(test.frames, test.frame_messages)
             peers.answer(peer.connection.barrier())
             _await_frames(peers, test)
@@ -56,14 +56,14 @@ def test_meters(peers: Peers, peer: Peer, standing: set[int]) -> None:
     test.judge(record.can, stats)
 
 
-def _find_bounds(peers: Peers, peer: Peer, meter_id: int) -> None:
+def _find_bounds(peers: ConnectedSwitches, peer: ConnectedSwitch, meter_id: int) -> None:
     """Find out what a switch takes of a meter, as far as the configuration may need it; note it in its capabilities."""
     dpid, vns = peer.connection.dpid, peers.central.vns
-    most_bps = vns.send_most_bps[vns.dpid == dpid]
+    most_bps = vns.send_max_bps[vns.dpid == dpid]
     if not len(most_bps):
         return
     burst_bits = first_bursts(most_bps)
-    need = bound_search.Setting(int(kilo(most_bps).max()), int(kilo(burst_bits).max()))
+    need = bound_search.Setting(int(to_kilo(most_bps).max()), int(to_kilo(burst_bits).max()))
     test = peer.probe = bound_search.BoundTest(meter_id)
     steps, answers = bound_search.search(need), None
     try:
@@ -80,7 +80,7 @@ def _find_bounds(peers: Peers, peer: Peer, meter_id: int) -> None:
 
 
 def _try_all(
-    peers: Peers, peer: Peer, test: bound_search.BoundTest, tried: list[bound_search.Setting]
+    peers: ConnectedSwitches, peer: ConnectedSwitch, test: bound_search.BoundTest, tried: list[bound_search.Setting]
 ) -> list[bound_search.Answer]:
     """Try settings of the test's meter one after the other; return what became of each."""
     # To ask for a meter that is not there is an error.
@@ -101,23 +101,23 @@ def _try_all(
     return answers
 
 
-def _await_frames(peers: Peers, test: meter_probe.MeterProbe) -> None:
+def _await_frames(peers: ConnectedSwitches, test: meter_probe.MeterProbe) -> None:
     deadline_s = peers.clock() + FRAMES_TIMEOUT_S
     while not test.all_seen and peers.clock() < deadline_s:
-        hub.sleep(LOOK_S)
+        hub.sleep(CHECK_INTERVAL_S)
     hub.sleep(LATE_FRAMES_S)
 
 
-def _meter_stats(peers: Peers, peer: Peer, meter_id: int) -> bytes | None:
+def _meter_stats(peers: ConnectedSwitches, peer: ConnectedSwitch, meter_id: int) -> bytes | None:
     """Return the body of the meter-stats reply, None where the switch refuses to tell."""
     reply = peer.connection.ask(lambda xid: encode_meter_stats_request(xid, meter_id))
     try:
         return peers.answer(reply)
-    except SwitchRefusedError:
+    except SwitchReplyError:
         return None
 
 
-def run_round(peers: Peers) -> None:
+def run_queue_tests(peers: ConnectedSwitches) -> None:
     """Send test frames into queues not tested yet, and report what has changed of what can be enforced."""
     for dpid, peer in peers.ready().items():
         record = peers.central.switches[dpid]

@@ -11,21 +11,21 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from apps.runtime.ryu_adapter import BARRIER_CALL, Reply, SwitchConnection
-from apps.southbound.reply_timeouts import await_answer
+from apps.runtime.ryu_adapter import BULK_BARRIER, Reply, SwitchConnection
+from apps.southbound.reply_timeouts import await_reply
 from controller.capability.bound_search import BoundTest
-from controller.capability.meter_monitor import MeterWatch
+from controller.capability.meter_monitor import MeterMonitor
 from controller.capability.meter_probe import MeterProbe
-from controller.capability.queue_monitor import QueueWatch
+from controller.capability.queue_monitor import QueueMonitor
 from controller.central.controller import CentralController
-from controller.errors import ProtocolError, SwitchRefusedError
+from controller.errors import ProtocolError, SwitchReplyError
 from controller.events import EventKind
 from controller.openflow.bounded_reader import Buffer
 from controller.openflow.flows import FlowStats, decode_flow_stats
 from controller.openflow.messages import PortStatus
 from controller.openflow.multipart import PortDesc
-from controller.switch.flow_stats_meters import FlowCounting
-from controller.switch.flow_stats_reader import FlowListing
+from controller.switch.flow_stats_meters import FlowStatsMeters
+from controller.switch.flow_stats_reader import InstalledFlows
 
 AUDIT_INTERVAL_S = 10.0
 # Limit how often a refused message is sent again and logged.
@@ -59,7 +59,7 @@ class Poll(NamedTuple):
 
 
 @dataclass(eq=False)
-class Peer:
+class ConnectedSwitch:
     """One connected switch: what it said of itself, and its latest counters.
 
     ``counting`` is there only when its meters do not count, and then turns flow-stats into what they would say.
@@ -68,15 +68,17 @@ class Peer:
     """
 
     connection: SwitchConnection
-    meters: MeterWatch
-    queues: QueueWatch
-    listing: FlowListing  # its flow entries when it was last asked for them
+    meters: MeterMonitor
+    queues: QueueMonitor
+    listing: InstalledFlows  # its flow entries when it was last asked for them
     state: SwitchState = SwitchState.CONNECTING
     ports: dict[int, PortDesc] = field(default_factory=dict)
-    counting: FlowCounting | None = None
+    counting: FlowStatsMeters | None = None
     poll: Poll | None = None
     look: Poll | None = None  # for ports and queues alone, behind a roll call: what comes last is as ``meters``
-    overtaken: list[NDArray[np.int64]] = field(default_factory=list)  # ids of meters that were set since that was asked
+    stale_meter_ids: list[NDArray[np.int64]] = field(
+        default_factory=list
+    )  # ids of meters that were set since that was asked
     probe: MeterProbe | BoundTest | None = None  # the test of its meters that is going on
     unfinished: list[tuple[float, Reply]] = field(default_factory=list)
     early: dict[int, PortStatus] = field(default_factory=dict)
@@ -89,13 +91,13 @@ class Peer:
     meters_listed: int = 0  # how many it listed the last time
     known_flows: FlowStats = field(default_factory=lambda: decode_flow_stats(b""))
     compared: bool = False  # whether they have been compared with what they should be, all of them
-    tidied: bool = False  # whether no other switch was awaited when they were compared last
+    cleaned_up: bool = False  # whether no other switch was awaited when they were compared last
     counted_s: float = math.inf  # when its counters came last
     meters_refused_s: float = -math.inf  # when it refused a meter last
     unreadable_s: float = -math.inf  # when it was last said that its counters cannot be read
     audit_wanted: bool = False
     in_audit: bool = False
-    hurried_s: float = -math.inf  # when it was last audited because of a refusal
+    early_audit_s: float = -math.inf  # when it was last audited because of a refusal
 
     def troubles(self, now_s: float) -> list[str]:
         """Return what is wrong with the switch, though it is ready."""
@@ -131,7 +133,7 @@ class Peer:
 
     def count_by_flows(self, wanted: bool) -> None:
         """Read rates from flow-stats, or not."""
-        self.counting = FlowCounting(self.meters.settings) if wanted else None
+        self.counting = FlowStatsMeters(self.meters.settings) if wanted else None
 
 
 def check_size(what: str, octets: int, most_bytes: int = MOST_BYTES) -> None:
@@ -143,21 +145,21 @@ def check_size(what: str, octets: int, most_bytes: int = MOST_BYTES) -> None:
 class Batch(NamedTuple):
     """Messages for a switch, the last of which is a barrier request with that xid."""
 
-    peer: Peer
+    peer: ConnectedSwitch
     data: Buffer
     messages: int
     xid: int
     restarts_counts: bool
 
 
-class Peers(dict[int, Peer]):
+class ConnectedSwitches(dict[int, ConnectedSwitch]):
     """The switches that are connected, by dpid. ``clock`` is monotonic."""
 
     def __init__(self, central: CentralController, clock: Callable[[], float]) -> None:
         super().__init__()
         self.central, self.clock = central, clock
         self._called: list[
-            tuple[Peer, float, bool]
+            tuple[ConnectedSwitch, float, bool]
         ] = []  # who confirms by the roll call what was sent when, and if meters
 
     def send_all(self, batches: list[Batch]) -> None:
@@ -167,7 +169,7 @@ class Peers(dict[int, Peer]):
         self.note_confirmed()
         filenos, xids = [], []
         for peer, data, messages, xid, restarts_counts in batches:
-            fileno, done = peer.connection.call(BARRIER_CALL, data, xid, messages), None
+            fileno, done = peer.connection.call(BULK_BARRIER, data, xid, messages), None
             if fileno is None:
                 done = peer.connection.request(data, xid, messages)
                 peer.await_barrier(done, self.clock())
@@ -178,16 +180,16 @@ class Peers(dict[int, Peer]):
                 xids.append(xid)
             if restarts_counts:
                 peer.meters_set, peer.confirmed_s = done, None
-        BARRIER_CALL.call(filenos, xids)
+        BULK_BARRIER.call(filenos, xids)
 
     def note_confirmed(self) -> None:
         """Note who has confirmed what was sent last; of the others it is awaited as any reply from now on."""
         if not self._called:
             return
         called, self._called = self._called, []
-        for (peer, sent_s, restarts_counts), at_s in zip(called, BARRIER_CALL.at_s.tolist(), strict=True):
+        for (peer, sent_s, restarts_counts), at_s in zip(called, BULK_BARRIER.at_s.tolist(), strict=True):
             if math.isnan(at_s):
-                done = peer.connection.recall(BARRIER_CALL)
+                done = peer.connection.fall_back(BULK_BARRIER)
                 peer.unfinished.append((sent_s, done))
                 if restarts_counts:
                     peer.meters_set = done
@@ -196,15 +198,15 @@ class Peers(dict[int, Peer]):
                 if restarts_counts:
                     peer.meters_set, peer.confirmed_s = None, at_s
 
-    def holds(self, peer: Peer) -> bool:
+    def holds(self, peer: ConnectedSwitch) -> bool:
         """Whether the switch is still there, and has not connected again: whoever waited for it must ask."""
         return self.get(peer.connection.dpid) is peer and not peer.connection.closed
 
-    def held(self, peers: Iterable[Peer]) -> list[Peer]:
+    def held(self, peers: Iterable[ConnectedSwitch]) -> list[ConnectedSwitch]:
         """Return those of these switches that it ``holds``."""
         return [peer for peer in peers if self.holds(peer)]
 
-    def ready(self) -> dict[int, Peer]:
+    def ready(self) -> dict[int, ConnectedSwitch]:
         """Return those that are under control."""
         is_ready = SwitchState.READY
         return {dpid: peer for dpid, peer in self.items() if peer.state is is_ready}
@@ -215,12 +217,12 @@ class Peers(dict[int, Peer]):
         self.central.note(EventKind.SWITCH_REFUSED, f"switch {name} ({dpid:016x}) {text}", self.clock(), dpid=dpid)
 
     def answer(self, reply: Reply) -> bytes:
-        """Wait for an answer; raises ProtocolError when it stays away or is bad (``await_answer``)."""
-        return await_answer(reply, self.clock)
+        """Wait for an answer; raises ProtocolError when it stays away or is bad (``await_reply``)."""
+        return await_reply(reply, self.clock)
 
     def answer_or_refusal(self, reply: Reply) -> bytes | None:
         """Wait for an answer; None when the switch refuses to give one. Else as ``answer``."""
         try:
             return self.answer(reply)
-        except SwitchRefusedError:
+        except SwitchReplyError:
             return None

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 
-from apps.runtime.connection.connection_limits import CutOff, Sparing
+from apps.runtime.connection.connection_limits import EvictionReason, LogRateLimiter
 from apps.runtime.ryu_adapter import SwitchConnection
-from apps.southbound.connected_switches import Peers
-from apps.southbound.reply_timeouts import BUSY_S
+from apps.southbound.connected_switches import ConnectedSwitches
+from apps.southbound.reply_timeouts import STALL_TOLERANCE_S
 from controller.errors import ProtocolError
 from controller.events import EventKind
 
 # A switch that is there confirms a barrier in milliseconds; one that has connected again is not kept waiting for long.
-CLAIM_PATIENCE_S = 0.4
+LIVENESS_TIMEOUT_S = 0.4
 
 
-class Claims:
+class DpidArbiter:
     """Grants each dpid to one connection at a time.
 
     1. A dpid that nobody has is granted.
@@ -27,10 +27,10 @@ class Claims:
     connection that a dpid has.
     """
 
-    def __init__(self, peers: Peers, owner: Callable[[int], SwitchConnection | None]) -> None:
+    def __init__(self, peers: ConnectedSwitches, owner: Callable[[int], SwitchConnection | None]) -> None:
         self._peers, self._owner = peers, owner
         self._waiting: set[int] = set()
-        self._sparing = Sparing(peers.clock)
+        self._sparing = LogRateLimiter(peers.clock)
 
     def granted(self, newcomer: SwitchConnection) -> bool:
         """Return whether the newcomer may have its dpid; else it is cut off. Waits for CLAIM_PATIENCE_S at most."""
@@ -39,7 +39,7 @@ class Claims:
         if owner is None and dpid not in self._waiting:  # 1
             return True
         if dpid in self._waiting:
-            newcomer.disconnect(CutOff.CLAIM)
+            newcomer.disconnect(EvictionReason.CLAIM)
             return False
         self._waiting.add(dpid)
         try:
@@ -49,7 +49,7 @@ class Claims:
         if newcomer.closed:
             return False
         if stays:
-            newcomer.disconnect(CutOff.CLAIM)
+            newcomer.disconnect(EvictionReason.CLAIM)
         self._note(dpid, newcomer, "cut off: the switch is connected" if stays else "taken for it: the old one is dead")
         return not stays  # 3
 
@@ -59,10 +59,10 @@ class Claims:
         reply = owner.barrier()
         with suppress(ProtocolError):
             while True:
-                due_s = clock() + CLAIM_PATIENCE_S
-                if reply.wait(CLAIM_PATIENCE_S) is not None:
+                due_s = clock() + LIVENESS_TIMEOUT_S
+                if reply.wait(LIVENESS_TIMEOUT_S) is not None:
                     return True
-                if clock() - due_s < BUSY_S:
+                if clock() - due_s < STALL_TOLERANCE_S:
                     return False
         return False
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from controller.switch.port_states import judge
 
 if TYPE_CHECKING:  # these need the framework, which names do not
-    from apps.southbound.connected_switches import Peer, Peers
+    from apps.southbound.connected_switches import ConnectedSwitch, ConnectedSwitches
 
 PortName = tuple[str, int]
 """A port of the configuration: switch and number."""
@@ -21,11 +21,11 @@ class EdgePorts:
     nobody has kept yet.
     """
 
-    def __init__(self, peers: Peers) -> None:
+    def __init__(self, peers: ConnectedSwitches) -> None:
         self._peers = peers
         self.names: dict[PortName, str] = {}
         self.changed: dict[PortName, str] = {}
-        self._touched: dict[Peer, None] = {}
+        self._touched: dict[ConnectedSwitch, None] = {}
 
     def know(self, names: Mapping[PortName, str]) -> None:
         """Take what was kept. What is not kept yet counts as well."""
@@ -58,7 +58,7 @@ class EdgePorts:
                 if self.names.get((name, port_no)) != peer.ports[port_no].name:
                     self.names[name, port_no] = self.changed[name, port_no] = peer.ports[port_no].name
 
-    def others(self, peer: Peer) -> set[int]:
+    def others(self, peer: ConnectedSwitch) -> set[int]:
         """Return the numbers of a switch that had other names when they were links, and are no edge ports."""
         central, dpid = self._peers.central, peer.connection.dpid
         known = {
@@ -73,7 +73,7 @@ class EdgePorts:
             if now.get(port_no) != name and port_no not in central.switches[dpid].switch.ports
         }
 
-    def touch(self, peer: Peer) -> None:
+    def touch(self, peer: ConnectedSwitch) -> None:
         """A port of a switch has changed: its edge ports are judged before anything is sent (``judge_touched``).
 
         A switch may say so of thousands of ports at once, and each judgement looks at all.
@@ -87,7 +87,7 @@ class EdgePorts:
             if self._peers.holds(peer) and peer.connection.dpid in self._peers.central.switches:
                 self.judge(peer)
 
-    def judge(self, peer: Peer) -> None:
+    def judge(self, peer: ConnectedSwitch) -> None:
         """Look at the edge ports of a switch that is in the configuration: its ports, or the configuration, changed."""
         central, dpid = self._peers.central, peer.connection.dpid
         switch = central.switches[dpid].switch

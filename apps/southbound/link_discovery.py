@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 
-from apps.southbound.connected_switches import Peers
+from apps.southbound.connected_switches import ConnectedSwitches
 from controller.fabric.topology import PortId
 from controller.openflow import constants as ofp
 from controller.openflow import lldp
@@ -16,14 +16,14 @@ from controller.openflow.messages import PacketIn, encode_packet_out
 _AT_ONCE = 50
 
 
-class Hellos:
+class LinkDiscovery:
     """Says hello out of ports that may lead to other switches, and hears what arrives there.
 
     Hellos are signed with a ``key`` of this process, or of all nodes that share the switches. ``breathe`` lets others
     run.
     """
 
-    def __init__(self, peers: Peers, breathe: Callable[[], None]) -> None:
+    def __init__(self, peers: ConnectedSwitches, breathe: Callable[[], None]) -> None:
         self._peers, self._breathe = peers, breathe
         self.key = secrets.token_bytes(32)
 
@@ -38,7 +38,7 @@ class Hellos:
                 if said % _AT_ONCE == 0:
                     self._breathe()
 
-    def repeat(self, now_s: float) -> None:
+    def resend_overdue(self, now_s: float) -> None:
         """Send a hello out of ports whose last hellos did not arrive; call it every interval."""
         for port in self._peers.central.network.topology.late(now_s):
             self.say(*port)

@@ -12,10 +12,18 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from apps.runtime.ryu_adapter import METER_CALL, Reply, call_all
-from apps.southbound.connected_switches import MOST_BYTES, POLL_PATIENCE_S, REPEAT_S, Peer, Peers, Poll, check_size
+from apps.runtime.ryu_adapter import BULK_METER_STATS, Reply, send_bulk_request
+from apps.southbound.connected_switches import (
+    MOST_BYTES,
+    POLL_PATIENCE_S,
+    REPEAT_S,
+    ConnectedSwitch,
+    ConnectedSwitches,
+    Poll,
+    check_size,
+)
 from apps.southbound.port_queue_stats import read_ports_and_queues
-from controller.capability.meter_monitor import read_all
+from controller.capability.meter_monitor import update_monitors
 from controller.errors import ProtocolError
 from controller.forwarding.pipeline import OWN_COOKIE, OWN_COOKIE_MASK, Table
 from controller.openflow.flows import decode_flow_stats
@@ -27,16 +35,16 @@ from controller.openflow.multipart import (
     encode_port_stats_request,
     encode_queue_stats_request,
 )
-from controller.switch.meter_index import MeterReports
+from controller.switch.meter_index import MeterStatsBatch
 
 # A switch reports no more than that of a flow entry and its meter.
 _METER_BYTES = 400
 # Ports and queues are asked for in every round while a policy decides by them; else twice as often as people are shown
 # what ports carry, and as soon as the first test frames of a queue are to have been counted.
-LOOK_INTERVAL_S = 0.5
+PORT_QUEUE_INTERVAL_S = 0.5
 # Those that are looked at soon are so together with one that is due, up to so many: their counters are decoded as one.
 SOON_S, TOGETHER = 0.25, 32
-SOON = 0.25  # of the time that answers have
+EARLY_SHARE = 0.25  # of the time that answers have
 
 
 class PolledCounters(NamedTuple):
@@ -45,17 +53,17 @@ class PolledCounters(NamedTuple):
     ``unanswered`` is how many switches were late.
     """
 
-    meters: MeterReports
+    meters: MeterStatsBatch
     received_s: dict[int, float]
     confirmed_s: dict[int, float]
     unanswered: int
 
 
-Answer = tuple[Peer, Poll]
+Answer = tuple[ConnectedSwitch, Poll]
 
 
 def poll(
-    peers: Peers, started_s: float, deadline_s: float, waiting: Callable[[], AbstractContextManager[None]]
+    peers: ConnectedSwitches, started_s: float, deadline_s: float, waiting: Callable[[], AbstractContextManager[None]]
 ) -> PolledCounters:
     """Ask the switches that are ready for their counters, and wait for them until ``deadline_s``.
 
@@ -67,10 +75,10 @@ def poll(
     ready = peers.ready()
     called = _ask_all(peers, ready.values(), started_s)
     answered, silent, unanswered = [], [], 0
-    soon_s = started_s + SOON * (deadline_s - started_s)
-    if not METER_CALL.wait(soon_s - peers.clock()):
+    soon_s = started_s + EARLY_SHARE * (deadline_s - started_s)
+    if not BULK_METER_STATS.wait(soon_s - peers.clock()):
         with waiting():
-            METER_CALL.wait(deadline_s - peers.clock())
+            BULK_METER_STATS.wait(deadline_s - peers.clock())
     peers.note_confirmed()
     told = _told(called, started_s)
     others = [peer for peer in ready.values() if peer.poll is not None and peer not in told]
@@ -79,10 +87,10 @@ def poll(
         if asked is None:
             continue
         try:
-            came = asked.meters.comes(soon_s - peers.clock() if asked.asked_s == started_s else 0.0)
+            came = asked.meters.wait_complete(soon_s - peers.clock() if asked.asked_s == started_s else 0.0)
             if not came and asked.asked_s == started_s:
                 with waiting():
-                    came = asked.meters.comes(deadline_s - peers.clock())
+                    came = asked.meters.wait_complete(deadline_s - peers.clock())
         except ProtocolError as error:
             _complain(peers, peer, error)
             silent.append((peer, asked))
@@ -106,13 +114,13 @@ def poll(
     over = answered + [(peer, asked) for peer, asked in silent if peers.holds(peer)]
     read_ports_and_queues(peers, over, counters.received_s, partial(_complain, peers))
     for peer, asked in over:
-        _forget(peer, asked)
+        _cancel(peer, asked)
         peer.poll = None
-    _read_looks(peers, ready.values(), started_s, counters.received_s)
+    _read_port_queue_polls(peers, ready.values(), started_s, counters.received_s)
     return counters
 
 
-def _note_times(counters: PolledCounters, times_s: Iterable[tuple[Peer, float]]) -> None:
+def _note_times(counters: PolledCounters, times_s: Iterable[tuple[ConnectedSwitch, float]]) -> None:
     """Note when each switch's counters came, if they could be read, and when its meters were set as last told."""
     listed = counters.meters.bounds
     for peer, at_s in times_s:
@@ -123,7 +131,9 @@ def _note_times(counters: PolledCounters, times_s: Iterable[tuple[Peer, float]])
                 counters.confirmed_s[dpid] = set_s
 
 
-def _read_looks(peers: Peers, ready: Iterable[Peer], started_s: float, counted: Container[int]) -> None:
+def _read_port_queue_polls(
+    peers: ConnectedSwitches, ready: Iterable[ConnectedSwitch], started_s: float, counted: Container[int]
+) -> None:
     """Read the ports and queues that switches were asked for behind their meters in an earlier round.
 
     ``counted`` (dpid) are those whose meters have been read now, after the ports: what these had received by then has
@@ -137,23 +147,23 @@ def _read_looks(peers: Peers, ready: Iterable[Peer], started_s: float, counted: 
     read_ports_and_queues(peers, read, at_s, partial(_complain, peers))
     for peer, look in over:
         if look.asked_s < for_long_s or peer.connection.dpid in counted:
-            _forget(peer, look)
+            _cancel(peer, look)
             peer.look = None
 
 
-def _forget(peer: Peer, asked: Poll) -> None:
+def _cancel(peer: ConnectedSwitch, asked: Poll) -> None:
     for reply in filter(None, asked[1:]):
         peer.connection.forget(reply)
 
 
-def _complain(peers: Peers, peer: Peer, error: ProtocolError) -> None:
+def _complain(peers: ConnectedSwitches, peer: ConnectedSwitch, error: ProtocolError) -> None:
     now_s = peers.clock()
     if peers.holds(peer) and now_s - peer.unreadable_s >= REPEAT_S:
         peer.unreadable_s = now_s
         peers.complain(peer.connection.dpid, f"sent counters that cannot be read: {error}")
 
 
-def _ask_all(peers: Peers, ready: Iterable[Peer], now_s: float) -> list[Peer]:
+def _ask_all(peers: ConnectedSwitches, ready: Iterable[ConnectedSwitch], now_s: float) -> list[ConnectedSwitch]:
     """Ask switches that do not owe an answer; return those that are asked for their meters by a roll call.
 
     Those are asked for ports and queues behind it, since answers to a roll call come with nothing before them, and they
@@ -161,12 +171,12 @@ def _ask_all(peers: Peers, ready: Iterable[Peer], now_s: float) -> list[Peer]:
     """
     switches, always = peers.central.switches, peers.central.reads_ports_or_queues
     asked = [peer for peer in ready if peer.poll is None]
-    to_call: list[Peer] = []
-    to_look: list[Peer] = []
+    to_call: list[ConnectedSwitch] = []
+    to_look: list[ConnectedSwitch] = []
     before_s = now_s if always else looked_before_s([peer.looked_s for peer in asked], now_s)
     for peer in asked:
-        if peer.overtaken:
-            peer.overtaken = []
+        if peer.stale_meter_ids:
+            peer.stale_meter_ids = []
         looks = peer.looked_s <= before_s
         uses_meters = switches[peer.connection.dpid].can.uses_meters
         if uses_meters and peer.counting is None and not (looks and always) and peer.meters_listed:
@@ -177,7 +187,7 @@ def _ask_all(peers: Peers, ready: Iterable[Peer], now_s: float) -> list[Peer]:
             peer.poll = _ask(peer, uses_meters, now_s, looks)
     called, filenos, xids = [], [], []
     in_call = Poll(now_s, Reply())
-    lanes = call_all(METER_CALL, [peer.connection for peer in to_call], encode_meter_stats_request)
+    lanes = send_bulk_request(BULK_METER_STATS, [peer.connection for peer in to_call], encode_meter_stats_request)
     for peer, lane in zip(to_call, lanes, strict=True):
         if lane is None:
             peer.poll = _ask(peer, uses_meters=True, now_s=now_s, looks=False)
@@ -186,8 +196,8 @@ def _ask_all(peers: Peers, ready: Iterable[Peer], now_s: float) -> list[Peer]:
             called.append(peer)
             filenos.append(lane[0])
             xids.append(lane[1])
-    METER_CALL.expect([peer.meters_listed for peer in called])
-    METER_CALL.call(filenos, xids)
+    BULK_METER_STATS.expect([peer.meters_listed for peer in called])
+    BULK_METER_STATS.call(filenos, xids)
     for peer in to_look:
         ports, queues = peer.connection.ask_all(encode_port_stats_request, encode_queue_stats_request)
         peer.look, peer.looked_s = Poll(now_s, queues, ports, queues), now_s
@@ -199,25 +209,25 @@ def looked_before_s(looked_s: Iterable[float], now_s: float) -> float:
 
     ``looked_s`` is when each switch was looked at last. One that is due takes others along, TOGETHER in all.
     """
-    due_s = now_s - LOOK_INTERVAL_S
+    due_s = now_s - PORT_QUEUE_INTERVAL_S
     soon = sorted([one_s for one_s in looked_s if one_s <= now_s - SOON_S])
     if not soon or soon[0] > due_s:
         return due_s
     return max(soon[min(len(soon), TOGETHER) - 1], due_s)
 
 
-def _told(called: list[Peer], now_s: float) -> dict[Peer, tuple[int, float]]:
+def _told(called: list[ConnectedSwitch], now_s: float) -> dict[ConnectedSwitch, tuple[int, float]]:
     """Return who has told its meters to the roll call, its number there and when; the others are awaited still."""
     told = {}
-    for number, (peer, at_s) in enumerate(zip(called, METER_CALL.at_s.tolist(), strict=True)):
+    for number, (peer, at_s) in enumerate(zip(called, BULK_METER_STATS.at_s.tolist(), strict=True)):
         if not math.isnan(at_s):
             told[peer] = number, at_s
         else:
-            peer.poll = Poll(now_s, peer.connection.recall(METER_CALL))
+            peer.poll = Poll(now_s, peer.connection.fall_back(BULK_METER_STATS))
     return told
 
 
-def _ask(peer: Peer, uses_meters: bool, now_s: float, looks: bool) -> Poll:
+def _ask(peer: ConnectedSwitch, uses_meters: bool, now_s: float, looks: bool) -> Poll:
     ask_meters = _ask_flows if peer.counting is not None else encode_meter_stats_request
     if not uses_meters:
         ask_meters = encode_barrier_request  # nothing to read: its answer, which has no body, says that all is there
@@ -234,19 +244,22 @@ def _ask_flows(xid: int) -> bytes:
 
 
 def _read_meters(
-    peers: Peers, called: list[Peer], told: dict[Peer, tuple[int, float]], answered: list[Answer]
-) -> MeterReports:
+    peers: ConnectedSwitches,
+    called: list[ConnectedSwitch],
+    told: dict[ConnectedSwitch, tuple[int, float]],
+    answered: list[Answer],
+) -> MeterStatsBatch:
     """Return the counters of the switches' meters: those of the roll call, and those that came in replies."""
-    if not answered and len(told) == len(called) and not [peer for peer in called if peer.overtaken]:
+    if not answered and len(told) == len(called) and not [peer for peer in called if peer.stale_meter_ids]:
         dpids = [peer.connection.dpid for peer in called]
-        return MeterReports(dpids, METER_CALL.stats, METER_CALL.ends, METER_CALL.meter_id)
-    stats, bounds = {}, list(pairwise([0, *METER_CALL.ends.tolist()]))
+        return MeterStatsBatch(dpids, BULK_METER_STATS.stats, BULK_METER_STATS.ends, BULK_METER_STATS.meter_id)
+    stats, bounds = {}, list(pairwise([0, *BULK_METER_STATS.ends.tolist()]))
     for peer, (number, _) in told.items():
-        stats[peer.connection.dpid] = _not_overtaken(peer, METER_CALL.stats[slice(*bounds[number])])
-    return MeterReports.of(stats | _read_replies(peers, answered))
+        stats[peer.connection.dpid] = _drop_stale(peer, BULK_METER_STATS.stats[slice(*bounds[number])])
+    return MeterStatsBatch.of(stats | _read_replies(peers, answered))
 
 
-def _read_replies(peers: Peers, answered: list[Answer]) -> dict[int, NDArray[np.void]]:
+def _read_replies(peers: ConnectedSwitches, answered: list[Answer]) -> dict[int, NDArray[np.void]]:
     """Return the counters of the switches' meters by dpid, each decoded by itself."""
     stats: dict[int, NDArray[np.void]] = {}
     for peer, asked in answered:
@@ -266,11 +279,11 @@ def _octets(asked: Poll) -> int:
     return sum(map(len, asked.meters.parts)) + (0 if begun is None else STATS_BYTES * len(begun))
 
 
-def _most_octets(peers: Peers, peer: Peer) -> int:
+def _most_octets(peers: ConnectedSwitches, peer: ConnectedSwitch) -> int:
     return MOST_BYTES + _METER_BYTES * len(peers.central.switches[peer.connection.dpid].installed)
 
 
-def _watch_meters(peers: Peers, reports: MeterReports) -> None:
+def _watch_meters(peers: ConnectedSwitches, reports: MeterStatsBatch) -> None:
     """Compare what meters count with what they are set to, where it is they that count."""
     fabric = peers.central.fabric
     switches = fabric.switches
@@ -283,22 +296,24 @@ def _watch_meters(peers: Peers, reports: MeterReports) -> None:
         reports = reports.of_switches(watched)
     rows, enforcement = fabric.listing.find(switches, reports).entry, fabric.state.enforcement
     settings = enforcement.rate_kbps, enforcement.burst_kbits
-    read_all(list(watched.values()), reports.whole, reports.ends, rows, settings)
+    update_monitors(list(watched.values()), reports.whole, reports.ends, rows, settings)
 
 
-def _meter_stats(peer: Peer, reply: Reply) -> NDArray[np.void]:
+def _meter_stats(peer: ConnectedSwitch, reply: Reply) -> NDArray[np.void]:
     body = b"".join(reply.parts)
     if peer.counting is None:
         meters = decode_meter_stats(body)
-        return _not_overtaken(peer, meters if reply.begun is None else np.concatenate([reply.begun, meters]))
+        return _drop_stale(peer, meters if reply.begun is None else np.concatenate([reply.begun, meters]))
     peer.known_flows = decode_flow_stats(body, peer.known_flows.known)
     return peer.counting.meter_stats(peer.known_flows, reply.received_s)
 
 
-def _not_overtaken(peer: Peer, meters: NDArray[np.void]) -> NDArray[np.void]:
+def _drop_stale(peer: ConnectedSwitch, meters: NDArray[np.void]) -> NDArray[np.void]:
     """Return the counters, without those of meters that were set while the switch was asked.
 
     It has answered before it set them, maybe long after that was sent, so that they are counts from before the setting
     that would be taken for counts since then.
     """
-    return meters[~np.isin(meters["meter_id"], np.concatenate(peer.overtaken))] if peer.overtaken else meters
+    return (
+        meters[~np.isin(meters["meter_id"], np.concatenate(peer.stale_meter_ids))] if peer.stale_meter_ids else meters
+    )

@@ -8,17 +8,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apps.runtime.ryu_adapter import Reply
-from apps.southbound.connected_switches import Peer, Peers, Poll, check_size
+from apps.southbound.connected_switches import ConnectedSwitch, ConnectedSwitches, Poll, check_size
 from controller.errors import ProtocolError
 from controller.openflow.multipart import decode_port_stats, decode_queue_stats
 
-Complain = Callable[[Peer, ProtocolError], None]
-_Body = tuple[Peer, bytes]
+Complain = Callable[[ConnectedSwitch, ProtocolError], None]
+_Body = tuple[ConnectedSwitch, bytes]
 _Decode = Callable[[bytes], NDArray[np.void]]
 
 
 def read_ports_and_queues(
-    peers: Peers, looked: Sequence[tuple[Peer, Poll]], received_s: Mapping[int, float], complain: Complain
+    peers: ConnectedSwitches,
+    looked: Sequence[tuple[ConnectedSwitch, Poll]],
+    received_s: Mapping[int, float],
+    complain: Complain,
 ) -> None:
     """Pass on the counters that have come. They count as of this round where the meters came with them (``received_s``
     of their dpid), else they are nobody's.
@@ -49,14 +52,16 @@ def read_ports_and_queues(
             peer.queues.read(queue_stats, ports_of[dpid], peers.clock())
 
 
-def _name_ports(peers: Peers, dpid: int, stats: NDArray[np.void]) -> None:
+def _name_ports(peers: ConnectedSwitches, dpid: int, stats: NDArray[np.void]) -> None:
     """Let counters be of the ports that the configuration calls by their names, not of their numbers."""
     numbers = peers.central.network.numbers
     if numbers.bound(dpid):
         stats["port_no"] = numbers.ports(dpid, stats["port_no"].astype(np.int64))
 
 
-def _bodies(what: str, asked: Sequence[tuple[Peer, Reply | None]], complain: Complain) -> tuple[list[_Body], set[int]]:
+def _bodies(
+    what: str, asked: Sequence[tuple[ConnectedSwitch, Reply | None]], complain: Complain
+) -> tuple[list[_Body], set[int]]:
     """Return the answers that have come, and of which switches (dpid) they are refusals or too long."""
     found: list[_Body] = []
     refused: set[int] = set()
@@ -73,7 +78,7 @@ def _bodies(what: str, asked: Sequence[tuple[Peer, Reply | None]], complain: Com
 
 def _decoded(
     bodies: Sequence[_Body], decode: _Decode, complain: Complain
-) -> tuple[list[tuple[Peer, NDArray[np.void]]], set[int]]:
+) -> tuple[list[tuple[ConnectedSwitch, NDArray[np.void]]], set[int]]:
     """Return the counters in each body, and of which switches (dpid) they cannot be read.
 
     All bodies are decoded as one. If one of them is malformed, each is by itself.
@@ -96,8 +101,8 @@ def _decoded(
 
 def _decoded_one_by_one(
     bodies: Sequence[_Body], decode: _Decode, complain: Complain
-) -> tuple[list[tuple[Peer, NDArray[np.void]]], set[int]]:
-    found: list[tuple[Peer, NDArray[np.void]]] = []
+) -> tuple[list[tuple[ConnectedSwitch, NDArray[np.void]]], set[int]]:
+    found: list[tuple[ConnectedSwitch, NDArray[np.void]]] = []
     unreadable: set[int] = set()
     for peer, body in bodies:
         try:

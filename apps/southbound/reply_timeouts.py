@@ -9,11 +9,11 @@ from controller.errors import ProtocolError
 
 # A switch that has not answered a question for so long, when it is brought up or its tables are compared, will not.
 ANSWER_TIMEOUT_S = 10.0
-LONGEST_ANSWER_S = 60.0  # nor will one whose answer has no end by then
-BUSY_S = 0.2  # a wait that ends so much later than asked
+MAX_REPLY_S = 60.0  # nor will one whose answer has no end by then
+STALL_TOLERANCE_S = 0.2  # a wait that ends so much later than asked
 
 
-class Awaited(Protocol):
+class PendingReply(Protocol):
     """An answer on its way; ``heard_s`` is when the last part of it so far came."""
 
     heard_s: float
@@ -22,14 +22,14 @@ class Awaited(Protocol):
         """Return the answer, or None when it has not come in time."""
 
 
-def await_answer(reply: Awaited, clock: Callable[[], float]) -> bytes:
+def await_reply(reply: PendingReply, clock: Callable[[], float]) -> bytes:
     """Wait for an answer; raises ProtocolError when nothing of it comes for ANSWER_TIMEOUT_S, or when it is bad.
 
     A long one comes in parts, for LONGEST_ANSWER_S at most. A wait that ended late did so because the process was busy,
     and heard nothing then.
     """
     since_s = last_s = clock()
-    last_s += LONGEST_ANSWER_S
+    last_s += MAX_REPLY_S
     while True:
         since_s = max(since_s, reply.heard_s)
         due_s = min(since_s + ANSWER_TIMEOUT_S, last_s)
@@ -37,9 +37,9 @@ def await_answer(reply: Awaited, clock: Callable[[], float]) -> bytes:
         if body is not None:
             return body
         late_s = clock() - due_s
-        if late_s > BUSY_S:
+        if late_s > STALL_TOLERANCE_S:
             since_s, last_s = clock(), last_s + late_s
         elif due_s >= last_s:
-            raise ProtocolError(f"no end of its answer within {LONGEST_ANSWER_S:g} s")
+            raise ProtocolError(f"no end of its answer within {MAX_REPLY_S:g} s")
         elif reply.heard_s <= since_s:
             raise ProtocolError(f"no answer within {ANSWER_TIMEOUT_S:g} s")

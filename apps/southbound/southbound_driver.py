@@ -15,40 +15,40 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from apps.runtime.connection.connection_limits import CutOff, MessageCounts, Sparing
+from apps.runtime.connection.connection_limits import EvictionReason, LogRateLimiter, MessageCounts
 from apps.runtime.logs import EventLines
-from apps.runtime.loop_stats import LoopTimes
-from apps.runtime.memory_tuning import keep_entries, keeping
+from apps.runtime.loop_stats import LoopStats
+from apps.runtime.memory_tuning import freeze_gc_if_large, with_gc_freezing
 from apps.runtime.ryu_adapter import Reply, SwitchConnection, hub
 from apps.southbound.agent_frames import AgentFrames
-from apps.southbound.async_messages import Reports
+from apps.southbound.async_messages import AsyncMessageHandler
 from apps.southbound.audits import Audits
-from apps.southbound.bring_up import SwitchHoldings, introduce
+from apps.southbound.bring_up import InstalledState, read_switch
 from apps.southbound.capability_tests import test_meters
-from apps.southbound.connected_switches import Batch, Peer, Peers, SwitchState
-from apps.southbound.dpid_arbitration import Claims
+from apps.southbound.connected_switches import Batch, ConnectedSwitch, ConnectedSwitches, SwitchState
+from apps.southbound.dpid_arbitration import DpidArbiter
 from apps.southbound.edge_ports import EdgePorts
-from apps.southbound.link_discovery import Hellos
+from apps.southbound.link_discovery import LinkDiscovery
 from apps.southbound.polling import poll
 from controller.capability import capabilities
-from controller.capability.meter_monitor import MeterWatch
-from controller.capability.queue_monitor import QueueWatch
+from controller.capability.meter_monitor import MeterMonitor
+from controller.capability.queue_monitor import QueueMonitor
 from controller.central import edge_ports, port_enforceability
 from controller.central.controller import CentralController
-from controller.columns import IntArray, KiloArray
+from controller.columns import IntArray, UInt32Array
 from controller.errors import ProtocolError
 from controller.events import EventKind
 from controller.fabric.config_model import Config
-from controller.forwarding.host_probing import Question
+from controller.forwarding.host_probing import HostProbe
 from controller.forwarding.pipeline import OWN_COOKIE, OWN_COOKIE_MASK
-from controller.limits.effective_settings import LimitsInForce
+from controller.limits.effective_settings import EffectiveSettings
 from controller.openflow import constants as ofp
 from controller.openflow.actions import Output
 from controller.openflow.bounded_reader import MAX_XID
 from controller.openflow.flows import encode_flow_delete_by_cookie
 from controller.openflow.messages import encode_packet_out
 from controller.openflow.meters import encode_meter_deletes
-from controller.switch.flow_stats_reader import FlowListing
+from controller.switch.flow_stats_reader import InstalledFlows
 from controller.switch.switch_record import SwitchUpdate, encode_updates
 
 LOG = logging.getLogger("dets.shell")
@@ -73,7 +73,7 @@ class Roles(Protocol):
         """A switch says that another controller is its master."""
 
 
-class Shell:
+class SouthboundDriver:
     """Drives a central controller with the switches of one framework.
 
     ``clock`` is monotonic; ``on_ports`` is called with a dpid when a switch's ports are known or have changed;
@@ -93,25 +93,25 @@ class Shell:
         self.roles = roles
         self.lines = EventLines(breathe, hub.Event())
         self.central = CentralController(config, self.lines.note, random.getrandbits(32))
-        self.peers = Peers(self.central, clock)
-        self.hellos = Hellos(self.peers, breathe)
+        self.peers = ConnectedSwitches(self.central, clock)
+        self.hellos = LinkDiscovery(self.peers, breathe)
         self.agents = AgentFrames(self.peers)
         self.edge_ports = EdgePorts(self.peers)
         self.audits = Audits(self.peers, self.push, breathe)
         self.strangers: set[SwitchConnection] = set()  # connected, and not under control
         self.counts: dict[int, MessageCounts] = {}  # by dpid of the configuration
-        self.times = LoopTimes(config.interval_s)
+        self.times = LoopStats(config.interval_s)
         self.standing_still = hub.Semaphore()  # held while a switch is brought up, or the configuration changes
         self._config = config
         self._clock = clock
         self._on_ports = on_ports
         self._breathe, self._waiting = breathe, waiting
         self._push_due = False
-        self._reports = Reports(
+        self._reports = AsyncMessageHandler(
             self.peers, self.hellos, self.agents, self.edge_ports, self.push_soon, on_ports, self._demoted
         )
-        self._claims = Claims(self.peers, self._owner)
-        self._sparing = Sparing(clock)
+        self._claims = DpidArbiter(self.peers, self._owner)
+        self._sparing = LogRateLimiter(clock)
 
     def now_s(self) -> float:
         """Return the time on the shell's clock."""
@@ -132,7 +132,7 @@ class Shell:
         told = {self.central.switches[dpid].switch.name: peer.troubles(now_s) for dpid, peer in self.peers.items()}
         for dpid in self.peers.ready():
             record = self.central.switches[dpid]
-            told[record.switch.name] += capabilities.troubles(record.can, record.switch.ports)
+            told[record.switch.name] += capabilities.faults(record.can, record.switch.ports)
             told[record.switch.name] += edge_ports.troubles(record)
         troubles = {name: texts for name, texts in told.items() if texts}
         ready = not troubles and all(state == SwitchState.READY for state in states.values())
@@ -183,15 +183,15 @@ class Shell:
             return
         del self.peers[dpid]
         if self.central.switches[dpid].connected:
-            self.central.switch_released(dpid, self._clock())
+            self.central.on_switch_released(dpid, self._clock())
 
-    def start_over(self, config: Config, values: LimitsInForce) -> None:
+    def start_over(self, config: Config, values: EffectiveSettings) -> None:
         """Forget what was known of the fabric: another controller has changed it since."""
         for peer in list(self.peers.values()):
             self.disconnected(peer)
         self.central.start_over(config, values, random.getrandbits(32))
 
-    def _demoted(self, peer: Peer) -> None:
+    def _demoted(self, peer: ConnectedSwitch) -> None:
         if self.roles is not None:
             self.roles.demoted(peer.connection)
 
@@ -204,7 +204,7 @@ class Shell:
         before = self.peers.get(dpid)
         if before is not None:
             self.disconnected(before)
-            before.connection.disconnect(CutOff.REPLACED)
+            before.connection.disconnect(EvictionReason.REPLACED)
         self.strangers.discard(connection)
         peer = self.peers[dpid] = self._new_peer(connection)
         connection.count = self.counts.setdefault(dpid, connection.count)
@@ -221,18 +221,18 @@ class Shell:
                 self.peers.complain(dpid, f"could not be brought up: {error}")
                 connection.disconnect()
 
-    def _new_peer(self, connection: SwitchConnection) -> Peer:
+    def _new_peer(self, connection: SwitchConnection) -> ConnectedSwitch:
         dpid = connection.dpid
         ports = self.central.switches[dpid].switch.ports
 
-        def settings(meter_id: IntArray) -> tuple[KiloArray, KiloArray]:
+        def settings(meter_id: IntArray) -> tuple[UInt32Array, UInt32Array]:
             return self.central.fabric.meter_settings(dpid, meter_id)
 
-        meters = MeterWatch(np.array(list(ports), dtype=np.int64), settings)
-        queues = QueueWatch({port.port_no: port.vlan_vids for port in ports.values()})
-        return Peer(connection, meters, queues, FlowListing())
+        meters = MeterMonitor(np.array(list(ports), dtype=np.int64), settings)
+        queues = QueueMonitor({port.port_no: port.vlan_vids for port in ports.values()})
+        return ConnectedSwitch(connection, meters, queues, InstalledFlows())
 
-    def disconnected(self, peer: Peer) -> None:
+    def disconnected(self, peer: ConnectedSwitch) -> None:
         """A switch's connection has gone (unless the switch has a newer one by now)."""
         dpid = peer.connection.dpid
         if self.peers.get(dpid) is not peer:
@@ -246,9 +246,9 @@ class Shell:
             self.central.switch_disconnected(dpid, self._clock())
             self.push_soon()
 
-    def _bring_up(self, dpid: int, peer: Peer) -> None:
-        breathe = keeping(self._breathe)
-        holds = introduce(self.peers, peer, self.edge_ports, breathe)
+    def _bring_up(self, dpid: int, peer: ConnectedSwitch) -> None:
+        breathe = with_gc_freezing(self._breathe)
+        holds = read_switch(self.peers, peer, self.edge_ports, breathe)
         if not self.peers.holds(peer):
             return
         test_meters(self.peers, peer, holds.meter_ids)
@@ -261,12 +261,12 @@ class Shell:
             return
         peer.state = SwitchState.READY
         peer.counted_s = self._clock()
-        keep_entries(len(self.central.switches[dpid].installed))
+        freeze_gc_if_large(len(self.central.switches[dpid].installed))
         self._on_ports(dpid)
         for port_no in list(peer.ports):
             self.hellos.say(dpid, port_no)
 
-    def _take_over(self, dpid: int, peer: Peer, holds: SwitchHoldings, breathe: Callable[[], None]) -> bool:
+    def _take_over(self, dpid: int, peer: ConnectedSwitch, holds: InstalledState, breathe: Callable[[], None]) -> bool:
         """Take over what a switch holds; return whether it is still there."""
         with self.standing_still:
             if not self.peers.holds(peer):
@@ -276,8 +276,8 @@ class Shell:
                 breathe()
                 if not self.peers.holds(peer):
                     return False
-        self.central.reconciler.note_up(dpid, self._clock())
-        self._reports.catch_up(peer)
+        self.central.reconciler.record_switch_up(dpid, self._clock())
+        self._reports.replay_port_status(peer)
         return True
 
     # -- the interval
@@ -285,7 +285,7 @@ class Shell:
     def run_interval(self) -> None:
         """Read the counters, run one control step, send what it decides."""
         started_s = self._clock()
-        self._excuse(self.times.stalled_s(started_s))
+        self._extend_timeouts(self.times.overdue_s(started_s))
         counters = poll(self.peers, started_s, started_s + self._config.interval_s * 0.8, self._waiting)
         now_s = self._clock()
         result = self.central.interval(counters.meters, counters.received_s, now_s, counters.confirmed_s)
@@ -293,7 +293,7 @@ class Shell:
         decided_s = self._clock()
         self.push()
         self.agents.say()
-        self.hellos.repeat(now_s)
+        self.hellos.resend_overdue(now_s)
         self.times.note(
             (started_s, now_s, decided_s, self._clock()),
             entries=len(self.central.state.entries),
@@ -303,7 +303,7 @@ class Shell:
         )
         self._check_barriers(now_s)
 
-    def _excuse(self, stalled_s: float) -> None:
+    def _extend_timeouts(self, stalled_s: float) -> None:
         """The process stood still for so long: that nothing was heard says nothing of switches and links."""
         if stalled_s > STALL_S:
             self.peers.note_confirmed()
@@ -343,11 +343,11 @@ class Shell:
             if peer.counting is not None:
                 peer.counting.modified(meters.tolist(), self._clock())
             if len(meters) and peer.poll is not None:
-                peer.overtaken.append(meters)
+                peer.stale_meter_ids.append(meters)
             to_send.append(Batch(peer, data, messages + 1, (xid + messages) & MAX_XID, update.restarts_counts))
         self.peers.send_all(to_send)
 
-    def _ask_host(self, question: Question) -> None:
+    def _ask_host(self, question: HostProbe) -> None:
         """Let a switch handle a frame as if it had come in by one of its ports (OpenFlow 1.3.5, section 7.3.7)."""
         peer = self.peers.get(question.port.dpid)
         if peer is not None and question.port not in self.central.network.fenced:
@@ -364,7 +364,7 @@ class Shell:
             elif peer.state == SwitchState.READY and now_s - peer.asked_s >= BARRIER_INTERVAL_S:
                 peer.await_barrier(peer.connection.barrier(), self._clock())
 
-    def settle_all(self) -> None:
+    def finalize_meters(self) -> None:
         """Leave the switches with meters at the exact rates of their limits, and wait until it is done."""
         self.central.settle(self._clock())
         self.push()
@@ -379,14 +379,14 @@ class Shell:
                 if peer.ports:
                     self.edge_ports.judge(peer)
 
-    def let_go(self, peer: Peer, meters: list[int] | None) -> None:
+    def let_go(self, peer: ConnectedSwitch, meters: list[int] | None) -> None:
         """Let a switch connect again; with ``meters``, first remove those and the controller's entries from it."""
         if meters is not None:
-            self._await_all([self._remove_ours(peer, meters)])
+            self._await_all([self._remove_own_state(peer, meters)])
         peer.connection.close()
         peer.connection.disconnect()
 
-    def _remove_ours(self, peer: Peer, meters: list[int]) -> Reply:
+    def _remove_own_state(self, peer: ConnectedSwitch, meters: list[int]) -> Reply:
         delete = partial(encode_flow_delete_by_cookie, OWN_COOKIE, OWN_COOKIE_MASK)
         peer.connection.send(delete, 1)
         peer.connection.send(partial(encode_meter_deletes, meters), len(meters))
@@ -396,7 +396,7 @@ class Shell:
         """Remove everything of the controller's from the switches, and wait until it is done."""
         peers = list(self.peers.items())
         tables = self.central.reconciler.tables
-        self._await_all([self._remove_ours(peer, sorted(tables(dpid).meters)) for dpid, peer in peers])
+        self._await_all([self._remove_own_state(peer, sorted(tables(dpid).meters)) for dpid, peer in peers])
 
     def _await_all(self, replies: Iterable[Reply]) -> None:
         deadline_s = self._clock() + BARRIER_TIMEOUT_S

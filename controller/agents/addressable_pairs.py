@@ -8,12 +8,12 @@ from functools import cached_property
 import numpy as np
 
 from controller.columns import NEW_ROW, BoolArray, IntArray
-from controller.fabric.pair_table import EntryTable, rows_of_pairs
+from controller.fabric.pair_table import PairTable, find_pairs
 from controller.fabric.vn_table import VnTable
 
 
 @dataclass(frozen=True)
-class ToldPairs:
+class AddressablePairs:
     """The entries that an agent can tell apart; columns of shape (pairs,).
 
     Their senders are behind agents, and their receivers have one address. ``row`` is that in ``entries``, in ascending
@@ -21,7 +21,7 @@ class ToldPairs:
     """
 
     vns: VnTable
-    entries: EntryTable
+    entries: PairTable
     row: IntArray
     sender: IntArray
     sender_mac: IntArray
@@ -29,8 +29,8 @@ class ToldPairs:
 
     @classmethod
     def among(
-        cls, vns: VnTable, entries: EntryTable, behind: BoolArray, host_count: IntArray, lowest_mac: IntArray
-    ) -> ToldPairs:
+        cls, vns: VnTable, entries: PairTable, behind: BoolArray, host_count: IntArray, lowest_mac: IntArray
+    ) -> AddressablePairs:
         """Return those of ``entries``.
 
         The columns have the shape (vns,): whether a VN is ``behind`` an agent, how many hosts it has, and the lowest of
@@ -48,7 +48,7 @@ class ToldPairs:
         address, receiver = self._receivers
         wanted = self._in_vlan(sender, receiver_mac)
         at = np.minimum(np.searchsorted(address, wanted), len(address) - 1)
-        return np.where(address[at] == wanted, rows_of_pairs(self.entries, sender, receiver[at]), NEW_ROW)
+        return np.where(address[at] == wanted, find_pairs(self.entries, sender, receiver[at]), NEW_ROW)
 
     @cached_property
     def _receivers(self) -> tuple[IntArray, IntArray]:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from controller.agents.control_frames import NO_RATE, ReportFlag
-from controller.columns import BoolArray, FloatArray, IntArray, carry
+from controller.columns import BoolArray, FloatArray, IntArray, reindex
 from controller.metering.counters import MeterReadings
 
 # Between two reports of an entry: what lies further apart says nothing of the time between.
@@ -17,7 +17,7 @@ OCTETS_PER_KBPS_S = 125.0
 
 
 @dataclass
-class ReportColumns:
+class AgentCounters:
     """The last reports of all entries; columns of shape (entries,).
 
     ``octets_in`` and ``octets_dropped`` are rates times the agent's own clock, so that they count as a meter does;
@@ -36,7 +36,7 @@ class ReportColumns:
     fresh: BoolArray
 
     @classmethod
-    def none(cls, entries: int) -> ReportColumns:
+    def none(cls, entries: int) -> AgentCounters:
         """Return the columns of entries that nobody reports."""
         return cls(
             np.zeros(entries),
@@ -50,11 +50,11 @@ class ReportColumns:
             np.zeros(entries, dtype=np.bool_),
         )
 
-    def carried(self, old_row: IntArray) -> ReportColumns:
+    def carried(self, old_row: IntArray) -> AgentCounters:
         """Return the columns for a re-arranged entry table."""
-        empty = ReportColumns.none(1)
-        return ReportColumns(
-            *(carry(getattr(self, name), old_row, getattr(empty, name)[0]) for name in self.__dataclass_fields__)
+        empty = AgentCounters.none(1)
+        return AgentCounters(
+            *(reindex(getattr(self, name), old_row, getattr(empty, name)[0]) for name in self.__dataclass_fields__)
         )
 
     def take(self, rows: IntArray, entries: npt.NDArray[np.void], clock_s: FloatArray, now_s: float) -> None:
@@ -77,7 +77,7 @@ class ReportColumns:
         self.heard_s[rows] = now_s
         self.fresh[rows] |= counts
 
-    def lay_over(self, readings: MeterReadings, shaped: BoolArray) -> None:
+    def override_readings(self, readings: MeterReadings, shaped: BoolArray) -> None:
         """Put what was reported of the ``shaped`` entries in the place of what meters say; what is old is unknown."""
         rows = np.flatnonzero(shaped)
         readings.byte_in_count[rows] = self.octets_in[rows]

@@ -17,18 +17,18 @@ from collections.abc import Callable
 
 import numpy as np
 
-from controller.agents.addressable_pairs import ToldPairs
-from controller.agents.agent_counters import ReportColumns
-from controller.agents.agent_outbox import Rates, Speech
-from controller.agents.agent_port import LOST_INTERVALS, MISTRUST_S, NOT_TRUSTED, REFUSED_CAUSES, TOO_MANY, AgentPort
-from controller.agents.control_frames import ControlFrame, Opcode, Refusal, ReportFlag, decode, mac_numbers
+from controller.agents.addressable_pairs import AddressablePairs
+from controller.agents.agent_counters import AgentCounters
+from controller.agents.agent_outbox import AgentOutbox, AgentRates
+from controller.agents.agent_port import MISTRUST_S, NOT_TRUSTED, REFUSED_CAUSES, TIMEOUT_INTERVALS, TOO_MANY, AgentPort
+from controller.agents.control_frames import ControlFrame, FrameRejection, Opcode, ReportFlag, decode, mac_numbers
 from controller.agents.verification import Verification
 from controller.central.fabric_state import FabricState
 from controller.central.no_agents import NoAgents
-from controller.columns import BoolArray, FloatArray, IntArray, carry
+from controller.columns import BoolArray, FloatArray, IntArray, reindex
 from controller.events import EventKind
 from controller.fabric.agent_ports import AgentFrame, AgentSeen, AgentState, Shaping
-from controller.fabric.pair_table import rows_of_pairs
+from controller.fabric.pair_table import find_pairs
 from controller.fabric.topology import PortId
 from controller.forwarding.pairs import Pair
 from controller.metering.counters import MeterReadings, Readings, columns_of
@@ -39,10 +39,10 @@ FRAMES_FACTOR = 4
 # Reports of one entry in an interval, and reports of what no entry has: what is beyond is not looked at.
 MOST_REPORTS, MOST_UNKNOWN = 3, 256
 # An agent that has not reported a pair for so long is told of it again.
-UNHEARD_INTERVALS = 2.5
+STALE_INTERVALS = 2.5
 
 
-class Agents(NoAgents):
+class AgentManager(NoAgents):
     """All agents of a fabric that has some. ``epoch`` is random at the controller's start."""
 
     def __init__(self, fabric: FabricState, epoch: int) -> None:
@@ -52,18 +52,18 @@ class Agents(NoAgents):
             for switch, port in fabric.config.ports()
             if port.agent != "none"
         }
-        self._speech = Speech(fabric.config, fabric.vns, self.ports, epoch)
+        self._speech = AgentOutbox(fabric.config, fabric.vns, self.ports, epoch)
         self._agents = list(self.ports.values())
         self._number_of_vn = self._ports_of_vns()
         self._heard: list[tuple[int, ControlFrame]] = []
         self._entries = fabric.state.entries
-        self._reports = ReportColumns.none(len(self._entries))
+        self._reports = AgentCounters.none(len(self._entries))
         self._verification = Verification.none(len(self._entries))
         self._shaped = np.zeros(len(self._entries), dtype=np.bool_)
         self._own_kbps = np.full(len(fabric.vns), -1, dtype=np.int64)
         self._own_heard_s = np.full(len(fabric.vns), -math.inf)
         self._meant_kbps = np.full(len(self._entries), -1, dtype=np.int64)
-        self._told: ToldPairs | None = None
+        self._told: AddressablePairs | None = None
         self._told_for: int | None = None  # so many changes of hosts were seen
         self._unknown: dict[tuple[int, bytes, bytes], None] = {}
         self._stepped_s: float | None = None
@@ -87,7 +87,7 @@ class Agents(NoAgents):
         """Know of the agents at the same ports what ``before`` knew."""
         super().carry(before)
         self._speech.epoch = self.epoch
-        known_ports = before.ports if isinstance(before, Agents) else {}
+        known_ports = before.ports if isinstance(before, AgentManager) else {}
         for port, agent in self.ports.items():
             was = known_ports.get(port)
             if was is not None and was.mode == agent.mode:
@@ -97,7 +97,7 @@ class Agents(NoAgents):
             elif was is not None:
                 agent.sequence = was.sequence
             if agent.mistrusted_s is not None:
-                self._fabric.network.let_agent_speak(port, False)
+                self._fabric.network.allow_agent_frames(port, False)
 
     # -- what is known
 
@@ -155,10 +155,10 @@ class Agents(NoAgents):
             agent.refuse(TOO_MANY)
             return False
         frame = decode(octets)
-        if isinstance(frame, Refusal):
+        if isinstance(frame, FrameRejection):
             agent.refuse(frame.cause)
             return True
-        vid = agent.takes(frame, now_s)
+        vid = agent.accepts(frame, now_s)
         if vid is None:
             return True
         if agent.state in (AgentState.ABSENT, AgentState.MISTRUSTED):
@@ -196,7 +196,7 @@ class Agents(NoAgents):
         self._take_reports(now_s)
         self._decide_shaped(now_s)
         self._verify(columns, now_s)
-        self._reports.lay_over(columns, self._shaped)
+        self._reports.override_readings(columns, self._shaped)
         return columns, self._shaped
 
     def after_step(self, limit_bps: FloatArray, now_s: float) -> None:
@@ -209,18 +209,18 @@ class Agents(NoAgents):
                 agent.answer_hello = False
                 self._speech.hello(port, agent, now_s)
         present = self._by_vn(lambda agent: agent.present)
-        heard_since_s = now_s - UNHEARD_INTERVALS * self._fabric.config.interval_s
+        heard_since_s = now_s - STALE_INTERVALS * self._fabric.config.interval_s
         mine = present[told.sender]
         row, sender, sender_mac, receiver_mac = (
             column[mine] for column in (told.row, told.sender, told.sender_mac, told.receiver_mac)
         )
         reports = self._reports
         heard = reports.heard_s[row] >= heard_since_s
-        pairs = Rates(sender, sender_mac, receiver_mac, self._meant_kbps[row], reports.limit_kbps[row], heard)
+        pairs = AgentRates(sender, sender_mac, receiver_mac, self._meant_kbps[row], reports.limit_kbps[row], heard)
         senders, first = np.unique(sender, return_index=True)
-        most_kbps = np.rint(whole_rates(self._fabric.vns.send_most_bps[senders]) / RATE_STEP_BPS).astype(np.int64)
+        most_kbps = np.rint(whole_rates(self._fabric.vns.send_max_bps[senders]) / RATE_STEP_BPS).astype(np.int64)
         macs, heard = sender_mac[first], self._own_heard_s[senders] >= heard_since_s
-        self._speech.rates(Rates(senders, macs, macs, most_kbps, self._own_kbps[senders], heard), pairs, now_s)
+        self._speech.rates(AgentRates(senders, macs, macs, most_kbps, self._own_kbps[senders], heard), pairs, now_s)
         unknown, self._unknown = self._unknown, {}
         self._speech.deactivate(unknown, now_s)
 
@@ -232,7 +232,7 @@ class Agents(NoAgents):
         found: BoolArray = answers[self._number_of_vn]
         return found
 
-    def _refill(self, told: ToldPairs) -> None:
+    def _refill(self, told: AddressablePairs) -> None:
         """Let each port say as much in the next interval as its VNs and pairs call for."""
         pairs = np.bincount(self._number_of_vn[told.sender], minlength=len(self._agents))
         for agent, count in zip(self._agents, pairs.tolist(), strict=True):
@@ -247,20 +247,20 @@ class Agents(NoAgents):
         now, before = self._fabric.state.entries, self._entries
         if now is before and len(self._shaped) == len(now):
             return
-        old_row = rows_of_pairs(before, now.sender, now.receiver)
+        old_row = find_pairs(before, now.sender, now.receiver)
         self._reports, self._verification = self._reports.carried(old_row), self._verification.carried(old_row)
         for name, initial in (("_shaped", False), ("_meant_kbps", -1)):
             column = getattr(self, name)
             column = column if len(column) == len(before) else np.full(len(before), initial, dtype=column.dtype)
-            setattr(self, name, carry(column, old_row, initial))
+            setattr(self, name, reindex(column, old_row, initial))
         self._entries = now
 
-    def _follow_told(self) -> ToldPairs:
+    def _follow_told(self) -> AddressablePairs:
         """Return the pairs that agents are told of, which change with the entries and with the hosts."""
         entries, vns, network = self._fabric.state.entries, self._fabric.vns, self._fabric.network
         if self._told is None or self._told.entries is not entries or self._told_for != network.host_changes:
             behind = self._number_of_vn >= 0
-            self._told = ToldPairs.among(vns, entries, behind, network.known.count, network.known.lowest_mac)
+            self._told = AddressablePairs.among(vns, entries, behind, network.known.count, network.known.lowest_mac)
             self._told_for = network.host_changes
         return self._told
 
@@ -275,14 +275,14 @@ class Agents(NoAgents):
             if agent.mistrusted_s is not None:
                 if now_s - agent.mistrusted_s >= MISTRUST_S:
                     agent.mistrusted_s = None
-                    self._fabric.network.let_agent_speak(port, True)
+                    self._fabric.network.allow_agent_frames(port, True)
             elif agent.floods(elapsed_intervals):
                 self._mistrust(port, agent, "floods control frames", now_s)
 
     def _mistrust(self, port: PortId, agent: AgentPort, why: str, now_s: float) -> None:
         """Do without an agent, and let its switch drop what it says."""
         agent.state, agent.mistrusted_s, agent.excess = AgentState.MISTRUSTED, now_s, 0.0
-        self._fabric.network.let_agent_speak(port, False)
+        self._fabric.network.allow_agent_frames(port, False)
         text = f"{self._name(port)}: its host's agent {why}; it is not listened to for {MISTRUST_S:g} s"
         self._fabric.note(EventKind.AGENT_MISTRUSTED, text, now_s)
 
@@ -290,11 +290,11 @@ class Agents(NoAgents):
         there = frozenset(port for port, agent in self.ports.items() if agent.present)
         if there != self._fabric.agent_ports:
             self._fabric.agent_ports = there
-        silence_s = LOST_INTERVALS * self._fabric.config.interval_s
+        silence_s = TIMEOUT_INTERVALS * self._fabric.config.interval_s
         for port, agent in self.ports.items():
             if agent.present and now_s - agent.heard_s > silence_s:
                 agent.state = AgentState.ABSENT
-                text = f"{self._name(port)}: its host's agent has not been heard for {LOST_INTERVALS} intervals"
+                text = f"{self._name(port)}: its host's agent has not been heard for {TIMEOUT_INTERVALS} intervals"
                 self._fabric.note(EventKind.AGENT_LOST, text, now_s)
 
     def _take_reports(self, now_s: float) -> None:
@@ -325,7 +325,7 @@ class Agents(NoAgents):
         """Say whose agents hold them: from the report of the rate that they were told, while their agent is there."""
         reports, entries = self._reports, self._fabric.state.entries
         present = self._by_vn(lambda agent: agent.present)
-        alive = now_s - reports.heard_s <= LOST_INTERVALS * self._fabric.config.interval_s
+        alive = now_s - reports.heard_s <= TIMEOUT_INTERVALS * self._fabric.config.interval_s
         holds = present[entries.sender] & alive & (reports.flags & ReportFlag.SHAPED_HERE != 0)
         shaped = holds & (self._shaped | (reports.limit_kbps == self._meant_kbps))
         changed = np.flatnonzero(shaped != self._shaped)

@@ -17,11 +17,11 @@ from controller.agents.agent_port import AgentPort
 from controller.agents.control_frames import (
     CONTROLLER_MAC,
     LAYOUTS,
-    LONGEST_OCTETS,
-    STRICT_OCTETS,
+    LONG_PARAMETER_BYTES,
+    SHORT_PARAMETER_BYTES,
     Feature,
+    FrameAddress,
     Opcode,
-    Speaker,
     encode,
     mac_octets,
     records,
@@ -33,7 +33,7 @@ from controller.fabric.topology import PortId
 from controller.fabric.vn_table import VnTable
 
 
-class Rates(NamedTuple):
+class AgentRates(NamedTuple):
     """The rates that agents are to keep, and those that they report; columns of shape (pairs,).
 
     ``sender`` is a row of the VN table. A VN's own limit is that of a pair both of whose ends have the sender's
@@ -43,12 +43,12 @@ class Rates(NamedTuple):
     sender: IntArray
     sender_mac: IntArray
     receiver_mac: IntArray
-    meant_kbps: IntArray
+    desired_kbps: IntArray
     reported_kbps: IntArray
     heard: BoolArray
 
 
-class Speech:
+class AgentOutbox:
     """Frames for the agents at ``ports``, until they are taken. ``epoch`` is the controller's."""
 
     def __init__(self, config: Config, vns: VnTable, ports: dict[PortId, AgentPort], epoch: int) -> None:
@@ -61,7 +61,7 @@ class Speech:
         taken, self._frames = self._frames, []
         return taken
 
-    def rates(self, own: Rates, pairs: Rates, now_s: float) -> None:
+    def rates(self, own: AgentRates, pairs: AgentRates, now_s: float) -> None:
         """Say the ``own`` limits of VNs, and those of their ``pairs`` behind each, as far as they are not reported."""
         columns = [np.concatenate(both) for both in zip(own, pairs, strict=True)]
         order = np.argsort(columns[0], kind="stable")
@@ -121,8 +121,10 @@ class Speech:
         assert agent is not None, "only VNs behind agents are spoken to"
         vid, dpid, port_no = self._vns.key(sender)
         tag = vid if agent.port.tagged else None
-        speaker = Speaker(agent.address, CONTROLLER_MAC, tag, self.epoch, agent.ethertype)
-        longest = LONGEST_OCTETS if agent.long_frames and self._config.agent_long_frames else STRICT_OCTETS
+        speaker = FrameAddress(agent.address, CONTROLLER_MAC, tag, self.epoch, agent.ethertype)
+        longest = (
+            LONG_PARAMETER_BYTES if agent.long_frames and self._config.agent_long_frames else SHORT_PARAMETER_BYTES
+        )
         sequence = agent.sequence.get(vid, 0)
         frames = encode(speaker, opcode, entries, sequence + 1, int(now_s * 1000), longest)
         agent.sequence[vid] = (sequence + len(frames)) % 2**16

@@ -14,19 +14,19 @@ import math
 from collections import Counter
 from dataclasses import dataclass, field
 
-from controller.agents.control_frames import Cause, ControlFrame, Feature, Opcode, Order
+from controller.agents.control_frames import ControlFrame, Feature, FrameRejectCause, Opcode, SequenceWindow
 from controller.central.no_agents import NO_AGENT
 from controller.dets.send_rate_controller import KEEP_ALIVE_INTERVALS
 from controller.fabric.agent_ports import AgentSeen, AgentState
 from controller.fabric.config_model import AgentMode, EdgePort
 
-LOST_INTERVALS = KEEP_ALIVE_INTERVALS
+TIMEOUT_INTERVALS = KEEP_ALIVE_INTERVALS
 MISTRUST_S = 300.0
 # So many frames more than it may say, over what it may say in the same time: an honest agent says a quarter of that.
 FLOOD_FRAMES = 500
 REORDERED, FOREIGN_VLAN, TOO_MANY, NOT_TRUSTED = "order", "vlan", "budget", "mistrusted"
 """Causes to refuse a frame besides those of the codec."""
-REFUSED_CAUSES = (*map(str, Cause), REORDERED, FOREIGN_VLAN, TOO_MANY, NOT_TRUSTED, NO_AGENT)
+REFUSED_CAUSES = (*map(str, FrameRejectCause), REORDERED, FOREIGN_VLAN, TOO_MANY, NOT_TRUSTED, NO_AGENT)
 
 
 @dataclass
@@ -50,7 +50,7 @@ class AgentPort:
     excess: float = 0.0
     refused: Counter[str] = field(default_factory=Counter)
     sequence: dict[int, int] = field(default_factory=dict)
-    _order: dict[int, Order] = field(default_factory=dict)
+    _order: dict[int, SequenceWindow] = field(default_factory=dict)
 
     @property
     def mode(self) -> AgentMode:
@@ -73,14 +73,14 @@ class AgentPort:
         silent_s = math.nan if math.isinf(self.heard_s) else now_s - self.heard_s
         return AgentSeen(self.mode, self.state, features, silent_s, dict(self.refused))
 
-    def takes(self, frame: ControlFrame, now_s: float) -> int | None:
+    def accepts(self, frame: ControlFrame, now_s: float) -> int | None:
         """Return the VLAN that a frame is about if it is news to listen to, None after counting why not."""
         tag = frame.speaker.vlan_vid
         vid = tag if self.port.tagged else (self.port.vlan_vids[0] if tag is None else None)
         if vid is None or vid not in self.port.vlan_vids:
             self.refused[FOREIGN_VLAN] += 1
             return None
-        if not self._order.setdefault(vid, Order()).is_news(frame):
+        if not self._order.setdefault(vid, SequenceWindow()).is_news(frame):
             self.refused[REORDERED] += 1
             return None
         self.heard_s = now_s
@@ -99,6 +99,6 @@ class AgentPort:
         self.excess = max(self.excess + beyond - self.most_frames * elapsed_intervals, 0.0)
         return self.excess > FLOOD_FRAMES
 
-    def refuse(self, cause: Cause | str) -> None:
+    def refuse(self, cause: FrameRejectCause | str) -> None:
         """Count a frame that is not listened to."""
         self.refused[str(cause)] += 1

@@ -42,8 +42,8 @@ CONTROLLER_MAC = 0x02DE_7500_0001
 VERSION = 1
 PRIORITY_CODE_POINT = 7
 # Octets of parameters: a MAC control frame has exactly 44; longer ones need both ends' consent (LONG_FRAMES).
-STRICT_OCTETS = 44
-LONGEST_OCTETS = 1498
+SHORT_PARAMETER_BYTES = 44
+LONG_PARAMETER_BYTES = 1498
 MAX_COUNT = 255
 NO_RATE = 0xFFFF_FFFF
 LEAST_RATE_KBPS = 1
@@ -109,7 +109,7 @@ LAYOUTS: dict[Opcode, np.dtype[np.void]] = {
 """The layout of an entry by opcode; MAC addresses are six octets each."""
 
 
-class Cause(StrEnum):
+class FrameRejectCause(StrEnum):
     """Why a frame is refused; each is counted."""
 
     NOT_CONTROL = "not-control"
@@ -123,15 +123,15 @@ class Cause(StrEnum):
     RATE = "rate"
 
 
-class Refusal(NamedTuple):
+class FrameRejection(NamedTuple):
     """A frame that says nothing: the cause, and one line with what was found and what was expected."""
 
-    cause: Cause
+    cause: FrameRejectCause
     detail: str
 
 
 @dataclass(frozen=True, slots=True)
-class Speaker:
+class FrameAddress:
     """Who speaks to whom: MAC addresses of 48 bits, the VLAN of the tag (None: untagged), and the speaker's epoch."""
 
     destination: int
@@ -145,14 +145,14 @@ class Speaker:
 class ControlFrame:
     """One frame as read; ``entries`` are records of ``LAYOUTS[opcode]``."""
 
-    speaker: Speaker
+    speaker: FrameAddress
     opcode: Opcode
     sequence: int
     clock_ms: int
     entries: npt.NDArray[np.void]
 
 
-def capacity(opcode: Opcode, octets: int = STRICT_OCTETS) -> int:
+def capacity(opcode: Opcode, octets: int = SHORT_PARAMETER_BYTES) -> int:
     """Return how many entries a frame with so many octets of parameters holds; of Hello only one is ever said."""
     most = 1 if opcode is Opcode.HELLO else MAX_COUNT
     return min((octets - _HEAD.size) // LAYOUTS[opcode].itemsize, most)
@@ -171,12 +171,12 @@ def mac_numbers(octets: npt.NDArray[np.uint8]) -> IntArray:
 
 
 def encode(
-    speaker: Speaker,
+    speaker: FrameAddress,
     opcode: Opcode,
     entries: npt.NDArray[np.void],
     sequence: int,
     clock_ms: int,
-    longest_octets: int = STRICT_OCTETS,
+    longest_octets: int = SHORT_PARAMETER_BYTES,
 ) -> list[bytes]:
     """Return the frames that say ``entries``, as many in each as ``longest_octets`` hold.
 
@@ -185,8 +185,10 @@ def encode(
     """
     if entries.dtype != LAYOUTS[opcode]:
         raise InvalidValueError("entries", entries.dtype, f"must be records of {opcode.name}: {LAYOUTS[opcode]}")
-    if not STRICT_OCTETS <= longest_octets <= LONGEST_OCTETS:
-        raise InvalidValueError("longest_octets", longest_octets, f"is outside {STRICT_OCTETS} to {LONGEST_OCTETS}")
+    if not SHORT_PARAMETER_BYTES <= longest_octets <= LONG_PARAMETER_BYTES:
+        raise InvalidValueError(
+            "longest_octets", longest_octets, f"is outside {SHORT_PARAMETER_BYTES} to {LONG_PARAMETER_BYTES}"
+        )
     if opcode is Opcode.SET_RATE and not entries["rate_kbps"].all():
         raise InvalidValueError("rate_kbps", 0, f"is below {LEAST_RATE_KBPS}")
     header = _header(speaker)
@@ -196,11 +198,11 @@ def encode(
         part = entries[first : first + most]
         number = (sequence + len(frames)) % _SEQUENCES
         head = _HEAD.pack(VERSION, len(part), number, clock_ms % 2**32, speaker.epoch)
-        frames.append(header + _OPCODE.pack(opcode) + (head + part.tobytes()).ljust(STRICT_OCTETS, b"\0"))
+        frames.append(header + _OPCODE.pack(opcode) + (head + part.tobytes()).ljust(SHORT_PARAMETER_BYTES, b"\0"))
     return frames
 
 
-def _header(speaker: Speaker) -> bytes:
+def _header(speaker: FrameAddress) -> bytes:
     for key in ("destination", "source"):
         address = getattr(speaker, key)
         if not 0 <= address < 2**48 or address >> 40 & 1:
@@ -216,49 +218,53 @@ def _header(speaker: Speaker) -> bytes:
     return addresses + tag + speaker.ethertype.to_bytes(2)
 
 
-def decode(frame: Buffer) -> ControlFrame | Refusal:
+def decode(frame: Buffer) -> ControlFrame | FrameRejection:
     """Return what a frame says, or why it says nothing; it never raises, whatever the octets."""
     view = memoryview(frame)
     if len(view) < _ADDRESSES.size:
-        return Refusal(Cause.SHORT, f"{len(view)} octets, expected at least {_ADDRESSES.size}")
+        return FrameRejection(FrameRejectCause.SHORT, f"{len(view)} octets, expected at least {_ADDRESSES.size}")
     destination, source, ethertype = _ADDRESSES.unpack_from(view)
     at, vlan_vid = _ADDRESSES.size, None
     if ethertype == ETH_TYPE_VLAN:
         if len(view) < at + _TAG.size:
-            return Refusal(Cause.SHORT, f"{len(view)} octets, expected an 802.1Q tag")
+            return FrameRejection(FrameRejectCause.SHORT, f"{len(view)} octets, expected an 802.1Q tag")
         tci, ethertype = _TAG.unpack_from(view, at)
         vlan_vid, at = tci & 0x0FFF, at + _TAG.size
     if ethertype not in CONTROL_ETH_TYPES:
-        return Refusal(Cause.NOT_CONTROL, f"EtherType {ethertype:04x}")
-    speaker = Speaker(int.from_bytes(destination), int.from_bytes(source), vlan_vid, 0, ethertype)
-    if len(view) < at + _OPCODE.size + STRICT_OCTETS:
-        return Refusal(Cause.SHORT, f"{len(view)} octets, expected at least {at + _OPCODE.size + STRICT_OCTETS}")
+        return FrameRejection(FrameRejectCause.NOT_CONTROL, f"EtherType {ethertype:04x}")
+    speaker = FrameAddress(int.from_bytes(destination), int.from_bytes(source), vlan_vid, 0, ethertype)
+    if len(view) < at + _OPCODE.size + SHORT_PARAMETER_BYTES:
+        return FrameRejection(
+            FrameRejectCause.SHORT, f"{len(view)} octets, expected at least {at + _OPCODE.size + SHORT_PARAMETER_BYTES}"
+        )
     (number,) = _OPCODE.unpack_from(view, at)
     if number not in LAYOUTS:
-        return Refusal(Cause.OPCODE, f"opcode {number:04x}")
+        return FrameRejection(FrameRejectCause.OPCODE, f"opcode {number:04x}")
     return _read(speaker, Opcode(number), view[at + _OPCODE.size :])
 
 
-def _read(speaker: Speaker, opcode: Opcode, body: memoryview) -> ControlFrame | Refusal:
-    if len(body) > LONGEST_OCTETS:
-        return Refusal(Cause.LONG, f"{len(body)} octets of parameters, expected at most {LONGEST_OCTETS}")
+def _read(speaker: FrameAddress, opcode: Opcode, body: memoryview) -> ControlFrame | FrameRejection:
+    if len(body) > LONG_PARAMETER_BYTES:
+        return FrameRejection(
+            FrameRejectCause.LONG, f"{len(body)} octets of parameters, expected at most {LONG_PARAMETER_BYTES}"
+        )
     version, count, sequence, clock_ms, epoch = _HEAD.unpack_from(body)
     if version != VERSION:
-        return Refusal(Cause.VERSION, f"version {version}, expected {VERSION}")
+        return FrameRejection(FrameRejectCause.VERSION, f"version {version}, expected {VERSION}")
     most, size = capacity(opcode, len(body)), LAYOUTS[opcode].itemsize
     if not 1 <= count <= most:
-        return Refusal(Cause.COUNT, f"count {count}, expected 1 to {most}")
+        return FrameRejection(FrameRejectCause.COUNT, f"count {count}, expected 1 to {most}")
     end = _HEAD.size + count * size
     if any(body[end:]):
-        return Refusal(Cause.PADDING, "octets other than zero behind the entries")
+        return FrameRejection(FrameRejectCause.PADDING, "octets other than zero behind the entries")
     if _is_group(speaker.destination) or _is_group(speaker.source):
-        return Refusal(Cause.ADDRESS, "a group address in the header")
+        return FrameRejection(FrameRejectCause.ADDRESS, "a group address in the header")
     entries = np.frombuffer(body[_HEAD.size : end], dtype=LAYOUTS[opcode])
     if opcode is not Opcode.HELLO and ((entries["sender"][:, 0] | entries["receiver"][:, 0]) & 1).any():
-        return Refusal(Cause.ADDRESS, "a group address in an entry")
+        return FrameRejection(FrameRejectCause.ADDRESS, "a group address in an entry")
     if opcode is Opcode.SET_RATE and not entries["rate_kbps"].all():
-        return Refusal(Cause.RATE, f"rate 0, expected at least {LEAST_RATE_KBPS} kb/s")
-    heard = Speaker(speaker.destination, speaker.source, speaker.vlan_vid, epoch, speaker.ethertype)
+        return FrameRejection(FrameRejectCause.RATE, f"rate 0, expected at least {LEAST_RATE_KBPS} kb/s")
+    heard = FrameAddress(speaker.destination, speaker.source, speaker.vlan_vid, epoch, speaker.ethertype)
     return ControlFrame(heard, opcode, sequence, clock_ms, entries)
 
 
@@ -267,7 +273,7 @@ def _is_group(address: int) -> bool:
 
 
 @dataclass(slots=True)
-class Order:
+class SequenceWindow:
     """Which frames of one speaker are news: those ahead of the last one, within an epoch; a new epoch starts again."""
 
     epoch: int | None = None

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controller.columns import BoolArray, FloatArray, IntArray, carry
+from controller.columns import BoolArray, FloatArray, IntArray, reindex
 
 WINDOW_INTERVALS = 20
-TOLERATED = 0.05
+TOLERANCE = 0.05
 # Meters and agents are not read in the same instant, so that an interval more or less is seen; and frames are whole.
 SLACK_INTERVALS = 1
 SLACK_OCTETS = 3 * 1522
@@ -43,7 +43,7 @@ class Verification:
         """Return the state for a re-arranged entry table."""
         empty = Verification.none(1)
         return Verification(
-            *(carry(getattr(self, name), old_row, getattr(empty, name)[0]) for name in self.__dataclass_fields__)
+            *(reindex(getattr(self, name), old_row, getattr(empty, name)[0]) for name in self.__dataclass_fields__)
         )
 
     def after(
@@ -77,7 +77,7 @@ class Verification:
         self.intervals = np.where(watched, self.intervals + 1, 0)
         full = known & (self.intervals >= WINDOW_INTERVALS)
         slack = SLACK_INTERVALS * granted + SLACK_OCTETS
-        most = (1 + TOLERATED) * self.metered_s / np.maximum(self.told_s, interval_s)
+        most = (1 + TOLERANCE) * self.metered_s / np.maximum(self.told_s, interval_s)
         above = [self.metered > most * told + slack for told in (self.granted, self.reported)]
         lied: BoolArray = full & (above[0] | above[1])
         for column in (self.metered, self.metered_s, self.reported, self.granted, self.told_s, self.intervals):

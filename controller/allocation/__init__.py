@@ -3,7 +3,7 @@
 Start with interface.py, then segments.py, which the algorithms of controller/dets share out by.
 """
 
-from controller.allocation.interface import BoolArray, FloatArray, IntArray, Requests, State
+from controller.allocation.interface import AllocationInput, BoolArray, FloatArray, IntArray, State
 from controller.allocation.parameters import parameter
 
-__all__ = ["BoolArray", "FloatArray", "IntArray", "Requests", "State", "parameter"]
+__all__ = ["AllocationInput", "BoolArray", "FloatArray", "IntArray", "State", "parameter"]

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from controller.allocation.interface import BoolArray, FloatArray, IntArray, Requests, State
+from controller.allocation.interface import AllocationInput, BoolArray, FloatArray, IntArray, State
 from controller.allocation.max_min import BY_DEMAND, FlowPaths
-from controller.allocation.network_max_min import Constraints, NetworkGrants, share_network, used
+from controller.allocation.network_max_min import Constraints, NetworkGrants, allocate_network, constraint_load
 from controller.errors import InvalidValueError
 from controller.units import format_rate
 
@@ -64,7 +64,7 @@ class Explanation:
         return f"{grant}; bound by {self.bound}{share}; without it {lifted}, bound by {self.next_bound}"
 
 
-def binding(candidates: Sequence[int], rate_bps: float, rate_with: RateWith) -> Bounds:
+def binding_constraints(candidates: Sequence[int], rate_bps: float, rate_with: RateWith) -> Bounds:
     """Return which bounds hold a rate: each that alone lets it rise, else the fewest that do so together, else none."""
 
     def rises(bounds: Sequence[int]) -> bool:
@@ -114,22 +114,26 @@ class _NetworkProblem:
 
     def rate_bps(self, entry: int) -> float:
         """Return the entry's rate."""
-        return float(share_network(self.paths, self.constraints, self.demand_bps, self.weight)[0][entry])
+        return float(allocate_network(self.paths, self.constraints, self.demand_bps, self.weight)[0][entry])
 
     def binding(self, entry: int) -> tuple[float, Bounds]:
         """Return the entry's rate and what binds it: of the bounds on its way only those that are used up can."""
-        rate_bps, within_bps, _ = share_network(self.paths, self.constraints, self.demand_bps, self.weight)
+        rate_bps, within_bps, _ = allocate_network(self.paths, self.constraints, self.demand_bps, self.weight)
         rows = self.paths.constraint[self.paths.offsets[entry] : self.paths.offsets[entry + 1]]
         guaranteed_bps, ceiling_bps = self.constraints.guaranteed_bps[rows], self.constraints.ceiling_bps[rows]
         apart = self.apart[rows]
-        limit_full = (used(self.paths, within_bps)[rows] >= guaranteed_bps * (1 - _AT)) & (guaranteed_bps < ceiling_bps)
-        ceiling_full = used(self.paths, rate_bps)[rows] >= ceiling_bps * (1 - _AT)
+        limit_full = (constraint_load(self.paths, within_bps)[rows] >= guaranteed_bps * (1 - _AT)) & (
+            guaranteed_bps < ceiling_bps
+        )
+        ceiling_full = constraint_load(self.paths, rate_bps)[rows] >= ceiling_bps * (1 - _AT)
         candidates = [BY_DEMAND] if rate_bps[entry] >= self.demand_bps[entry] * (1 - _AT) else []
         candidates += rows[np.where(apart, limit_full, ceiling_full)].tolist()
         candidates += (rows[apart & ceiling_full] + len(self.constraints)).tolist()
         if len(candidates) == 1:
             return float(rate_bps[entry]), tuple(candidates)
-        found = binding(candidates, float(rate_bps[entry]), lambda b, up: self.changed(entry, b, up).rate_bps(entry))
+        found = binding_constraints(
+            candidates, float(rate_bps[entry]), lambda b, up: self.changed(entry, b, up).rate_bps(entry)
+        )
         return float(rate_bps[entry]), found
 
 
@@ -183,10 +187,10 @@ def explain_network(
 
 # -- one receiver
 
-Allocate = Callable[[Requests, State], tuple[FloatArray, State]]
+Allocate = Callable[[AllocationInput, State], tuple[FloatArray, State]]
 
 
-def explain_receiver(allocate: Allocate, requests: Requests, state: State, entry: int) -> Explanation:
+def explain_receiver(allocate: Allocate, requests: AllocationInput, state: State, entry: int) -> Explanation:
     """Explain one entry of what a per-receiver algorithm grants, of one receiver, with what it decided on.
 
     Raises InvalidValueError for an entry that does not exist and for requests of more than one receiver.
@@ -217,7 +221,7 @@ _SEND, _RECEIVE, _FAIR, _OWN = range(4)
 _WORDS = {_SEND: SEND_LIMIT, _RECEIVE: RECEIVE_LIMIT, _FAIR: FAIR_RATE, _OWN: DEMAND}
 
 
-def _receiver_bounds(allocate: Allocate, requests: Requests, state: State, entry: int, lifted: Bounds) -> Bounds:
+def _receiver_bounds(allocate: Allocate, requests: AllocationInput, state: State, entry: int, lifted: Bounds) -> Bounds:
     """Return what binds an entry, of what is not lifted: limits before what the algorithm remembers."""
 
     def rate_with(bounds: Sequence[int], up: bool) -> float:
@@ -226,19 +230,19 @@ def _receiver_bounds(allocate: Allocate, requests: Requests, state: State, entry
     grant_bps = _grant(allocate, requests, state, entry)
     for candidates in ((_SEND, _RECEIVE), (_FAIR,), (_OWN,)):
         left = [bound for bound in candidates if bound not in lifted]
-        found = binding(left, grant_bps, rate_with)
+        found = binding_constraints(left, grant_bps, rate_with)
         if found:
             return found
     return ()
 
 
-def _grant(allocate: Allocate, requests: Requests, state: State, entry: int) -> float:
+def _grant(allocate: Allocate, requests: AllocationInput, state: State, entry: int) -> float:
     return float(allocate(requests, state)[0][entry])
 
 
 def _changed(
-    requests: Requests, state: State, entry: int, bounds: Sequence[int], lifted: bool
-) -> tuple[Requests, State]:
+    requests: AllocationInput, state: State, entry: int, bounds: Sequence[int], lifted: bool
+) -> tuple[AllocationInput, State]:
     """Return requests and state with some bounds of an entry raised or lifted."""
 
     def up(column: FloatArray, row: int) -> FloatArray:

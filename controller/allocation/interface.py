@@ -27,7 +27,7 @@ FULL_USE = 0.95
 
 
 @dataclass(frozen=True, slots=True)
-class Requests:
+class AllocationInput:
     """The state of all entries at one instant; rates in bits per second.
 
     Raises ColumnError, naming column, row and value, when a column holds NaN, a negative or an infinite rate (only
@@ -77,7 +77,7 @@ _ENTRY_COLUMNS = ("measured_bps", "granted_bps", "available_bps", "weight", "dro
 _FLAGS = ("drops", "active")
 
 
-def _check_shapes(requests: Requests) -> None:
+def _check_shapes(requests: AllocationInput) -> None:
     offsets = requests.offsets
     if offsets.dtype != np.int64 or offsets.ndim != 1 or len(offsets) == 0:
         raise InvalidValueError("offsets", f"{offsets.dtype}{offsets.shape}", "must be int64 of shape (receivers + 1,)")
@@ -96,7 +96,7 @@ def _check_shapes(requests: Requests) -> None:
                 raise InvalidValueError(name, f"{column.dtype}{column.shape}", reason)
 
 
-def _check_values(requests: Requests) -> None:
+def _check_values(requests: AllocationInput) -> None:
     for name in ("limit_bps", "received_bps", "measured_bps", "available_bps"):
         check_rates(name, getattr(requests, name), positive=name == "limit_bps")
     check_rates("granted_bps", requests.granted_bps, infinite=True)
@@ -132,7 +132,7 @@ NaN stands for "not known yet": it is what new receivers start with. Nobody chan
 """
 
 
-def remembered(requests: Requests, state: State, name: str) -> FloatArray:
+def remembered(requests: AllocationInput, state: State, name: str) -> FloatArray:
     """Return a column of the state; raise InvalidValueError unless it is for as many receivers as ask."""
     column = state[name]
     if column.shape != requests.limit_bps.shape:
@@ -140,7 +140,7 @@ def remembered(requests: Requests, state: State, name: str) -> FloatArray:
     return column
 
 
-def fully_uses(requests: Requests) -> BoolArray:
+def fully_used_mask(requests: AllocationInput) -> BoolArray:
     """Return (entries,) which active entries use all of the rate they were granted.
 
     Choice: an entry passes 95 % of its limit or had frames dropped (see FULL_USE). One without a limit counts as well:

@@ -73,7 +73,7 @@ class FlowPaths:
 
 
 @dataclass(frozen=True, slots=True)
-class MaxMin:
+class MaxMinRates:
     """The rates, and what binds each of them."""
 
     rate_bps: FloatArray
@@ -107,7 +107,7 @@ def check_flows(paths: FlowPaths, capacity_bps: FloatArray, demand_bps: FloatArr
             raise ColumnError("demand_bps", int(np.flatnonzero(unbounded)[0]), np.inf, "is bounded by no constraint")
 
 
-def max_min(paths: FlowPaths, capacity_bps: FloatArray, demand_bps: FloatArray, weight: FloatArray) -> MaxMin:
+def max_min(paths: FlowPaths, capacity_bps: FloatArray, demand_bps: FloatArray, weight: FloatArray) -> MaxMinRates:
     """Return the weighted max-min fair rates: none can grow but at the cost of one that is lower per weight.
 
     ``capacity_bps`` (constraints,), ``demand_bps`` (flows,), ``weight`` (flows,). Raises as check_flows does.
@@ -127,11 +127,11 @@ def max_min(paths: FlowPaths, capacity_bps: FloatArray, demand_bps: FloatArray, 
     return solve(paths, capacity_bps, demand_bps, weight)
 
 
-def solve(paths: FlowPaths, capacity_bps: FloatArray, demand_bps: FloatArray, weight: FloatArray) -> MaxMin:
+def solve(paths: FlowPaths, capacity_bps: FloatArray, demand_bps: FloatArray, weight: FloatArray) -> MaxMinRates:
     """Return what max_min does, from columns that were checked."""
     compiled = native.max_min(paths.offsets, paths.constraint, capacity_bps, demand_bps, weight)
     if compiled is not None:
-        return MaxMin(*compiled)
+        return MaxMinRates(*compiled)
     rate_bps, bound, rounds = np.zeros(paths.flows), np.full(paths.flows, BY_DEMAND), 0
     left_bps = capacity_bps.copy()
     unused = np.diff(paths.offsets) == 0
@@ -161,4 +161,4 @@ def solve(paths: FlowPaths, capacity_bps: FloatArray, demand_bps: FloatArray, we
         left_bps -= np.bincount(uses[fixed_uses], np.repeat(rates[fixed], count[fixed]), minlength=constraints)
         flows, count, uses = flows[~fixed], count[~fixed], uses[~fixed_uses]  # 5
         offsets = np.concatenate([[0], np.cumsum(count[:-1])]) if len(count) else count
-    return MaxMin(rate_bps, bound, rounds)
+    return MaxMinRates(rate_bps, bound, rounds)

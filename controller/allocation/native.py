@@ -10,10 +10,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from controller.allocation.interface import FloatArray, IntArray, Requests
-from controller.native_loader import load
+from controller.allocation.interface import AllocationInput, FloatArray, IntArray
+from controller.native_loader import load_native
 
-library = load(
+library = load_native(
     "controller.allocation._allocation",
     "dets_fair_share",
     "dets_probe",
@@ -35,7 +35,7 @@ _NOTHING = column()
 
 def _allocate(
     allocate: Callable[..., int],
-    requests: Requests,
+    requests: AllocationInput,
     parameters: FloatArray,
     before: FloatArray = _NOTHING,
     after: FloatArray = _NOTHING,
@@ -62,17 +62,19 @@ def _allocate(
     return grants_bps
 
 
-def fair_share(requests: Requests) -> FloatArray | None:
+def fair_share(requests: AllocationInput) -> FloatArray | None:
     """Return the grants of RAA-FS (entries,)."""
     return None if library is None else _allocate(library.dets_fair_share, requests, _NOTHING)
 
 
-def probe(requests: Requests, parameters: FloatArray) -> FloatArray | None:
+def probe(requests: AllocationInput, parameters: FloatArray) -> FloatArray | None:
     """Return the grants of RAA-FP (entries,), or of RAA-SP with a d of 0: inflation, floor, headroom, d."""
     return None if library is None else _allocate(library.dets_probe, requests, parameters)
 
 
-def fair_level(requests: Requests, booked: FloatArray, parameters: FloatArray) -> tuple[FloatArray, FloatArray] | None:
+def fair_level(
+    requests: AllocationInput, booked: FloatArray, parameters: FloatArray
+) -> tuple[FloatArray, FloatArray] | None:
     """Return the grants of Fair Level (entries,), and what each receiver shares out, in limits (receivers,).
 
     The parameter is booking.
@@ -84,7 +86,7 @@ def fair_level(requests: Requests, booked: FloatArray, parameters: FloatArray) -
 
 
 def forward_explicit(
-    requests: Requests, rate_bps: FloatArray, parameters: FloatArray
+    requests: AllocationInput, rate_bps: FloatArray, parameters: FloatArray
 ) -> tuple[FloatArray, FloatArray] | None:
     """Return the grants of RAA-FE (entries,) and the next fair rates (receivers,): k, floor."""
     if library is None:
@@ -93,7 +95,7 @@ def forward_explicit(
     return _allocate(library.dets_forward_explicit, requests, parameters, rate_bps, next_bps), next_bps
 
 
-def with_standing(requests: Requests, grants_bps: FloatArray) -> FloatArray | None:
+def with_idle_share(requests: AllocationInput, grants_bps: FloatArray) -> FloatArray | None:
     """Return the grants (entries,), or with silent senders' ones replaced by what they may start with."""
     if library is None:
         return None

@@ -158,7 +158,7 @@ class NetworkGrants:
     """the constraint that binds the entry, or BY_DEMAND"""
 
 
-def share_network(
+def allocate_network(
     paths: FlowPaths, constraints: Constraints, demand_bps: FloatArray, weight: FloatArray
 ) -> tuple[FloatArray, FloatArray, IntArray]:
     """Return grants, the guaranteed part of each, and what binds each (entries,).
@@ -171,12 +171,12 @@ def share_network(
     if (constraints.ceiling_bps == constraints.guaranteed_bps).all():
         return guaranteed.rate_bps, guaranteed.rate_bps, guaranteed.bound
     rate_bps = guaranteed.rate_bps
-    left_bps: FloatArray = np.maximum(constraints.ceiling_bps - used(paths, rate_bps), 0.0)
+    left_bps: FloatArray = np.maximum(constraints.ceiling_bps - constraint_load(paths, rate_bps), 0.0)
     excess = solve(paths, left_bps, np.maximum(demand_bps - rate_bps, 0.0), weight)  # 2
     return rate_bps + excess.rate_bps, rate_bps, excess.bound
 
 
-def used(paths: FlowPaths, rate_bps: FloatArray) -> FloatArray:
+def constraint_load(paths: FlowPaths, rate_bps: FloatArray) -> FloatArray:
     """Return (constraints,) how much of each constraint flows at these rates (flows,) use."""
     uses = np.repeat(rate_bps, np.diff(paths.offsets))
     return np.bincount(paths.constraint, uses, minlength=paths.constraints).astype(np.float64, copy=False)
@@ -186,7 +186,7 @@ def used(paths: FlowPaths, rate_bps: FloatArray) -> FloatArray:
 LEAST_DEMAND_BPS = 1e6
 
 
-def demands(
+def estimate_demands(
     counters: FlowCounters,
     least_bps: float,
     probe: FloatArray | float,

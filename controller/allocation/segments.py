@@ -11,7 +11,7 @@ from controller.allocation.interface import BoolArray, FloatArray, IntArray
 Values = TypeVar("Values", FloatArray, BoolArray, IntArray)
 
 
-class Groups:
+class Segments:
     """Groups of consecutive rows, given by offsets (groups + 1,); any of them may be empty."""
 
     __slots__ = ("_filled", "_starts", "offsets", "sizes")
@@ -37,7 +37,7 @@ class Groups:
         spread[self._filled] = sums
         return spread
 
-    def spread(self, values: Values) -> Values:
+    def broadcast(self, values: Values) -> Values:
         """Return (rows,) each group's value at each of its rows."""
         return np.repeat(values, self.sizes)
 
@@ -45,23 +45,23 @@ class Groups:
         """Return (rows,) the group that each row belongs to."""
         return np.repeat(np.arange(len(self)), self.sizes)
 
-    def only(self, chosen: IntArray) -> tuple[Groups, IntArray]:
+    def only(self, chosen: IntArray) -> tuple[Segments, IntArray]:
         """Return some of the groups as groups of their own, and the rows (their rows,) that these hold."""
         sizes = self.sizes[chosen]
         offsets = np.zeros(len(chosen) + 1, dtype=np.int64)
         np.cumsum(sizes, out=offsets[1:])
         rows = np.arange(offsets[-1]) + np.repeat(self.offsets[:-1][chosen] - offsets[:-1], sizes)
-        return Groups(offsets), rows
+        return Segments(offsets), rows
 
 
-def divided(numerator: FloatArray, denominator: FloatArray, otherwise: float) -> FloatArray:
+def safe_divide(numerator: FloatArray, denominator: FloatArray, otherwise: float) -> FloatArray:
     """Return the quotient, and ``otherwise`` where the denominator is not above 0."""
     result = np.full(len(numerator), otherwise)
     np.divide(numerator, denominator, out=result, where=denominator > 0)
     return result
 
 
-def fill_level(groups: Groups, amount: FloatArray, weight: FloatArray, room: FloatArray) -> FloatArray:
+def fill_level(groups: Segments, amount: FloatArray, weight: FloatArray, room: FloatArray) -> FloatArray:
     """Return (groups,) the level l at which ``min(weight * l, room)`` sums to the group's amount.
 
     This is weighted max-min sharing of an amount among rows of limited room ("the extra rate is fairly distributed
@@ -83,11 +83,11 @@ def fill_level(groups: Groups, amount: FloatArray, weight: FloatArray, room: Flo
     else:
         part, rows = groups.only(pending)
         part_weight, part_room, left = weight[rows], room[rows], amount[pending]
-    guess = divided(left, part.sum(np.where(part_room > 0, part_weight, 0.0)), np.inf)  # 1
+    guess = safe_divide(left, part.sum(np.where(part_room > 0, part_weight, 0.0)), np.inf)  # 1
     while len(pending):
-        held = part_room <= part_weight * part.spread(guess)
+        held = part_room <= part_weight * part.broadcast(guess)
         missing = left - part.sum(np.where(held, part_room, 0.0))
-        better = divided(missing, part.sum(np.where(held, 0.0, part_weight)), 0.0)  # 2
+        better = safe_divide(missing, part.sum(np.where(held, 0.0, part_weight)), 0.0)  # 2
         rising = better > guess
         level[pending] = np.maximum(guess, better)
         if not rising.any():
@@ -102,8 +102,8 @@ def fill_level(groups: Groups, amount: FloatArray, weight: FloatArray, room: Flo
     return level
 
 
-def fill(groups: Groups, amount: FloatArray, weight: FloatArray, room: FloatArray) -> FloatArray:
+def fill(groups: Segments, amount: FloatArray, weight: FloatArray, room: FloatArray) -> FloatArray:
     """Return (rows,) each row's part of its group's amount: by weight, within room, nothing left that has room."""
     level = fill_level(groups, amount, weight, room)
-    result: FloatArray = np.minimum(groups.spread(level) * weight, room)
+    result: FloatArray = np.minimum(groups.broadcast(level) * weight, room)
     return result

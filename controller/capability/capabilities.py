@@ -14,13 +14,13 @@ from enum import StrEnum
 from controller.fabric.config_model import MeterSettings, Profile
 from controller.fabric.meter_bounds import UNBOUNDED, MeterBounds
 from controller.fabric.vn_table import VnTable
-from controller.limits.link_headroom import Crowded
+from controller.limits.link_headroom import HeadroomShortage
 from controller.openflow.constants import ControllerRole, MeterFlags
 from controller.openflow.meters import MeterFeatures
 from controller.openflow.multipart import SwitchDesc
 
 
-class Finding(StrEnum):
+class ProbeResult(StrEnum):
     """What is known of something that a switch may be able to do."""
 
     UNKNOWN = "unknown"
@@ -31,7 +31,7 @@ class Finding(StrEnum):
 
 MOST_TAKEN_AS = 4096  # settings that a switch reports otherwise; the oldest are forgotten
 
-HOPELESS = frozenset({Finding.ABSENT, Finding.FAILS})
+UNUSABLE = frozenset({ProbeResult.ABSENT, ProbeResult.FAILS})
 
 
 class Verdict(StrEnum):
@@ -46,13 +46,13 @@ class Verdict(StrEnum):
 class Ability:
     """One ability: what is known of it, and why it is not there or does not work."""
 
-    finding: Finding = Finding.UNKNOWN
+    finding: ProbeResult = ProbeResult.UNKNOWN
     why: str = ""
 
     @property
     def works(self) -> bool:
         """Whether it was seen to work."""
-        return self.finding is Finding.WORKS
+        return self.finding is ProbeResult.WORKS
 
 
 UNKNOWN = Ability()
@@ -84,7 +84,7 @@ class Verdicts:
     seen: dict[int, tuple[PortVerdicts, float]] = field(default_factory=dict)
     made: dict[int, tuple[tuple[object, ...], PortVerdicts]] = field(default_factory=dict)
     shaped: dict[int, PortVerdicts] = field(default_factory=dict)
-    crowded: frozenset[Crowded] = frozenset()
+    crowded: frozenset[HeadroomShortage] = frozenset()
     crowded_of: VnTable | None = None
 
 
@@ -125,7 +125,7 @@ class Capabilities:
     uses_meters: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        self.leave_meters(self.meters_unused)
+        self.set_meters_unused(self.meters_unused)
         self.learn_bounds(self.bounds)
 
     def learn_bounds(self, bounds: MeterBounds) -> None:
@@ -142,7 +142,7 @@ class Capabilities:
             del self.taken_as[next(iter(self.taken_as))]
         self.taken_as[asked] = found
 
-    def leave_meters(self, why: str) -> None:
+    def set_meters_unused(self, why: str) -> None:
         """Give no entry a meter, and say why; "" is to give them. ``uses_meters`` is asked of all in every round.
 
         They are not used where there are none either, nor where they would stop or do nothing.
@@ -153,17 +153,20 @@ class Capabilities:
     @property
     def uses_ecn(self) -> bool:
         """Whether congestion marks are counted and taken off here."""
-        return self.uses_meters and self.ecn.finding not in HOPELESS
+        return self.uses_meters and self.ecn.finding not in UNUSABLE
 
     @property
     def counts_meters(self) -> bool:
         """Whether rates are read from meters; else from flow entries."""
-        return self.profile != "no-meter-counters" and self.counters.finding not in (Finding.ABSENT, Finding.FAILS)
+        return self.profile != "no-meter-counters" and self.counters.finding not in (
+            ProbeResult.ABSENT,
+            ProbeResult.FAILS,
+        )
 
     @property
     def sets_queues(self) -> bool:
         """Whether queues are set on edge ports."""
-        return self.profile != "no-queues" and not (self.classes and self.set_queue.finding is Finding.FAILS)
+        return self.profile != "no-queues" and not (self.classes and self.set_queue.finding is ProbeResult.FAILS)
 
     @property
     def uses_queues(self) -> bool:
@@ -178,7 +181,7 @@ class Capabilities:
     def forget_tests(self) -> None:
         """Know nothing but what the switch says: it is not what was tested."""
         self.meters = self.counters = self.set_queue = self.ecn = UNKNOWN
-        self.leave_meters("")
+        self.set_meters_unused("")
         self.taken_as = {}
         self.learn_bounds(UNBOUNDED)
 
@@ -187,16 +190,16 @@ class Capabilities:
         self.features = features
         self.passive = UNKNOWN
         if not features.can_drop:
-            self.lack_meters("the switch has no meters that drop")
+            self.disable_meters("the switch has no meters that drop")
         elif not features.capabilities & MeterFlags.STATS:
-            self.counters = Ability(Finding.ABSENT, "the switch says that its meters do not count")
+            self.counters = Ability(ProbeResult.ABSENT, "the switch says that its meters do not count")
 
-    def lack_meters(self, why: str) -> None:
+    def disable_meters(self, why: str) -> None:
         """Note that meters are of no use, whatever the reason: entries go without."""
-        self.meters = Ability(Finding.ABSENT, why)
-        self.counters = Ability(Finding.ABSENT, why)
+        self.meters = Ability(ProbeResult.ABSENT, why)
+        self.counters = Ability(ProbeResult.ABSENT, why)
         if self.profile != "full":
-            self.leave_meters(why)
+            self.set_meters_unused(why)
 
     @property
     def evidence(self) -> tuple[object, ...]:
@@ -208,11 +211,11 @@ class Capabilities:
     def limits(self) -> Ability:
         """Whether meters limit senders, all evidence considered."""
         if self.profile == "no-meters":
-            return Ability(Finding.ABSENT, "its profile is no-meters")
+            return Ability(ProbeResult.ABSENT, "its profile is no-meters")
         if self.meters_unused:
-            return Ability(Finding.ABSENT, self.meters_unused)
+            return Ability(ProbeResult.ABSENT, self.meters_unused)
         # What traffic shows now is more than what a test has shown once.
-        return self.passive if self.passive.finding is not Finding.UNKNOWN else self.meters
+        return self.passive if self.passive.finding is not ProbeResult.UNKNOWN else self.meters
 
     def shapes(self, port_no: int, *, sets_queues: bool) -> bool:
         """Return whether receivers behind a port may be left to its queues; ``sets_queues``: there is an OVSDB address.
@@ -222,28 +225,28 @@ class Capabilities:
         if not self.uses_queues:
             return False
         if port_no in self.queues_set:
-            return self.queue(port_no).finding not in HOPELESS
+            return self.queue(port_no).finding not in UNUSABLE
         return sets_queues or self.queues.get(port_no, UNKNOWN).works
 
     def queue(self, port_no: int) -> Ability:
         """Return whether the receivers behind a port have queues that hold them to their limits."""
         if self.profile == "no-queues":
-            return Ability(Finding.ABSENT, "its profile is no-queues")
+            return Ability(ProbeResult.ABSENT, "its profile is no-queues")
         if not self.classes:
-            return Ability(Finding.ABSENT, "queues.classes is none, so that its port has one queue for all VLANs")
+            return Ability(ProbeResult.ABSENT, "queues.classes is none, so that its port has one queue for all VLANs")
         if not self.uses_queues:
             return self.set_queue
         effect = self.queues.get(port_no, UNKNOWN)
         if port_no not in self.queues_set:
             if effect.works:
-                return Ability(Finding.UNKNOWN, "its queues were not set by the controller (no ovsdb address)")
-            return Ability(Finding.ABSENT, "the switch has no ovsdb address to set queues with")
+                return Ability(ProbeResult.UNKNOWN, "its queues were not set by the controller (no ovsdb address)")
+            return Ability(ProbeResult.ABSENT, "the switch has no ovsdb address to set queues with")
         problem = self.queues_set[port_no]
-        return effect if problem is None else Ability(Finding.ABSENT, problem)
+        return effect if problem is None else Ability(ProbeResult.ABSENT, problem)
 
 
 NOT_CONNECTED = Enforceability(Verdict.NO, ("the switch is not connected; its last settings stand",))
-NOT_PROVEN = "has not been tested"
+UNTESTED = "has not been tested"
 
 
 def enforceability(
@@ -265,8 +268,8 @@ def enforceability(
     # 1
     if agent and not limits.works:
         why.append("its host is trusted: its agent limits senders, and no meters")
-    elif limits.finding is Finding.UNKNOWN:
-        why.append(f"that meters limit senders {NOT_PROVEN}" + (f": {limits.why}" if limits.why else ""))
+    elif limits.finding is ProbeResult.UNKNOWN:
+        why.append(f"that meters limit senders {UNTESTED}" + (f": {limits.why}" if limits.why else ""))
     elif not limits.works:
         why.append(f"senders are not limited: {limits.why}")
     elif can.lacking:
@@ -276,8 +279,8 @@ def enforceability(
     elif can.short_of_meters:
         why.append("some senders are not limited: all meters are in use")
     # 2
-    if queue.finding is Finding.UNKNOWN:
-        why.append(queue.why or f"that queues take effect {NOT_PROVEN}")
+    if queue.finding is ProbeResult.UNKNOWN:
+        why.append(queue.why or f"that queues take effect {UNTESTED}")
     elif not queue.works:
         why.append(f"receivers have no queue: {queue.why}")
     others = sorted(unlimited)
@@ -287,12 +290,12 @@ def enforceability(
     if can.uses_meters and not can.counts_meters:
         said = can.counters.why or "its profile is no-meter-counters"
         why.append(f"rates are up to 500 ms stale: {said}")
-    if limits.finding in HOPELESS and not agent and queue.finding in HOPELESS:
+    if limits.finding in UNUSABLE and not agent and queue.finding in UNUSABLE:
         return Enforceability(Verdict.NO, tuple(why))
     return Enforceability(Verdict.PARTLY if why else Verdict.YES, tuple(why))
 
 
-def told_apart(verdicts: Mapping[int, Enforceability]) -> list[tuple[Enforceability, list[int]]]:
+def group_by_verdict(verdicts: Mapping[int, Enforceability]) -> list[tuple[Enforceability, list[int]]]:
     """Return the verdicts of a switch's ports, each once, with the ports that have it in ascending order."""
     ports: dict[Enforceability, list[int]] = {}
     for port_no in sorted(verdicts):
@@ -300,7 +303,7 @@ def told_apart(verdicts: Mapping[int, Enforceability]) -> list[tuple[Enforceabil
     return list(ports.items())
 
 
-def shown_ports(port_nos: Iterable[int]) -> str:
+def format_port_ranges(port_nos: Iterable[int]) -> str:
     """Return ascending port numbers as people write them: ``1-4, 7``."""
     runs: list[list[int]] = []
     for port_no in port_nos:
@@ -311,16 +314,16 @@ def shown_ports(port_nos: Iterable[int]) -> str:
     return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
 
 
-def troubles(can: Capabilities, port_nos: Iterable[int]) -> list[str]:
+def faults(can: Capabilities, port_nos: Iterable[int]) -> list[str]:
     """Return what was to work and does not; what a profile or the configuration leaves out is no trouble."""
     reasons = []
-    if can.profile != "no-meters" and can.limits.finding in HOPELESS:
+    if can.profile != "no-meters" and can.limits.finding in UNUSABLE:
         reasons.append(f"senders are not limited: {can.limits.why}")
     reasons += can.lacking
     failing: dict[str, list[int]] = {}
     for port_no in sorted(port_nos):
         ability = can.queue(port_no)
-        if can.profile != "no-queues" and port_no in can.queues_set and ability.finding is Finding.FAILS:
+        if can.profile != "no-queues" and port_no in can.queues_set and ability.finding is ProbeResult.FAILS:
             failing.setdefault(ability.why, []).append(port_no)
-    reasons += [f"receivers at port {shown_ports(ports)} have no queue: {why}" for why, ports in failing.items()]
+    reasons += [f"receivers at port {format_port_ranges(ports)} have no queue: {why}" for why, ports in failing.items()]
     return reasons

@@ -10,27 +10,27 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.capability.capabilities import UNKNOWN, Ability, Finding
-from controller.columns import FloatArray, IntArray, KiloArray
+from controller.capability.capabilities import UNKNOWN, Ability, ProbeResult
+from controller.columns import FloatArray, IntArray, UInt32Array
 from controller.metering import measurement_native
-from controller.metering.enforcement import exact
+from controller.metering.enforcement import from_kilo
 from controller.openflow.constants import COUNTER_UNAVAILABLE
 from controller.units import BITS_PER_BYTE
 
 WINDOW_S = 2.0
 # Less than this may be frames that no meter is meant to see: hosts' own LLDP, foreign VLANs.
-PLENTY_BYTES = 1_000_000
+MIN_EVIDENCE_BYTES = 1_000_000
 # A meter lets through what its rate and bucket allow; twice that, at the highest rate that it had in a window and with
 # the bucket of every modify, without one drop and in two windows running, cannot be.
 EXCESS = 2.0
 EXCESS_WINDOWS = 2
 
-IDLE = Ability(Finding.FAILS, "meters count nothing while its ports receive")
-LET_THROUGH = Ability(Finding.FAILS, "meters count, and let through more than their rates")
+IDLE = Ability(ProbeResult.FAILS, "meters count nothing while its ports receive")
+NOT_LIMITING = Ability(ProbeResult.FAILS, "meters count, and let through more than their rates")
 
 NOT_KNOWN = 2**32 - 1
 """A rate or burst of which nothing is known, or that is more than can be told."""
-Settings = Callable[[IntArray], tuple[KiloArray, KiloArray]]
+Settings = Callable[[IntArray], tuple[UInt32Array, UInt32Array]]
 """Meter ids to what those meters are set to, in new arrays: rates in kb/s and bursts in kb, NOT_KNOWN of others."""
 
 
@@ -40,7 +40,7 @@ _IN_BYTES, _DROPPED_BYTES, _IN_SUM = range(3)
 _RATE_KBPS, _BURST_KBITS = range(2)
 
 
-class MeterWatch:
+class MeterMonitor:
     """Compares what a switch's edge ports received with what its meters counted, one WINDOW_S after the other."""
 
     def __init__(self, edge_ports: IntArray, settings: Settings) -> None:
@@ -48,7 +48,7 @@ class MeterWatch:
         self.settings = settings
         self._meter_id: NDArray[np.uint32] = np.empty(0, np.uint32)
         self._counts: FloatArray = np.empty((3, 0))
-        self._most: KiloArray = np.empty((2, 0), np.uint32)
+        self._most: UInt32Array = np.empty((2, 0), np.uint32)
         self._began: tuple[float, int] | None = None  # when the window did, and what the ports had received by then
         self._counted = False
         self._idle = False
@@ -61,8 +61,8 @@ class MeterWatch:
         if self._idle:
             return IDLE
         if self._excesses >= EXCESS_WINDOWS:
-            return LET_THROUGH
-        return Ability(Finding.WORKS) if self._drops else UNKNOWN
+            return NOT_LIMITING
+        return Ability(ProbeResult.WORKS) if self._drops else UNKNOWN
 
     def read(self, meters: NDArray[np.void]) -> None:
         """Note METER_STATS rows."""
@@ -89,7 +89,7 @@ class MeterWatch:
         received_bytes = int(ports["rx_bytes"][mine].sum())
         settings = self.settings(self._meter_id.astype(np.int64))
         if self._began is not None:
-            if received_bytes - self._began[1] >= PLENTY_BYTES:
+            if received_bytes - self._began[1] >= MIN_EVIDENCE_BYTES:
                 self._idle = not self._counted
             self._look_for_excess(now_s - self._began[0], settings[0])
         self._began = now_s, received_bytes
@@ -105,12 +105,12 @@ class MeterWatch:
         self._counts[_DROPPED_BYTES] = _known(meters["band_byte_count"])
         self._most = np.array(self.settings(self._meter_id.astype(np.int64)), np.uint32)
 
-    def _look_for_excess(self, elapsed_s: float, rate_kbps: KiloArray) -> None:
+    def _look_for_excess(self, elapsed_s: float, rate_kbps: UInt32Array) -> None:
         """``rate_kbps`` is what meters are set to now, maybe by a modify so soon that its count went on."""
         in_bytes = self._counts[_IN_SUM]
-        plenty = np.flatnonzero(in_bytes >= PLENTY_BYTES)  # none that has dropped
-        most_bps = told(np.maximum(self._most[_RATE_KBPS, plenty], rate_kbps[plenty]))
-        allowed_bits = EXCESS * (most_bps * elapsed_s + told(self._most[_BURST_KBITS, plenty]))
+        plenty = np.flatnonzero(in_bytes >= MIN_EVIDENCE_BYTES)  # none that has dropped
+        most_bps = decode_kilo(np.maximum(self._most[_RATE_KBPS, plenty], rate_kbps[plenty]))
+        allowed_bits = EXCESS * (most_bps * elapsed_s + decode_kilo(self._most[_BURST_KBITS, plenty]))
         if (in_bytes[plenty] * BITS_PER_BYTE > allowed_bits).any():
             self._excesses += 1
         elif np.isnan(in_bytes).any():
@@ -118,12 +118,12 @@ class MeterWatch:
             self._excesses = 0
 
 
-def read_all(
-    watches: Sequence[MeterWatch],
+def update_monitors(
+    watches: Sequence[MeterMonitor],
     stats: NDArray[np.void],
     ends: IntArray,
     rows: NDArray[np.int32],
-    settings: tuple[KiloArray, KiloArray],
+    settings: tuple[UInt32Array, UInt32Array],
 ) -> None:
     """Let each watch note the METER_STATS of its switch, which end at its ``ends``.
 
@@ -132,7 +132,7 @@ def read_all(
     found = [-1] * len(watches)
     if measurement_native.library is not None:
         windows = [(watch._meter_id, watch._counts, watch._most) for watch in watches]
-        found = measurement_native.watch(ends, stats, rows, settings, windows)
+        found = measurement_native.update_windows(ends, stats, rows, settings, windows)
     for number, (watch, counted) in enumerate(zip(watches, found, strict=True)):
         if counted < 0:
             watch.read(stats[ends[number - 1] if number else 0 : ends[number]])
@@ -140,9 +140,9 @@ def read_all(
             watch._counted = True
 
 
-def told(kilos: KiloArray) -> FloatArray:
+def decode_kilo(kilos: UInt32Array) -> FloatArray:
     """Return kb/s as bit/s, or kb as bits, infinite where they are NOT_KNOWN."""
-    return np.where(kilos == NOT_KNOWN, np.inf, exact(kilos))
+    return np.where(kilos == NOT_KNOWN, np.inf, from_kilo(kilos))
 
 
 def _known(count: NDArray[np.uint64]) -> FloatArray:

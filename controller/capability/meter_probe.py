@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from controller.capability.capabilities import Ability, Capabilities, Finding
+from controller.capability.capabilities import Ability, Capabilities, ProbeResult
 from controller.errors import ProtocolError
 from controller.fabric.config_model import EdgePort
 from controller.fabric.meter_bounds import UNBOUNDED, MeterBounds
@@ -66,7 +66,7 @@ class ProbeKind(IntEnum):
 
 
 # Of these the test of meters does not depend.
-NOT_OF_METERS = frozenset({ProbeKind.QUEUED.name, ProbeKind.MARKED.name})
+NON_METER_KINDS = frozenset({ProbeKind.QUEUED.name, ProbeKind.MARKED.name})
 
 
 @dataclass
@@ -174,37 +174,37 @@ class MeterProbe:
         """Note in ``can`` what the test has shown; ``meter_stats`` is the body of the reply, None if there is none."""
         if ProbeKind.QUEUED.name in self.refused:
             can.set_queue = Ability(
-                Finding.FAILS, f"the switch refuses set_queue: {self.refused[ProbeKind.QUEUED.name]}"
+                ProbeResult.FAILS, f"the switch refuses set_queue: {self.refused[ProbeKind.QUEUED.name]}"
             )
         elif ProbeKind.PLAIN.name not in self.refused:
-            can.set_queue = Ability(Finding.WORKS)
+            can.set_queue = Ability(ProbeResult.WORKS)
         if ProbeKind.MARKED.name in self.refused:
             why = f"the switch refuses to match and clear marks (ip_ecn): {self.refused[ProbeKind.MARKED.name]}"
-            can.ecn = Ability(Finding.FAILS, why)
+            can.ecn = Ability(ProbeResult.FAILS, why)
         elif self.seen[ProbeKind.MARKED]:
-            can.ecn = Ability(Finding.WORKS)
+            can.ecn = Ability(ProbeResult.WORKS)
         elif self.seen[ProbeKind.PLAIN]:
-            can.ecn = Ability(Finding.FAILS, "marks (ip_ecn) are not seen, or not cleared")
+            can.ecn = Ability(ProbeResult.FAILS, "marks (ip_ecn) are not seen, or not cleared")
         for part, what in (("meter", "meters"), (ProbeKind.METERED.name, "entries with a meter")):
             if part in self.refused:
-                can.lack_meters(f"the switch refuses {what}: {self.refused[part]}")
+                can.disable_meters(f"the switch refuses {what}: {self.refused[part]}")
                 return
         counted, dropped = self._counts(meter_stats)
         plain, passed = self.seen[ProbeKind.PLAIN], self.seen[ProbeKind.METERED]
         if not (plain or passed or counted):
             can.meters = Ability(why="it takes no frames from the controller through its tables")
             return
-        if can.counters.finding is not Finding.ABSENT and meter_stats is not None:
-            silent = Ability(Finding.FAILS, "its meters count nothing")
-            can.counters = Ability(Finding.WORKS) if counted else silent
+        if can.counters.finding is not ProbeResult.ABSENT and meter_stats is not None:
+            silent = Ability(ProbeResult.FAILS, "its meters count nothing")
+            can.counters = Ability(ProbeResult.WORKS) if counted else silent
         if not passed and not dropped:
-            can.lack_meters("frames that are to pass a meter are lost")
+            can.disable_meters("frames that are to pass a meter are lost")
         elif passed <= max(plain, passed) // 2:
-            can.meters = Ability(Finding.WORKS)
+            can.meters = Ability(ProbeResult.WORKS)
         elif counted or meter_stats is None:  # at least they measure, and hosts' frames may fare better than these
-            can.meters = Ability(Finding.FAILS, "meters let everything through")
+            can.meters = Ability(ProbeResult.FAILS, "meters let everything through")
         else:
-            can.lack_meters("meters neither limit nor count")
+            can.disable_meters("meters neither limit nor count")
 
     def _counts(self, meter_stats: bytes | None) -> tuple[int, int]:
         """Return how many bytes the meter says it was offered and has dropped; unknown is none."""

@@ -10,17 +10,17 @@ import json
 from dataclasses import astuple
 from typing import Any
 
-from controller.capability.capabilities import UNKNOWN, Ability, Capabilities, Finding
+from controller.capability.capabilities import UNKNOWN, Ability, Capabilities, ProbeResult
 from controller.errors import InvalidValueError
 from controller.fabric.meter_bounds import MOST_KILO, MeterBounds
 from controller.openflow.constants import MeterFlags
 from controller.openflow.meters import MeterFeatures
 from controller.openflow.multipart import SwitchDesc
 
-_WORKS = Ability(Finding.WORKS)
+_WORKS = Ability(ProbeResult.WORKS)
 
 
-def encode_findings(can: Capabilities) -> bytes | None:
+def encode_probe_results(can: Capabilities) -> bytes | None:
     """Return what tests of a switch have shown, None if its meters were not tested or did not work."""
     if can.features is None or can.description is None or not (can.meters.works and can.counters.works):
         return None
@@ -30,14 +30,16 @@ def encode_findings(can: Capabilities) -> bytes | None:
     return json.dumps(known).encode()
 
 
-def believe(can: Capabilities, data: bytes) -> None:
-    """Take over what ``encode_findings`` returned elsewhere, unless there was a test here. Raises InvalidValueError."""
+def import_probe_results(can: Capabilities, data: bytes) -> None:
+    """Take over what ``encode_probe_results`` returned elsewhere, unless there was a test here. Raises
+    InvalidValueError.
+    """
     try:
         known: dict[str, Any] = json.loads(data)
         description = SwitchDesc(*map(str, known["description"]))
         max_meter, band_types, flags, max_bands, max_color = map(int, known["features"])
         features = MeterFeatures(max_meter, band_types, MeterFlags(flags), max_bands, max_color)
-        more = {name: Ability(Finding(known[name][0]), str(known[name][1])) for name in _more(can)}
+        more = {name: Ability(ProbeResult(known[name][0]), str(known[name][1])) for name in _more(can)}
         bounds = MeterBounds._make(map(int, known["bounds"]))
         if not all(1 <= int(bound) <= MOST_KILO for bound in bounds):
             raise ValueError(f"bounds {tuple(bounds)}")
@@ -51,7 +53,7 @@ def believe(can: Capabilities, data: bytes) -> None:
     can.meters = can.counters = _WORKS
     can.set_queue, can.ecn = more["set_queue"], more["ecn"]
     can.learn_bounds(bounds)
-    can.leave_meters("")
+    can.set_meters_unused("")
 
 
 def _more(can: Capabilities) -> dict[str, Ability]:

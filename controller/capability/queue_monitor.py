@@ -13,23 +13,23 @@ from collections.abc import Container, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.capability.capabilities import UNKNOWN, Ability, Finding
+from controller.capability.capabilities import UNKNOWN, Ability, ProbeResult
 from controller.columns import BoolArray, IntArray
 from controller.openflow.constants import COUNTER_UNAVAILABLE
 
-LOOK_S = 0.25
+SAMPLE_INTERVAL_S = 0.25
 WINDOW_S = 2.0
 # Less than this may be frames that no queue of a VLAN is meant to have: the controller's, the switch's own.
 PLENTY_BYTES = 1_000_000
 # Test frames are sent again after so long, and when none of them has reached its queue, queues have no effect. The
 # database's changes take effect milliseconds after they were written, what follows them (a classifier) somewhat later.
-TRY_AFTER_S = (0.5, 1.0, 2.0, 4.0)
+PROBE_BACKOFF_S = (0.5, 1.0, 2.0, 4.0)
 
-IGNORED = Ability(Finding.FAILS, "frames do not reach the queues that they are sent to (set_queue has no effect)")
-NOT_LISTED = Ability(Finding.ABSENT, "the switch lists no queue of its VLANs")
+IGNORED = Ability(ProbeResult.FAILS, "frames do not reach the queues that they are sent to (set_queue has no effect)")
+NOT_LISTED = Ability(ProbeResult.ABSENT, "the switch lists no queue of its VLANs")
 
 
-class QueueWatch:
+class QueueMonitor:
     """Watches the queues of a switch's edge ports; ``vlans_of_port`` gives the VLANs, and so the queues, of each.
 
     Columns have one row for each port, ascending.
@@ -59,7 +59,7 @@ class QueueWatch:
 
     def read(self, queues: NDArray[np.void], ports: NDArray[np.void], now_s: float) -> None:
         """Note QUEUE_STATS and PORT_STATS rows that were read at the same time; looked at once in LOOK_S."""
-        if now_s - self._looked_s < LOOK_S or not len(self._key):
+        if now_s - self._looked_s < SAMPLE_INTERVAL_S or not len(self._key):
             return
         first, self._looked_s = self._looked_s == -np.inf, now_s
         if not len(queues) and not self._listed.any():  # of all ports a window begins, whatever they sent
@@ -96,12 +96,12 @@ class QueueWatch:
         """
         waiting = self._listed & ~self._works & ~self._ignored & (now_s >= self._try_at_s)
         waiting &= np.array([port_no in up for port_no in self._port_no.tolist()], dtype=np.bool_)
-        out_of_tries = waiting & (self._tries == len(TRY_AFTER_S))
+        out_of_tries = waiting & (self._tries == len(PROBE_BACKOFF_S))
         self._ignored |= out_of_tries
         self._moved = True
         rows = np.flatnonzero(waiting & ~out_of_tries)
         for row in rows.tolist():
-            self._try_at_s[row] = now_s + TRY_AFTER_S[self._tries[row]]
+            self._try_at_s[row] = now_s + PROBE_BACKOFF_S[self._tries[row]]
             self._tries[row] += 1
         return list(self._port_no[rows].tolist())
 
@@ -124,7 +124,7 @@ class QueueWatch:
         found = {}
         for row, port_no in enumerate(self._port_no.tolist()):
             if self._works[row]:
-                found[port_no] = Ability(Finding.WORKS)
+                found[port_no] = Ability(ProbeResult.WORKS)
             elif self._ignored[row]:
                 found[port_no] = IGNORED
             else:

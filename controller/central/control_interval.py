@@ -7,21 +7,21 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.central.fabric_state import Control, FabricState
+from controller.central.fabric_state import ControlContext, FabricState
 from controller.central.no_agents import NoAgents
-from controller.central.readings_collector import observe
-from controller.columns import FloatArray, IntArray, same, unknown
+from controller.central.readings_collector import collect_readings
+from controller.columns import FloatArray, IntArray, columns_equal, nan_column
 from controller.events import EventKind
 from controller.fabric.vn_table import VnTable
 from controller.forwarding.pipeline import VnMeters
 from controller.loop import control_step
 from controller.metering.counters import ListedReadings, MeterReadings, columns_of
 from controller.metering.enforcement import MeterChanges
-from controller.metering.fabric_readings import Reading
-from controller.metering.guarantees import Guarantees, owed_to_senders
-from controller.policy.policy_groups import declare_congestion, readings_of
-from controller.switch.meter_index import MeterReports
-from controller.switch.meters.counter_meters import ReadMeters
+from controller.metering.fabric_readings import ReadingKind
+from controller.metering.guarantees import Guarantees, sender_entitlements
+from controller.policy.policy_groups import declare_congestion, required_readings
+from controller.switch.meter_index import MeterStatsBatch
+from controller.switch.meters.counter_meters import CounterMeters
 from controller.switch.meters.meter_mods import modifications_by_switch
 from controller.whatif.recording import Recorder, Start
 from controller.whatif.shadow import shadow_step
@@ -29,7 +29,7 @@ from controller.whatif.shadow import shadow_step
 MeterStats = NDArray[np.void]
 
 _SEND_LIMIT, *_OF_FLOODS = map(VnMeters._fields.index, ("send", "flood", "discovery", "report"))
-SPELL_S = 5.0
+NOTIFICATION_EVENT_GAP_S = 5.0
 """A receiver that tells its senders of congestion again after so long tells them of another one."""
 
 
@@ -43,18 +43,18 @@ def run_interval(
     confirmed_s: Mapping[int, float],
 ) -> control_step.StepResult:
     """Run the control step on the METER_STATS of the switches, and queue the meter-mods that it decides."""
-    stats = MeterReports.of(stats).of_switches(fabric.switches)  # another configuration may have come in between
+    stats = MeterStatsBatch.of(stats).of_switches(fabric.switches)  # another configuration may have come in between
     if fabric.state.adopted_bps is not None and not fabric.may_lack_senders(now_s):
-        fabric.state = control_step.released(fabric.state)
+        fabric.state = control_step.with_released_grants(fabric.state)
         fabric.share.released()
     listed, of_send_limits = _readings(fabric, stats, received_s, confirmed_s)
     _watch_floods(fabric, stats, now_s)
     readings, shaped = agents.before_step(listed if recorder is None else listed.columns, now_s)
     control, vns = fabric.control, fabric.shared_vns
     reads = _reads(control, recorder)
-    links = fabric.links.of(vns, fabric.network.topology) if Reading.LINKS in reads else None
+    links = fabric.links.of(vns, fabric.network.topology) if ReadingKind.LINKS in reads else None
     marks = None
-    if Reading.MARKS in reads and (fabric.phantoms or fabric.measuring or not fabric.share.is_whole):
+    if ReadingKind.MARKS in reads and (fabric.phantoms or fabric.measuring or not fabric.share.is_whole):
         entries = control.state.entries
         counted, beyond = (
             _readings_of(fabric, meters, stats, received_s, confirmed_s)
@@ -62,21 +62,21 @@ def run_interval(
         )
         fabric.measuring, marked_bps = fabric.measuring.read(fabric.vns, entries, counted)
         fabric.phantoms, marks = fabric.phantoms.read(fabric.vns, marked_bps, beyond)
-    observed = observe(fabric, reads, received_s, now_s, marks)
+    observed = collect_readings(fabric, reads, received_s, now_s, marks)
     state, result = fabric.share.step(control.state, vns, control.groups, readings, now_s, links, observed, shaped)
     shadow = control.shadow
     if shadow.names:
         shadow = shadow_step(shadow, vns, control.state, state, links, observed)
-    fabric.control = Control(control.config, control.vns, control.policies, control.groups, shadow, state)
+    fabric.control = ControlContext(control.config, control.vns, control.policies, control.groups, shadow, state)
     fabric.received_bps, fabric.brought = result.received_bps, (state.measured, result.brought_bps)
     queues = None if observed is None else observed.queues
-    fabric.queue_dropped_bps = unknown(len(vns)) if queues is None else queues.dropped_bps
+    fabric.queue_dropped_bps = nan_column(len(vns)) if queues is None else queues.dropped_bps
     fabric.send_limits = fabric.send_limits.after(of_send_limits, vns.capacity_bps)
     if recorder is not None:
         start = Start(control.state, vns, control.policies, links)
         recorder.interval(start, now_s, columns_of(readings), observed, state, result, shaped)
-    queue_changes(fabric, result.changes)
-    queue_changes(fabric, result.backstops)
+    queue_meter_mods(fabric, result.changes)
+    queue_meter_mods(fabric, result.backstops)
     agents.after_step(result.limit_bps, now_s)
     _note_notifications(fabric, result.told, now_s)
     _watch_congestion(fabric, control.state, result.limit_bps, now_s)
@@ -84,24 +84,24 @@ def run_interval(
     _watch_guarantees(fabric, vns, now_s)
     if vns.some_borrow:
         _watch_send_guarantees(fabric, vns, now_s)
-    fabric.events.tell_unnamed(now_s)
+    fabric.events.report_suppressed(now_s)
     return result
 
 
-def _reads(control: Control, recorder: Recorder | None) -> frozenset[Reading]:
+def _reads(control: ControlContext, recorder: Recorder | None) -> frozenset[ReadingKind]:
     if recorder is not None:
-        return frozenset(Reading)  # so that it can be decided again by others
-    return readings_of((*control.groups, *control.shadow.groups))
+        return frozenset(ReadingKind)  # so that it can be decided again by others
+    return required_readings((*control.groups, *control.shadow.groups))
 
 
-def reads_ports_or_queues(control: Control, recorder: Recorder | None) -> bool:
+def reads_ports_or_queues(control: ControlContext, recorder: Recorder | None) -> bool:
     """Whether somebody decides by the counters of ports or queues, or may do so later."""
-    return not _reads(control, recorder).isdisjoint((Reading.PORTS, Reading.QUEUES))
+    return not _reads(control, recorder).isdisjoint((ReadingKind.PORTS, ReadingKind.QUEUES))
 
 
 def _readings(
     fabric: FabricState,
-    reports: MeterReports,
+    reports: MeterStatsBatch,
     received_s: Mapping[int, float],
     confirmed_s: Mapping[int, float],
 ) -> tuple[ListedReadings, ListedReadings]:
@@ -119,8 +119,8 @@ def _readings(
 
 def _readings_of(
     fabric: FabricState,
-    meters: ReadMeters,
-    reports: MeterReports,
+    meters: CounterMeters,
+    reports: MeterStatsBatch,
     received_s: Mapping[int, float],
     confirmed_s: Mapping[int, float],
 ) -> MeterReadings:
@@ -130,14 +130,14 @@ def _readings_of(
 
 
 def _times_s(
-    reports: MeterReports, received_s: Mapping[int, float], confirmed_s: Mapping[int, float]
+    reports: MeterStatsBatch, received_s: Mapping[int, float], confirmed_s: Mapping[int, float]
 ) -> tuple[FloatArray, FloatArray]:
     """Return when each switch's counters came, and when it had done what it was last sent."""
     came_s = np.array([received_s[dpid] for dpid in reports.dpids], dtype=np.float64)
     return came_s, np.array([confirmed_s.get(dpid, np.nan) for dpid in reports.dpids], dtype=np.float64)
 
 
-def queue_changes(fabric: FabricState, changes: MeterChanges) -> None:
+def queue_meter_mods(fabric: FabricState, changes: MeterChanges) -> None:
     """Queue meter-mods for the switches that are connected, in the order of ``changes``."""
     if not len(changes.rows):
         return
@@ -148,7 +148,7 @@ def queue_changes(fabric: FabricState, changes: MeterChanges) -> None:
             record.update.modify_meters(mods[:, start:end], restarts_counts=True)
 
 
-def _watch_floods(fabric: FabricState, reports: MeterReports, now_s: float) -> None:
+def _watch_floods(fabric: FabricState, reports: MeterStatsBatch, now_s: float) -> None:
     floods = fabric.floods
     if not floods.due(now_s):
         return
@@ -179,7 +179,7 @@ def _watch_guarantees(fabric: FabricState, vns: VnTable, now_s: float) -> None:
 def _watch_send_guarantees(fabric: FabricState, vns: VnTable, now_s: float) -> None:
     before = fabric.send_guarantees
     entries, measured = fabric.state.entries, fabric.state.measured
-    offered_bps = owed_to_senders(
+    offered_bps = sender_entitlements(
         entries.sender, entries.receiver, measured.offered_bps, measured.active, vns.weight, vns.receive_limit_bps
     )
     sent_bps = np.bincount(entries.sender, measured.passed_bps, minlength=len(vns)).astype(np.float64)
@@ -193,7 +193,7 @@ def _note_guarantees(
     fabric: FabricState, before: Guarantees, after: Guarantees, verb: str, of_what: str, now_s: float
 ) -> None:
     """Note whose guarantee begins to be missed and whose is met again; ``verb`` says which way: gets or sends."""
-    if same(before.missing, after.missing):
+    if columns_equal(before.missing, after.missing):
         return
     missed, met = (np.flatnonzero(now) for now in (after.missing & ~before.missing, before.missing & ~after.missing))
     for row in fabric.events.named(EventKind.GUARANTEE_MISSED, missed, now_s):
@@ -210,7 +210,7 @@ def _note_notifications(fabric: FabricState, told: IntArray, now_s: float) -> No
     if not told.any():
         return
     fabric.notifications += told
-    first = (told > 0) & ~(now_s - fabric.notified_s < SPELL_S)
+    first = (told > 0) & ~(now_s - fabric.notified_s < NOTIFICATION_EVENT_GAP_S)
     fabric.notified_s[told > 0] = now_s
     for row in fabric.events.named(EventKind.CONGESTION_NOTIFIED, np.flatnonzero(first), now_s):
         dropped = fabric.queue_dropped_bps[row] / 1e6

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from controller.central import control_interval, edge_ports
 from controller.central.fabric_state import FabricState
 from controller.central.no_agents import NoAgents
-from controller.central.pair_meters import PairMeters
+from controller.central.pair_meters import PairMeterManager
 from controller.central.reconciliation import Reconciler
-from controller.central.settings_update import put_in_force
+from controller.central.settings_update import apply_settings
 from controller.events import EventKind, EventLog
 from controller.fabric.agent_ports import AgentFrame
 from controller.fabric.config_model import Config
@@ -25,18 +25,18 @@ from controller.fabric.topology import PortId
 from controller.fabric.vn_table import VnTable
 from controller.forwarding.desired_flows import plan_flows
 from controller.forwarding.flow_table import FlowKey, pack_key
-from controller.forwarding.forwarding_state import Network
-from controller.forwarding.host_probing import HostSearch, Question
+from controller.forwarding.forwarding_state import ForwardingState
+from controller.forwarding.host_probing import HostProbe, HostProber
 from controller.forwarding.pairs import Host
-from controller.forwarding.pipeline import Mark, Table
-from controller.limits.effective_settings import LimitsInForce
+from controller.forwarding.pipeline import MetadataFlag, Table
+from controller.limits.effective_settings import EffectiveSettings
 from controller.loop import control_step
 from controller.loop.bounded_meters import within_bounds
-from controller.metering.enforcement import settle
+from controller.metering.enforcement import finalize
 from controller.openflow.ethernet import HEADER_BYTES, TAGGED_HEADER_BYTES, FrameHeader, parse_frame
 from controller.openflow.flows import Flow, UnknownFlow
 from controller.openflow.messages import FlowRemoved, PacketIn
-from controller.switch.adoption import Awaiting, sort_installed
+from controller.switch.adoption import DeferredAdoption, split_own_flows
 from controller.switch.port_states import PortState
 from controller.switch.switch_record import SwitchRecord, SwitchUpdate
 from controller.whatif.recording import Recorder
@@ -60,19 +60,19 @@ class CentralController:
         self, config: Config, on_event: Callable[[EventKind, str], None] | None = None, epoch: int = 0
     ) -> None:
         self.events = EventLog(on_event)
-        self.work_on(Reconciler(FabricState(config, self.events), epoch))
+        self.set_reconciler(Reconciler(FabricState(config, self.events), epoch))
         self.recorder: Recorder | None = None
-        self._search = HostSearch()
+        self._search = HostProber()
         self._decide_by: tuple[object, ...] = (None, None, None)  # what ``_reads`` was found out for
         self._reads = False
 
-    def work_on(self, reconciler: Reconciler) -> None:
+    def set_reconciler(self, reconciler: Reconciler) -> None:
         """Let all that belongs to a configuration be this."""
         self.reconciler = reconciler
         self.fabric: FabricState = reconciler.fabric
-        self.network: Network = reconciler.fabric.network
+        self.network: ForwardingState = reconciler.fabric.network
         self.switches: Mapping[int, SwitchRecord] = reconciler.fabric.switches
-        self.pairs: PairMeters = reconciler.pairs
+        self.pairs: PairMeterManager = reconciler.pairs
         self.agents: NoAgents = reconciler.agents
 
     @property
@@ -100,24 +100,24 @@ class CentralController:
         self, dpid: int, flows: Iterable[Flow | UnknownFlow], meters: NDArray[np.void], now_s: float
     ) -> None:
         """Bring a switch of the configuration up in one piece, with what is in its tables (meters: METER_CONFIG)."""
-        for _ in self.reconciler.bring_up(dpid, *sort_installed(flows), meters, now_s):
+        for _ in self.reconciler.bring_up(dpid, *split_own_flows(flows), meters, now_s):
             pass
-        self.reconciler.note_up(dpid, now_s)
+        self.reconciler.record_switch_up(dpid, now_s)
 
     def switch_disconnected(self, dpid: int, now_s: float) -> None:
         """A switch has gone; its meters and entries stand as they are."""
         record = self.switches[dpid]
         record.connected = False
-        record.awaiting = Awaiting()
-        record.take_update()
+        record.deferred = DeferredAdoption()
+        record.drain_update()
         self.network.paths.switch_down(dpid)
         self.note(EventKind.SWITCH_DOWN, f"switch {record.switch.name} ({dpid:016x}) is down", now_s, dpid=dpid)
 
-    def switch_released(self, dpid: int, now_s: float) -> None:
+    def on_switch_released(self, dpid: int, now_s: float) -> None:
         """A switch is there and no longer this node's to change: it stands as it is, and paths lead through it."""
         record = self.switches[dpid]
         record.connected = False
-        record.take_update()
+        record.drain_update()
         self.note(EventKind.SWITCH_DOWN, f"switch {record.switch.name} ({dpid:016x}) is given up", now_s, dpid=dpid)
 
     def port_down(self, dpid: int, port_no: int, now_s: float) -> None:
@@ -128,7 +128,7 @@ class CentralController:
         """A switch has said what its ports are; edge ports that may be others than are meant carry nothing."""
         edge_ports.take_states(self.fabric, dpid, states, now_s)
 
-    def start_over(self, config: Config, values: LimitsInForce, epoch: int) -> None:
+    def start_over(self, config: Config, values: EffectiveSettings, epoch: int) -> None:
         """Forget hosts, pairs and grants: another controller has changed the switches since they were known.
 
         ``config`` is the file's, ``values`` are those in force over it. What tests have shown of switches stays. No
@@ -138,8 +138,8 @@ class CentralController:
         fabric.control = fabric.control.with_values(values)
         for dpid, record in fabric.switches.items():
             record.can = self.switches[dpid].can
-        self.work_on(Reconciler(fabric, epoch))
-        self._search = HostSearch()
+        self.set_reconciler(Reconciler(fabric, epoch))
+        self._search = HostProber()
 
     # -- what switches report
 
@@ -150,7 +150,7 @@ class CentralController:
         frame is cut short.
         """
         port = self.network.numbers.port(dpid, packet.in_port)
-        row = self.vns.row_of(packet.metadata & Mark.VLAN, *port)
+        row = self.vns.row_of(packet.metadata & MetadataFlag.VLAN, *port)
         if packet.table_id != Table.REPORT or row is None or port in self.network.fenced:
             return False
         if not self.fabric.reports.take(row, now_s):
@@ -158,10 +158,10 @@ class CentralController:
             return False
         header = parse_frame(packet.data)
         vlan_vid = self.vns.key(row).vlan_vid
-        if packet.metadata & Mark.UNKNOWN_SOURCE:
+        if packet.metadata & MetadataFlag.UNKNOWN_SOURCE:
             self.fabric.learn(Host(vlan_vid, header.eth_src), port, now_s)
             self._look_for(Host(vlan_vid, header.eth_dst), header, port, packet.data, now_s)
-        if packet.metadata & Mark.NEW_PAIR:
+        if packet.metadata & MetadataFlag.NEW_PAIR:
             pair = self.network.pair_seen(Host(vlan_vid, header.eth_dst), port)
             if pair is not None:
                 self.pairs.seen(pair, now_s)
@@ -173,7 +173,7 @@ class CentralController:
             return
         payload = frame[TAGGED_HEADER_BYTES if header.vlan_vid is not None else HEADER_BYTES :]
         as_sent = header._replace(vlan_vid=sought.vlan_vid if edge.tagged else None)
-        self._search.look_for(sought, port, as_sent, payload, now_s)
+        self._search.probe_host(sought, port, as_sent, payload, now_s)
 
     def meter_refused(self, dpid: int, message: bytes, code: str) -> bool:
         """A switch refused a meter-mod; return whether the next interval sees to it, so that no audit is needed."""
@@ -190,9 +190,9 @@ class CentralController:
         numbers = self.network.numbers
         return [frame._replace(port=frame.port._replace(port_no=numbers.number(frame.port))) for frame in frames]
 
-    def take_questions(self, now_s: float) -> list[Question]:
+    def take_questions(self, now_s: float) -> list[HostProbe]:
         """Return the frames that ask silent hosts where they are; each is to pass its switch's tables."""
-        return self._search.take_due(self.network.knows, now_s)
+        return self._search.due_probes(self.network.knows, now_s)
 
     def hello_heard(self, sender: PortId, receiver: PortId, now_s: float) -> bool:
         """A hello of one switch reached another; return whether that brought a link up."""
@@ -202,19 +202,19 @@ class CentralController:
             self.note(EventKind.LINK_UP, f"link between {ends} is up", now_s)
         return up
 
-    def entry_removed(self, dpid: int, removed: FlowRemoved, now_s: float) -> None:
+    def on_flow_removed(self, dpid: int, removed: FlowRemoved, now_s: float) -> None:
         """An entry of the controller has aged."""
         match = removed.match
         if match is None or match.in_port is None or match.vlan_vid is None:
             return
-        self.switches[dpid].uninstall(pack_key(FlowKey(removed.table_id, removed.priority, match)))
+        self.switches[dpid].mark_removed(pack_key(FlowKey(removed.table_id, removed.priority, match)))
         port = self.network.numbers.port(dpid, match.in_port)
         if removed.table_id == Table.LEARN and match.eth_src is not None:
             self.network.source_aged(Host(match.vlan_vid, match.eth_src), port)
         elif removed.table_id == Table.RATE_CONTROL and match.eth_dst is not None:
             pair = self.network.pair_aged(Host(match.vlan_vid, match.eth_dst), port)
             if pair is not None:
-                self.pairs.aged(pair)
+                self.pairs.on_pair_aged(pair)
 
     # -- the interval
 
@@ -267,13 +267,13 @@ class CentralController:
         """
         fabric = self.fabric
         before = control_step.with_settled_limits(fabric.state)
-        enforcement, changes = settle(before, now_s)
+        enforcement, changes = finalize(before, now_s)
         if (bounds := fabric.vns.meter_bounds) is not None:
             of_entries, measured = bounds.of(fabric.state.entries.sender), fabric.state.measured
             enforcement, changes = within_bounds(before, enforcement, changes, measured, of_entries, now_s)
         counters = fabric.state.counters.modified(changes.rows, now_s)
         fabric.state = fabric.state._replace(enforcement=enforcement, counters=counters)
-        control_interval.queue_changes(fabric, changes)
+        control_interval.queue_meter_mods(fabric, changes)
 
     def take_updates(self) -> dict[int, SwitchUpdate]:
         """Return the messages that are due, by dpid, for the switches that are connected.
@@ -282,19 +282,19 @@ class CentralController:
         """
         self.pairs.flush()
         network, switches = self.network, self.switches
-        network.find_paths()
+        network.update_paths()
         installed = {dpid: record.installed for dpid, record in switches.items() if record.connected}
-        for dpid, keys in network.desired.take_some(MOST_ENTRIES_AT_ONCE, installed).items():
+        for dpid, keys in network.desired.pop_changed(MOST_ENTRIES_AT_ONCE, installed).items():
             wanted = network.desired.of_switch(dpid)
             switches[dpid].set_flows(plan_flows(wanted, installed[dpid], keys))
         waiting = network.desired.pending
         due = [dpid for dpid in installed if switches[dpid].update.due]
-        taken = {dpid: switches[dpid].take_update(keep_meters=dpid in waiting) for dpid in due}
+        taken = {dpid: switches[dpid].drain_update(keep_meters=dpid in waiting) for dpid in due}
         return {dpid: update for dpid, update in taken.items() if update.due} if waiting else taken
 
     # -- limits and algorithms
 
-    def put_in_force(self, values: LimitsInForce, now_s: float) -> None:
+    def put_in_force(self, values: EffectiveSettings, now_s: float) -> None:
         """Let these values, which must fit the fabric, hold from the next interval on."""
-        put_in_force(self.fabric, values, now_s)
+        apply_settings(self.fabric, values, now_s)
         self.reconciler.refused.limits_changed(now_s)

@@ -16,52 +16,52 @@ import numpy as np
 from controller.capability.capabilities import Verdicts
 from controller.capability.meter_monitor import NOT_KNOWN
 from controller.central.learning import Learning
-from controller.columns import FloatArray, IntArray, KiloArray
+from controller.columns import FloatArray, IntArray, UInt32Array
 from controller.events import EventKind, EventLog
 from controller.fabric.config_model import Config
-from controller.fabric.link_table import LinksInUse
+from controller.fabric.link_table import LinkTableCache
 from controller.fabric.meter_bounds import columns_of
 from controller.fabric.topology import PortId
 from controller.fabric.vn_table import VnTable
-from controller.forwarding.forwarding_state import Network
+from controller.forwarding.forwarding_state import ForwardingState
 from controller.forwarding.host_entries import ForwardingSettings
 from controller.forwarding.pairs import Host
-from controller.forwarding.pipeline import Marking
+from controller.forwarding.pipeline import EcnMarking
 from controller.forwarding.token_buckets import (
     AGENT_BURST_INTERVALS,
     REPORTS_AT_ONCE,
     REPORTS_PER_S,
     TokenBuckets,
-    report_bursts,
+    packet_in_bursts,
 )
 from controller.limits.admission import AdmittedLimits
-from controller.limits.effective_settings import LimitsInForce
+from controller.limits.effective_settings import EffectiveSettings
 from controller.limits.flood_limits import discovery_limits, flood_limits
-from controller.limits.new_pair_limits import limited_receivers, newcomer_limits
+from controller.limits.new_pair_limits import limited_receivers, new_pair_limits
 from controller.limits.overrides import VN_FIELDS
 from controller.loop import control_step, pair_changes
 from controller.loop.congestion import Congestion
-from controller.loop.fabric_partition import WHOLE, Share
-from controller.metering.enforcement import RATE_STEP_BPS, exact, kilo, whole_rates
+from controller.loop.fabric_partition import WHOLE_FABRIC, FabricPartition
+from controller.metering.enforcement import RATE_STEP_BPS, from_kilo, to_kilo, whole_rates
 from controller.metering.flood_rates import FloodRates
 from controller.metering.guarantees import Guarantees
-from controller.metering.measurement import Measurement, sums_by
+from controller.metering.measurement import Measurement, sum_by_row
 from controller.metering.send_limit_meters import SendLimitMeters
 from controller.openflow.ethernet import CONTROL_ETH_TYPES
-from controller.policy.policy_groups import Choices, PolicyGroup, choices_of, groups_of, shadows_of, under
-from controller.switch.delivered_rates import Delivery
-from controller.switch.meter_index import Listing
-from controller.switch.meters.counting import MeasuringMeters
-from controller.switch.meters.meter_settings import MeterColumns, MeterSetting
+from controller.policy.policy_groups import Choices, PolicyGroup, apply_choices, choices_of, groups_of, shadows_of
+from controller.switch.delivered_rates import DeliveredRates
+from controller.switch.meter_index import MeterIndex
+from controller.switch.meters.counting import CountingMeters
+from controller.switch.meters.meter_settings import MeterSetting, MeterSettingsTable
 from controller.switch.meters.phantom import PhantomMeters
 from controller.switch.switch_record import NO_ENTRY, SwitchRecord
 from controller.whatif.shadow import Shadow
 
 # A switch that has not come so long after the last one that did is not waited for any more.
-AWAITED_S = 30.0
+SWITCH_WAIT_S = 30.0
 
 
-class Control(NamedTuple):
+class ControlContext(NamedTuple):
     """What the control step decides by and goes on from: one value, so that a change replaces all of it at once."""
 
     config: Config
@@ -72,15 +72,15 @@ class Control(NamedTuple):
     state: control_step.ControlState
 
     @classmethod
-    def start(cls, config: Config) -> Control:
+    def start(cls, config: Config) -> ControlContext:
         """Return what a configuration begins with: nobody talks to anybody."""
         policies = choices_of(config)
-        vns = under(VnTable.of_config(config), policies)
+        vns = apply_choices(VnTable.of_config(config), policies)
         groups = groups_of(vns, policies)
         shadow = Shadow.of(vns, shadows_of(config))
         return cls(config, vns, policies, groups, shadow, control_step.ControlState.start(vns, groups))
 
-    def with_values(self, values: LimitsInForce) -> Control:
+    def with_values(self, values: EffectiveSettings) -> ControlContext:
         """Return the same with other limits, ceilings, weights, algorithms and shadows.
 
         Algorithms and shadows that stay go on with what they remember.
@@ -88,17 +88,17 @@ class Control(NamedTuple):
         config = replace(self.config, vlans=values.vlans)
         policies, shadows = choices_of(config), shadows_of(config)
         columns = {name: getattr(values.vns, name) for name in VN_FIELDS}
-        vns = under(self.vns.with_columns(**columns), policies)
+        vns = apply_choices(self.vns.with_columns(**columns), policies)
         groups, state = self.groups, self.state
         if policies != self.policies:
             groups = groups_of(vns, policies)
             state = control_step.with_groups(state, self.groups, groups)
         shadow = self.shadow if shadows == self.shadow.policies else Shadow.of(vns, shadows)
-        return Control(config, vns, policies, groups, shadow, state)
+        return ControlContext(config, vns, policies, groups, shadow, state)
 
 
 @dataclass
-class Arrivals:
+class SwitchArrivals:
     """Which switches (dpid) have been there since the fabric is known, when one came last, and when a new one did."""
 
     known: set[int] = field(default_factory=set)
@@ -126,18 +126,18 @@ class FabricState:
     """
 
     def __init__(self, config: Config, events: EventLog) -> None:
-        self.control = Control.start(config)
+        self.control = ControlContext.start(config)
         self.events = events
         self.admitted = AdmittedLimits(config)
-        self.links = LinksInUse(config)
+        self.links = LinkTableCache(config)
         ethertypes = CONTROL_ETH_TYPES if config.agent_local_ethertype else CONTROL_ETH_TYPES[:1]
-        marking = Marking(config.ecn_codepoint, config.ecn_deliver == "keep")
+        marking = EcnMarking(config.ecn_codepoint, config.ecn_deliver == "keep")
         limited = frozenset(np.flatnonzero(limited_receivers(self.vns, config)).tolist())
         settings = ForwardingSettings(config.mac_ageing_s, config.max_macs_per_vn, ethertypes, marking, limited)
-        self.network = Network(config.switches.values(), self.vns, settings)
+        self.network = ForwardingState(config.switches.values(), self.vns, settings)
         self.switches = {s.dpid: SwitchRecord.of(s, self.vns, config) for s in config.switches.values()}
-        self.listing = Listing()
-        self.deliveries = {dpid: Delivery() for dpid in self.switches}
+        self.listing = MeterIndex()
+        self.deliveries = {dpid: DeliveredRates() for dpid in self.switches}
         self.verdicts = Verdicts()
         self.received_bps: FloatArray = np.zeros(len(self.vns))
         self.guarantees = Guarantees.unused(len(self.vns))  # of what VNs receive
@@ -149,15 +149,15 @@ class FabricState:
         self.send_limits = SendLimitMeters.unread(len(self.vns))
         self.floods = FloodRates.unknown(len(self.vns))
         self.phantoms = PhantomMeters.none(len(self.vns))
-        self.measuring = MeasuringMeters.none()
+        self.measuring = CountingMeters.none()
         self._flood_limits: tuple[VnTable, FloatArray] | None = None
         self._shared: tuple[VnTable, FloatArray, VnTable] | None = None
         self.brought: tuple[Measurement, tuple[FloatArray, ...]] | None = None  # what the last interval measured
         self.reports = TokenBuckets(len(self.vns), REPORTS_PER_S, REPORTS_AT_ONCE)
         # A reload replaces this state, which is freed only if it is in no cycle.
         self.learning = Learning(proxy(self), config.max_macs_per_vn)
-        self.arrivals = Arrivals()
-        self.share: Share = WHOLE
+        self.arrivals = SwitchArrivals()
+        self.share: FabricPartition = WHOLE_FABRIC
         self.agent_ports: frozenset[PortId] = frozenset()  # behind which agents shape, as far as is known
         self.follow_bounds()
 
@@ -171,8 +171,8 @@ class FabricState:
         """Return rates and bursts as the switches of these senders (rows) take them."""
         if self.vns.meter_bounds is None:
             return rate_bps, burst_bits
-        rate_kbps, burst_kbits = self.vns.meter_bounds.of(sender).fitted(kilo(rate_bps), kilo(burst_bits))
-        return exact(rate_kbps), exact(burst_kbits)
+        rate_kbps, burst_kbits = self.vns.meter_bounds.of(sender).fitted(to_kilo(rate_bps), to_kilo(burst_bits))
+        return from_kilo(rate_kbps), from_kilo(burst_kbits)
 
     # -- what is in force
 
@@ -223,7 +223,7 @@ class FabricState:
         measured = state.measured
         if self.brought is None or self.brought[0] is not measured:
             columns = (measured.offered_bps, measured.passed_bps, measured.dropped_bps)
-            self.brought = (measured, sums_by(state.entries.receiver, columns, len(self.control.vns)))
+            self.brought = (measured, sum_by_row(state.entries.receiver, columns, len(self.control.vns)))
         return self.brought[1]
 
     def of_senders(self) -> tuple[FloatArray, FloatArray]:
@@ -262,7 +262,7 @@ class FabricState:
         """
         elsewhere = self.share.elsewhere
         missing = not all(record.connected or dpid in elsewhere for dpid, record in self.switches.items())
-        return missing and (self.config.cluster is not None or now_s - self.arrivals.last_s < AWAITED_S)
+        return missing and (self.config.cluster is not None or now_s - self.arrivals.last_s < SWITCH_WAIT_S)
 
     def may_lack_senders(self, now_s: float) -> bool:
         """Whether a switch that was never there may still bring senders of receivers that are known.
@@ -272,7 +272,7 @@ class FabricState:
         has the last one that came, and to be heard.
         """
         lacking = not self.switches.keys() <= self.arrivals.known
-        return now_s - self.arrivals.new_s < (AWAITED_S if lacking else self.share.hears_s)
+        return now_s - self.arrivals.new_s < (SWITCH_WAIT_S if lacking else self.share.hears_s)
 
     def vn_name(self, row: int) -> str:
         """Return a VN's name as people read it: ``VLAN 10 at s1:3``."""
@@ -328,11 +328,11 @@ class FabricState:
         kilos = enforcement.rate_kbps.copy(), enforcement.burst_kbits.copy()
         for column, values in zip(kilos, zip(*settings, strict=True), strict=True):
             column[rows] = values
-        level_bits = np.minimum(enforcement.level_bits, exact(kilos[1]))
+        level_bits = np.minimum(enforcement.level_bits, from_kilo(kilos[1]))
         enforcement = enforcement._replace(rate_kbps=kilos[0], burst_kbits=kilos[1], level_bits=level_bits)
         self.state = self.state._replace(enforcement=enforcement)
 
-    def meter_settings(self, dpid: int, meter_id: IntArray) -> tuple[KiloArray, KiloArray]:
+    def meter_settings(self, dpid: int, meter_id: IntArray) -> tuple[UInt32Array, UInt32Array]:
         """Return the rates (kb/s) and bursts (kb) of meters of a switch that limit entries; NOT_KNOWN for others."""
         rows, enforcement = self.switches[dpid].rows_of(meter_id), self.state.enforcement
         unknown = np.flatnonzero(rows == NO_ENTRY)  # few: most meters limit entries
@@ -343,16 +343,16 @@ class FabricState:
         rate_kbps[unknown] = burst_kbits[unknown] = NOT_KNOWN
         return rate_kbps, burst_kbits
 
-    def wanted_meters(self, record: SwitchRecord) -> MeterColumns:
+    def wanted_meters(self, record: SwitchRecord) -> MeterSettingsTable:
         """Return what all meters of a switch should be set to; none where its meters are of no use."""
         if not record.can.uses_meters:
             nothing = np.empty(0, dtype=np.int64)
-            return MeterColumns(nothing, nothing, nothing)
+            return MeterSettingsTable(nothing, nothing, nothing)
         rows, vn_meter_id = record.vn_meter_columns()
         discovery_bps = discovery_limits(self.flood_limit_bps[rows])
-        newcomer_bps, newcomer_bits = newcomer_limits(self.vns)
+        newcomer_bps, newcomer_bits = new_pair_limits(self.vns)
         rates_bps = (
-            whole_rates(self.vns.send_most_bps[rows]),
+            whole_rates(self.vns.send_max_bps[rows]),
             self.flood_limit_bps[rows] - discovery_bps,
             discovery_bps,
             np.full(len(rows), float(self.config.report_rate_bps)),
@@ -362,16 +362,16 @@ class FabricState:
         agent_burst_s = AGENT_BURST_INTERVALS * self.config.interval_s
         bursts_bits = (
             *map(pair_changes.first_bursts, rates_bps[:3]),
-            report_bursts(rates_bps[3]),
+            packet_in_bursts(rates_bps[3]),
             newcomer_bits[rows],
-            report_bursts(rates_bps[5], agent_burst_s),
+            packet_in_bursts(rates_bps[5], agent_burst_s),
         )
         there = vn_meter_id > 0
         mine, enforcement = record.metered_rows(), self.state.enforcement
         mark_id, mark_bps, mark_bits = self.phantoms.settings(record.switch.dpid, self.vns)
-        limits = MeterColumns(
+        limits = MeterSettingsTable(
             np.concatenate([vn_meter_id[there], self.state.entries.meter_id[mine], mark_id]),
-            np.concatenate([kilo(np.stack(rates_bps)[there]), enforcement.rate_kbps[mine], kilo(mark_bps)]),
-            np.concatenate([kilo(np.stack(bursts_bits)[there]), enforcement.burst_kbits[mine], kilo(mark_bits)]),
+            np.concatenate([to_kilo(np.stack(rates_bps)[there]), enforcement.rate_kbps[mine], to_kilo(mark_bps)]),
+            np.concatenate([to_kilo(np.stack(bursts_bits)[there]), enforcement.burst_kbits[mine], to_kilo(mark_bits)]),
         )
         return limits.joined(self.measuring.settings(record.switch.dpid, self.vns)).within_bounds(record.can.bounds)

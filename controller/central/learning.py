@@ -17,7 +17,7 @@ import numpy as np
 from controller.events import EventKind, EventLog
 from controller.fabric.topology import PortId
 from controller.fabric.vn_table import VnTable
-from controller.forwarding.forwarding_state import Network
+from controller.forwarding.forwarding_state import ForwardingState
 from controller.forwarding.known_hosts import Heed
 from controller.forwarding.pairs import Host
 from controller.forwarding.token_buckets import MOVES_AT_ONCE, MOVES_PER_S, TokenBuckets
@@ -52,7 +52,7 @@ class _Why(Enum):
 class Places(Protocol):
     """What is said of VNs, as ``FabricState`` does."""
 
-    network: Network
+    network: ForwardingState
     events: EventLog
 
     @property

@@ -10,19 +10,19 @@ import numpy as np
 from controller.central.fabric_state import FabricState
 from controller.columns import BoolArray, FloatArray, IntArray
 from controller.events import EventKind
-from controller.fabric.pair_table import EntryTable
+from controller.fabric.pair_table import PairTable
 from controller.forwarding.flow_table import FlowKey
 from controller.forwarding.pairs import Pair
-from controller.metering.fabric_readings import Reading
+from controller.metering.fabric_readings import ReadingKind
 from controller.policy.policy_groups import PolicyGroup
 from controller.switch.meters.counter_meters import NO_METER
 from controller.switch.meters.counting import UNLIMITED
-from controller.switch.meters.meter_settings import MeterColumns
+from controller.switch.meters.meter_settings import MeterSettingsTable
 from controller.switch.meters.phantom import phantom_settings
 from controller.switch.switch_record import SwitchRecord
 
 
-class MarkMeterKeeper:
+class MarkMeterManager:
     """Keeps phantom and measuring meters in step with entries, policies, limits and what switches can do."""
 
     def __init__(self, fabric: FabricState) -> None:
@@ -94,7 +94,7 @@ class MarkMeterKeeper:
         self._left = frozenset(unable)
         return frozenset(wanted - self._left)
 
-    def _measure(self, entries: EntryTable, now_s: float) -> None:
+    def _measure(self, entries: PairTable, now_s: float) -> None:
         """Let the pairs whose frames may be marked, and no others, have a meter that counts what is."""
         fabric, vns, marked = self._fabric, self._fabric.vns, self._fabric.network.marked
         able = np.isin(vns.vlan_vid[entries.sender], sorted(marked.vlans))
@@ -186,7 +186,7 @@ class MarkMeterKeeper:
         for dpid in np.unique(vns.dpid[rows]).tolist():
             record, mine = self._fabric.switches[dpid], vns.dpid[rows] == dpid
             if record.connected:
-                settings = MeterColumns.of_rates(meter_id[rows[mine]], rate_bps[mine], burst_bits[mine])
+                settings = MeterSettingsTable.of_rates(meter_id[rows[mine]], rate_bps[mine], burst_bits[mine])
                 record.update.put_meters(settings, set(meter_id[standing].tolist()))
 
     def _take(self, record: SwitchRecord, meter_id: int) -> None:
@@ -200,6 +200,6 @@ def _asking(groups: Iterable[PolicyGroup], vns: int) -> BoolArray:
     """Return the VNs whose policy or shadow reads marks, (vns,)."""
     asking = np.zeros(vns, dtype=np.bool_)
     for group in groups:
-        if Reading.MARKS in group.policy.reads:
+        if ReadingKind.MARKS in group.policy.reads:
             asking[group.vns] = True
     return asking

@@ -8,16 +8,16 @@ from collections.abc import Iterable, Iterator, Mapping
 import numpy as np
 
 from controller.central.fabric_state import FabricState
-from controller.central.mark_meters import MarkMeterKeeper
+from controller.central.mark_meters import MarkMeterManager
 from controller.central.no_agents import NoAgents
 from controller.columns import BoolArray, FloatArray, IntArray
 from controller.events import EventKind
 from controller.fabric.meter_bounds import Kilos
-from controller.fabric.pair_table import NO_METER, rows_of_pairs
+from controller.fabric.pair_table import NO_METER, find_pairs
 from controller.forwarding.pairs import Pair
 from controller.loop import control_step, pair_changes
-from controller.metering.enforcement import RATE_STEP_BPS, exact, kilo, whole_rates
-from controller.switch.adoption import StandingPairs
+from controller.metering.enforcement import RATE_STEP_BPS, from_kilo, to_kilo, whole_rates
+from controller.switch.adoption import InstalledPairs
 from controller.switch.meters.meter_settings import MeterSetting
 from controller.switch.switch_record import SwitchRecord
 from controller.units import format_rate
@@ -27,12 +27,12 @@ ALL_IN_USE = "all meters of its switch are in use"
 _AT_ONCE, _OF_TABLE = 1_000, 8_000
 
 
-class PairMeters:
+class PairMeterManager:
     """Gives pairs of VNs their meters, and takes them away."""
 
     def __init__(self, fabric: FabricState, agents: NoAgents) -> None:
         self._fabric, self._agents = fabric, agents
-        self._marks = MarkMeterKeeper(fabric)
+        self._marks = MarkMeterManager(fabric)
         self._new_pairs: dict[Pair, None] = {}
         self._seen_s = 0.0
         self._old_pairs: set[Pair] = set()
@@ -47,7 +47,7 @@ class PairMeters:
             self._new_pairs[pair] = None
             self._seen_s = now_s
 
-    def aged(self, pair: Pair) -> None:
+    def on_pair_aged(self, pair: Pair) -> None:
         """A pair talks no longer."""
         self._old_pairs.add(pair)
 
@@ -62,7 +62,7 @@ class PairMeters:
         """Return whether a pair has its meter."""
         return self._fabric.network.pairs.has(pair) and pair not in self._unmetered
 
-    def metered_ones(self, sender: IntArray, receiver: IntArray) -> BoolArray:
+    def metered_mask(self, sender: IntArray, receiver: IntArray) -> BoolArray:
         """Return which pairs have their meters, in columns, (pairs,)."""
         metered = self._fabric.network.pairs.has_each(sender, receiver)
         if self._unmetered:
@@ -123,7 +123,7 @@ class PairMeters:
         self._fabric.network.pairs.add(bare)
         self._changed_at |= {self._fabric.vns.key(pair.sender).dpid for pair in bare}
 
-    def take_meters(self, dpid: int) -> None:
+    def remove_switch_meters(self, dpid: int) -> None:
         """A switch's meters are of no use (any more): pairs that send there go on without."""
         fabric = self._fabric
         entries = fabric.state.entries
@@ -146,7 +146,7 @@ class PairMeters:
     def flush(self) -> None:
         """Give the pairs that were seen their meters, and take those of pairs that aged; those for marks follow."""
         fabric = self._fabric
-        self._old_pairs |= fabric.network.pairs.take_unused()
+        self._old_pairs |= fabric.network.pairs.drain_unused()
         if self._old_pairs:
             self._remove(self._old_pairs)
             self._old_pairs = set()
@@ -191,7 +191,7 @@ class PairMeters:
         first = pair_changes.first_settings(fabric.state, fabric.vns, fabric.control.groups, *ends, elsewhere)
         rate_bps, burst_bits = fabric.fitted(sender, *first)
         self._add_entries(*ends, meters, rate_bps, burst_bits, now_s, added_now=True)
-        settings = map(MeterSetting, kilo(rate_bps).tolist(), kilo(burst_bits).tolist())
+        settings = map(MeterSetting, to_kilo(rate_bps).tolist(), to_kilo(burst_bits).tolist())
         for (pair, meter_id), setting in zip(metered.items(), settings, strict=True):
             record = fabric.record_of_sender(pair.sender)
             if record.connected and meter_id:
@@ -201,7 +201,7 @@ class PairMeters:
     def _beyond(self, pair: Pair, record: SwitchRecord) -> bool:
         """Whether a pair may carry more than any meter of its switch lets through; if so, say why it has none."""
         vns = self._fabric.vns
-        most_kbps = min(vns.send_most_bps[pair.sender], vns.receive_most_bps[pair.receiver]) / RATE_STEP_BPS
+        most_kbps = min(vns.send_max_bps[pair.sender], vns.receive_max_bps[pair.receiver]) / RATE_STEP_BPS
         if most_kbps < record.can.bounds.max_rate_kbps + 1:
             return False
         self._refused[pair] = beyond_text(record.can.bounds.max_rate_kbps)
@@ -244,10 +244,10 @@ class PairMeters:
         """Let pairs with entries have other meters, or none, at the rates of their limits."""
         fabric = self._fabric
         state = fabric.state
-        rows = rows_of_pairs(state.entries, *_columns(meter_of)[:2])
-        rate_bps = whole_rates(control_step.limits_in_force_bps(state, fabric.shared_vns))[rows]
+        rows = find_pairs(state.entries, *_columns(meter_of)[:2])
+        rate_bps = whole_rates(control_step.effective_limits_bps(state, fabric.shared_vns))[rows]
         rate_bps, burst_bits = fabric.fitted(state.entries.sender[rows], rate_bps, pair_changes.first_bursts(rate_bps))
-        settings = map(MeterSetting, kilo(rate_bps).tolist(), kilo(burst_bits).tolist())
+        settings = map(MeterSetting, to_kilo(rate_bps).tolist(), to_kilo(burst_bits).tolist())
         meter_ids = state.entries.meter_id.copy()
         for row, (pair, meter_id), setting in zip(rows.tolist(), meter_of.items(), settings, strict=True):
             record = fabric.record_of_sender(pair.sender)
@@ -262,7 +262,7 @@ class PairMeters:
         fabric.state = pair_changes.with_meters(state, rows, meter_ids, rate_bps, burst_bits, now_s)
         self._map_meters()
 
-    def adopt(self, found: StandingPairs, now_s: float) -> Iterator[None]:
+    def adopt(self, found: InstalledPairs, now_s: float) -> Iterator[None]:
         """Take over pairs whose meters stand on switches and have been claimed; yield after each piece.
 
         All of them are known at once, their entries in pieces. One that has got another meter meanwhile keeps that; of
@@ -271,15 +271,15 @@ class PairMeters:
         fabric, known = self._fabric, self._fabric.network.pairs
         mine = np.zeros(len(found.sender), dtype=np.bool_)
         mine[np.unique(found.receiver << 32 | found.sender, return_index=True)[1]] = True
-        mine &= ~self.metered_ones(found.sender, found.receiver)
+        mine &= ~self.metered_mask(found.sender, found.receiver)
         self.give_up(found.only(~mine))
         found = found.only(mine)
         if not len(found.sender):
             return
         ends = found.sender, found.receiver
-        rate_bps, burst_bits = map(exact, found[3:])
+        rate_bps, burst_bits = map(from_kilo, found[3:])
         self._add_entries(*ends, found.meter_id, rate_bps, burst_bits, now_s, added_now=False)
-        known.know_all(*ends, found.meter_id)
+        known.add_columns(*ends, found.meter_id)
         for some in filter(None, (self._new_pairs, self._unmetered)):
             for pair in zip(found.sender.tolist(), found.receiver.tolist(), strict=True):
                 some.pop(Pair(*pair), None)
@@ -294,7 +294,7 @@ class PairMeters:
                 start += at_once
                 yield
 
-    def give_up(self, claimed: StandingPairs) -> None:
+    def give_up(self, claimed: InstalledPairs) -> None:
         """Release the meters of pairs that are not taken over after all: their switch has gone meanwhile."""
         for sender, meter_id in zip(claimed.sender.tolist(), claimed.meter_id.tolist(), strict=True):
             self._fabric.record_of_sender(sender).meter_ids.release(meter_id)

@@ -7,17 +7,17 @@ from collections import Counter
 import numpy as np
 
 from controller.capability.capabilities import (
-    HOPELESS,
     NOT_CONNECTED,
+    UNUSABLE,
     PortVerdicts,
     Verdict,
     enforceability,
-    shown_ports,
-    told_apart,
+    format_port_ranges,
+    group_by_verdict,
 )
 from controller.central.fabric_state import FabricState
 from controller.events import EventKind
-from controller.limits.link_headroom import MOST_PROMISED, crowded_ports
+from controller.limits.link_headroom import MOST_PROMISED, headroom_shortages
 from controller.policy.policy_groups import need_headroom
 
 Unlimited = tuple[tuple[int, str, frozenset[int]], ...]
@@ -65,8 +65,9 @@ def note_changes(fabric: FabricState, now_s: float) -> None:
             verdicts.seen[dpid] = (now, since_s)
         if now_s - since_s >= STANDS_S and now is not (told := verdicts.told.get(dpid)):
             verdicts.told[dpid] = now
-            for verdict, ports in told_apart(now) if now != told else ():
-                text = f"switch {record.switch.name} ({dpid:016x}), port {shown_ports(ports)}: enforceable: {verdict}"
+            for verdict, ports in group_by_verdict(now) if now != told else ():
+                where = f"switch {record.switch.name} ({dpid:016x}), port {format_port_ranges(ports)}"
+                text = f"{where}: enforceable: {verdict}"
                 fabric.note(EventKind.ENFORCEABLE, text, now_s, dpid=dpid)
 
 
@@ -76,7 +77,7 @@ def _note_headroom(fabric: FabricState, now_s: float) -> None:
         return
     verdicts.crowded_of = control.vns
     needing = need_headroom(control.groups, len(control.vns))
-    crowded = frozenset(crowded_ports(control.vns, control.config.links, needing))
+    crowded = frozenset(headroom_shortages(control.vns, control.config.links, needing))
     for one in sorted(crowded - verdicts.crowded):
         promised, link = one.promised_bps / 1e6, one.link_bps / 1e6
         name = f"{fabric.switch_name(one.port.dpid)}:{one.port.port_no}"
@@ -124,5 +125,5 @@ def _unlimited(fabric: FabricState) -> Unlimited:
     return tuple(
         (dpid, record.switch.name, frozenset(vid for port in record.switch.ports.values() for vid in port.vlan_vids))
         for dpid, record in fabric.switches.items()
-        if record.connected and record.can.limits.finding in HOPELESS
+        if record.connected and record.can.limits.finding in UNUSABLE
     )

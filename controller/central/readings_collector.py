@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from controller.central.fabric_state import FabricState
 from controller.columns import BoolArray, IntArray
 from controller.events import EventKind
-from controller.metering.fabric_readings import Observed, Reading
+from controller.metering.fabric_readings import FabricReadings, ReadingKind
 from controller.metering.mark_readings import MarkReadings
 from controller.metering.port_readings import PortChanges, PortReadings
 from controller.metering.queue_readings import QueueChanges, QueueReadings
@@ -23,20 +23,20 @@ _OF_PORTS = {"sent_bytes": "tx_bytes", "dropped_packets": "tx_dropped"}
 _OF_HOSTS = {"sent_bytes": "rx_bytes"}
 
 
-def observe(
+def collect_readings(
     fabric: FabricState,
-    wanted: AbstractSet[Reading],
+    wanted: AbstractSet[ReadingKind],
     received_s: Mapping[int, float],
     now_s: float,
     marks: MarkReadings | None = None,
-) -> Observed | None:
+) -> FabricReadings | None:
     """Return the readings that are wanted, with ``marks``; None where that is none.
 
     ``received_s`` is when the meters of each switch came. Where ports or queues did not come with them, they are
     unknown. Counters that moved as no traffic can move them are noted as events.
     """
-    queues = _queues(fabric, received_s) if Reading.QUEUES in wanted else None
-    ports = _ports(fabric, received_s) if Reading.PORTS in wanted else None
+    queues = _queues(fabric, received_s) if ReadingKind.QUEUES in wanted else None
+    ports = _ports(fabric, received_s) if ReadingKind.PORTS in wanted else None
     if queues is None and ports is None and marks is None:
         return None
     if queues is not None:
@@ -46,7 +46,7 @@ def observe(
         names = fabric.links.of(fabric.vns, fabric.network.topology).names
         for row in _implausible(fabric, ports.implausible, now_s):
             _note(fabric, f"link {names[row]}: its port's", now_s)
-    return Observed(queues, ports, marks)
+    return FabricReadings(queues, ports, marks)
 
 
 def _queues(fabric: FabricState, received_s: Mapping[int, float]) -> QueueReadings:

@@ -8,20 +8,20 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.batches import pieces
+from controller.batches import batches
 from controller.central.fabric_state import FabricState
 from controller.central.no_agents import agents_of
-from controller.central.pair_meters import PairMeters
+from controller.central.pair_meters import PairMeterManager
 from controller.central.refused_meters import NO_ENTRY_TAKEN, NOT_THERE, RefusedMeters, ScarceMeters
 from controller.events import EventKind
 from controller.fabric.port_numbers import PortNumbers
 from controller.forwarding.desired_flows import plan_flows
 from controller.forwarding.flow_table import FlowTable, unpack_key
-from controller.forwarding.host_flow_columns import AddressRows
+from controller.forwarding.host_flow_columns import HostFlows
 from controller.forwarding.pairs import Host
 from controller.forwarding.pipeline import Table
-from controller.switch.adoption import Awaiting, StandingPairs, adopted_pairs, hosts_and_pairs, of_senders
-from controller.switch.meters.meter_settings import MeterColumns, MeterSetting
+from controller.switch.adoption import DeferredAdoption, InstalledPairs, adopted_pairs, hosts_and_pairs, vn_meter_flows
+from controller.switch.meters.meter_settings import MeterSetting, MeterSettingsTable
 from controller.switch.switch_record import NO_ENTRY, SwitchRecord
 
 # Entries looked through, or worked on, before others in the process get their turn.
@@ -34,7 +34,7 @@ class InstalledTables(NamedTuple):
     """What a switch's tables hold of the controller's: flow entries by key, meters by id."""
 
     flows: FlowTable
-    meters: MeterColumns
+    meters: MeterSettingsTable
 
 
 class Reconciler:
@@ -47,7 +47,7 @@ class Reconciler:
     def __init__(self, fabric: FabricState, epoch: int = 0) -> None:
         self.fabric = fabric
         self.agents = agents_of(fabric, epoch)
-        self.pairs = PairMeters(fabric, self.agents)
+        self.pairs = PairMeterManager(fabric, self.agents)
         self.refused = RefusedMeters(fabric, self.pairs)
         self.scarce = ScarceMeters(fabric, self.pairs)
 
@@ -66,7 +66,7 @@ class Reconciler:
         Yields after each piece of the work, so that others may run in between. The switch counts as connected once
         everything that it holds has been taken over. Nothing is sent to it before. Stop iterating if the switch
         disconnects. Until the end no other switch may be brought up and the configuration may not change. Then call
-        ``note_up``.
+        ``record_switch_up``.
         """
         fabric, pairs, record = self.fabric, self.pairs, self.fabric.switches[dpid]
         fabric.arrivals.began(now_s)
@@ -76,10 +76,10 @@ class Reconciler:
         record.meter_ids.reserve(meters["meter_id"])
         # 1
         record.foreign = foreign
-        record.installed, record.touched = flows.copy(), set()
+        record.installed, record.changed_keys = flows.copy(), set()
         yield
         fabric.forget_counters(record)
-        for named in pieces(of_senders(record.installed), _LOOKED_AT_ONCE):
+        for named in batches(vn_meter_flows(record.installed), _LOOKED_AT_ONCE):
             record.adopt_vn_meters(named, fabric.vns, fabric.network.numbers)
             yield
         self._complete_vn_meters(record, now_s)
@@ -88,33 +88,33 @@ class Reconciler:
         yield
         yield from fabric.network.put_own(dpid, record.meters_in_use(), set_queue=record.can.uses_queues)
         if not record.can.uses_meters:
-            pairs.take_meters(dpid)
+            pairs.remove_switch_meters(dpid)
         hosts, talking = hosts_and_pairs(record.installed)
         yield from self._adopt_hosts(record, hosts, now_s)
         # Those whose receivers' switches may still be on their way stay there.
-        record.awaiting = Awaiting(talking, meters)
+        record.deferred = DeferredAdoption(talking, meters)
         yield
-        yield from self.adopt_awaiting(now_s)
+        yield from self.adopt_deferred(now_s)
         pairs.flush()
         yield
         # 2
         record.connected = True
         fabric.arrivals.came(dpid, now_s)
         fabric.network.paths.switch_up(dpid)
-        fabric.network.find_paths()
-        standing, settings = MeterColumns.standing(meters), fabric.wanted_meters(record)
+        fabric.network.update_paths()
+        standing, settings = MeterSettingsTable.standing(meters), fabric.wanted_meters(record)
         differing = settings.differing(standing).intersection(settings) - set(record.update.meter_id)
         differing -= {i for i in differing if i in standing and record.can.takes_as(settings[i], standing[i])}
         record.update.put_meters({meter_id: settings[meter_id] for meter_id in sorted(differing)}, standing.keys())
         yield
         # What changes from here on is sent as usual. Later tables come before earlier ones, as in any plan.
         wanted = fabric.network.desired.of_switch(dpid)
-        lacking = wanted.differing(record.installed) - record.installed.absent_in(wanted)
-        for keys in pieces(sorted(lacking, reverse=True), _LOOKED_AT_ONCE):
+        lacking = wanted.differing(record.installed) - record.installed.missing_from(wanted)
+        for keys in batches(sorted(lacking, reverse=True), _LOOKED_AT_ONCE):
             record.set_flows(plan_flows(wanted, record.installed, keys))
             yield
 
-    def adopt_awaiting(
+    def adopt_deferred(
         self, now_s: float, only: SwitchRecord | None = None, come: Collection[Host] | None = None
     ) -> Iterator[None]:
         """Take over, in pieces, the pairs that switches hold and whose receivers have become known since they came.
@@ -122,22 +122,22 @@ class Reconciler:
         Those of all switches (or of ``only`` one) at once: each time entries are added, all columns of all entries are
         arranged again. Where it is known which hosts have ``come``, others are not asked for.
         """
-        found: list[StandingPairs] = []
+        found: list[InstalledPairs] = []
         try:
             for record in self.fabric.switches.values() if only is None else [only]:
-                if not len(record.awaiting.entries.key):
+                if not len(record.deferred.entries.key):
                     continue
-                known = record.awaiting.take(self.fabric.network.knows, come)
+                known = record.deferred.take(self.fabric.network.knows, come)
                 if come is not None and not len(known.key):
                     continue
                 yield
-                yield from self._claim(record, known, record.awaiting.meters, found)
+                yield from self._claim(record, known, record.deferred.meters, found)
             adopted, found = found, []
             if adopted:
-                yield from self.pairs.adopt(StandingPairs.together(adopted), now_s)
+                yield from self.pairs.adopt(InstalledPairs.together(adopted), now_s)
         finally:
             if found:
-                self.pairs.give_up(StandingPairs.together(found))
+                self.pairs.give_up(InstalledPairs.together(found))
 
     def _complete_vn_meters(self, record: SwitchRecord, now_s: float) -> None:
         """Let the VNs of a switch have the meters that they lack."""
@@ -147,7 +147,7 @@ class Reconciler:
             text = f"switch {record.switch.name}: no ids left for {lacking} meters of floods"
             self.fabric.note(EventKind.OUT_OF_METERS, text, now_s, dpid=record.switch.dpid)
 
-    def note_up(self, dpid: int, now_s: float) -> None:
+    def record_switch_up(self, dpid: int, now_s: float) -> None:
         """Note that a switch has been brought up."""
         record = self.fabric.switches[dpid]
         foreign = f", {record.foreign} entries of others left alone" if record.foreign else ""
@@ -179,24 +179,24 @@ class Reconciler:
         """
         record = self.fabric.switches[dpid]
         tidy = not self.fabric.awaits_switches(now_s)
-        if tidy and record.awaiting.holds_anything:
-            record.awaiting = Awaiting()
-        for _ in self.adopt_awaiting(now_s, record):
+        if tidy and record.deferred.holds_anything:
+            record.deferred = DeferredAdoption()
+        for _ in self.adopt_deferred(now_s, record):
             yield 0
         count = 0
         lost, record.lost = record.lost, frozenset()
         try:
-            for keys in pieces(sorted(self._suspect(record, expected.flows, flows, only)), _WORKED_AT_ONCE):
+            for keys in batches(sorted(self._suspect(record, expected.flows, flows, only)), _WORKED_AT_ONCE):
                 differing = expected.flows.differing(flows, keys) - record.installed.differing(expected.flows, keys)
                 record.hold(differing, flows)
                 known = FlowTable(flow for packed in keys if (flow := record.installed.flow(packed)) is not None)
                 self._adopt_at_once(record, known, meters, now_s)
                 self.pairs.flush()
                 self._give_up_lost(record, differing, lost, now_s)
-                wrong = self._mend_flows(record, keys, differing, tidy=tidy)
+                wrong = self._repair_flows(record, keys, differing, tidy=tidy)
                 count += wrong
                 yield wrong
-            wrong = self._mend_meters(record, expected.meters, meters, now_s, tidy=tidy)
+            wrong = self._repair_meters(record, expected.meters, meters, now_s, tidy=tidy)
             count += wrong
             yield wrong
         finally:
@@ -215,8 +215,8 @@ class Reconciler:
             return set(only)
         wanted = self.fabric.network.desired.of_switch(record.switch.dpid)
         wanted.share(record.installed)  # most of the time they are the same, and stay so
-        nobodys = expected.absent_in(wanted)
-        return expected.differing(flows) | nobodys.difference(record.awaiting.entries.key.tolist())
+        nobodys = expected.missing_from(wanted)
+        return expected.differing(flows) | nobodys.difference(record.deferred.entries.key.tolist())
 
     def _give_up_lost(self, record: SwitchRecord, differing: set[bytes], lost: frozenset[bytes], now_s: float) -> None:
         """Take the meters from entries that are missing once more: the switch refuses them, maybe for their meters."""
@@ -228,7 +228,7 @@ class Reconciler:
             self.refused.give_up(record, refused, NO_ENTRY_TAKEN, now_s)
         record.lost |= metered.keys() - lost
 
-    def _mend_flows(self, record: SwitchRecord, keys: Collection[bytes], differing: set[bytes], *, tidy: bool) -> int:
+    def _repair_flows(self, record: SwitchRecord, keys: Collection[bytes], differing: set[bytes], *, tidy: bool) -> int:
         """Put right the entries that are ``differing``, and those of ``keys`` that nobody wants; return how many."""
         wanted = self.fabric.network.desired.of_switch(record.switch.dpid)
         unwanted = {packed for packed in keys if record.installed.has(packed) and not wanted.has(packed)}
@@ -240,8 +240,8 @@ class Reconciler:
         record.set_flows(wrong)
         return len(wrong)
 
-    def _mend_meters(
-        self, record: SwitchRecord, expected: MeterColumns, meters: NDArray[np.void], now_s: float, *, tidy: bool
+    def _repair_meters(
+        self, record: SwitchRecord, expected: MeterSettingsTable, meters: NDArray[np.void], now_s: float, *, tidy: bool
     ) -> int:
         """Mend what differs from ``expected`` and has not been changed since; return how many meters that were.
 
@@ -249,7 +249,7 @@ class Reconciler:
         if the meter was never seen to stand. One that reads otherwise than it was set to is set again. If it reads the
         same after that, nobody has changed it: it is what the switch makes of such a setting.
         """
-        found = MeterColumns.standing(meters)
+        found = MeterSettingsTable.standing(meters)
         stood, record.stood = record.stood, found.meter_id
         odd, record.odd = record.odd, {}
         missed, record.missed = record.missed, frozenset()
@@ -286,7 +286,7 @@ class Reconciler:
         rows = record.rows_of(ids)
         self.fabric.stand_at(rows[rows != NO_ENTRY], [unlike[i][1] for i in ids[rows != NO_ENTRY].tolist()])
 
-    def _adopt_hosts(self, record: SwitchRecord, hosts: AddressRows, now_s: float) -> Iterator[None]:
+    def _adopt_hosts(self, record: SwitchRecord, hosts: HostFlows, now_s: float) -> Iterator[None]:
         """Take over the hosts that entries in a switch's tables stand for and that are not known, in pieces."""
         fabric = self.fabric
         for some in hosts.pieces(_HOSTS_AT_ONCE):
@@ -303,23 +303,23 @@ class Reconciler:
         hosts, talking = hosts_and_pairs(entries)
         for _ in self._adopt_hosts(record, hosts, now_s):
             pass
-        found: list[StandingPairs] = []
+        found: list[InstalledPairs] = []
         for _ in self._claim(record, talking, meters, found):
             pass
-        for _ in self.pairs.adopt(StandingPairs.together(found), now_s):
+        for _ in self.pairs.adopt(InstalledPairs.together(found), now_s):
             pass
 
     def _claim(
-        self, record: SwitchRecord, talking: AddressRows, meters: NDArray[np.void], found: list[StandingPairs]
+        self, record: SwitchRecord, talking: HostFlows, meters: NDArray[np.void], found: list[InstalledPairs]
     ) -> Iterator[None]:
         """Put the pairs that are not known and whose meters stand there into ``found``, in pieces; claim the meters."""
         if not record.can.uses_meters or not len(talking.key):
             return
-        standing = MeterColumns.standing(meters)
+        standing = MeterSettingsTable.standing(meters)
         for some in talking.pieces(_CLAIMED_AT_ONCE):
             there = np.isin(some.meter_id, standing.meter_id) & record.installed.contains(some.key)
             pairs = adopted_pairs(some.only(there), self.fabric.network, record.switch.dpid, standing)
-            pairs = pairs.only(~self.pairs.metered_ones(pairs.sender, pairs.receiver))
+            pairs = pairs.only(~self.pairs.metered_mask(pairs.sender, pairs.receiver))
             found.append(pairs.only(record.meter_ids.claim_all(pairs.meter_id)))
             yield
 

@@ -17,17 +17,17 @@ import numpy as np
 from controller.central.controller import CentralController
 from controller.central.fabric_state import FabricState
 from controller.central.reconciliation import Reconciler
-from controller.columns import NEW_ROW, IntArray, carry
+from controller.columns import NEW_ROW, IntArray, reindex
 from controller.dets.rate_allocator import RateAllocators
 from controller.errors import InvalidValueError
 from controller.events import EventLog
 from controller.fabric.config_model import Config
-from controller.fabric.pair_table import EntryTable, rows_of_pairs
+from controller.fabric.pair_table import PairTable, find_pairs
 from controller.forwarding.desired_flows import plan_flows
 from controller.forwarding.pairs import Pair
 from controller.forwarding.pipeline import VnMeters
 from controller.loop import control_step
-from controller.switch.meters.meter_settings import MeterColumns
+from controller.switch.meters.meter_settings import MeterSettingsTable
 from controller.switch.switch_record import SwitchRecord, SwitchUpdate
 
 
@@ -42,12 +42,12 @@ class Reconfiguration:
     gone: frozenset[int]
     _before: Reconciler
     _rows: _Rows
-    _standing: Mapping[int, MeterColumns]
+    _standing: Mapping[int, MeterSettingsTable]
     _allocators: RateAllocators
 
     def undo(self, central: CentralController) -> None:
         """Let the controller be as before."""
-        central.work_on(self._before)
+        central.set_reconciler(self._before)
 
     def finish(self, central: CentralController) -> None:
         """Queue the messages to the switches, once all limits and algorithms are in force."""
@@ -94,10 +94,12 @@ class Beforehand:
 def _kept(before: FabricState, after: FabricState) -> set[int]:
     """Return the switches (dpid) that go on as they are."""
     records = before.switches
-    return {dpid for dpid, record in after.switches.items() if dpid in records and _alike(records[dpid], record)}
+    return {
+        dpid for dpid, record in after.switches.items() if dpid in records and _is_compatible(records[dpid], record)
+    }
 
 
-def _alike(before: SwitchRecord, after: SwitchRecord) -> bool:
+def _is_compatible(before: SwitchRecord, after: SwitchRecord) -> bool:
     """Tell whether what is known of a switch still counts, and its flow entries name queues as they did."""
     can, now = before.can, after.can
     return can.profile == now.profile and can.classes == now.classes and can.told == now.told
@@ -130,7 +132,7 @@ def reconfigure(
     unmetered = [pair for pair in map(row_of.pair, central.pairs.unmetered) if pair is not None]
     reconciler.pairs.carry(unmetered)
     done = Reconfiguration(frozenset(before.switches.keys() - kept), central.reconciler, row_of, standing, allocators)
-    central.work_on(reconciler)
+    central.set_reconciler(reconciler)
     return done
 
 
@@ -179,7 +181,11 @@ def _carry_record(
         after.complete_vn_meters()
     after.can, after.connected = before.can, before.connected
     after.ports = {port_no: before.ports[port_no] for port_no in before.ports.keys() & after.switch.ports.keys()}
-    after.installed, after.touched, after.foreign = before.installed.copy(), set(before.touched), before.foreign
+    after.installed, after.changed_keys, after.foreign = (
+        before.installed.copy(),
+        set(before.changed_keys),
+        before.foreign,
+    )
 
 
 def _carry_network(before: FabricState, made: Beforehand, row_of: _Rows, kept: set[int]) -> None:
@@ -194,7 +200,7 @@ def _carry_network(before: FabricState, made: Beforehand, row_of: _Rows, kept: s
             for _ in after.network.put_own(dpid, own[0], set_queue=own[1]) if made.own.get(dpid) != own else ():
                 pass
             after.network.paths.switch_up(dpid)
-    after.network.find_paths()
+    after.network.update_paths()
     after.network.carry_hosts(before.network, row_of.new)
 
 
@@ -214,7 +220,7 @@ def _carry_state(
     at_home = np.isin(before.vns.dpid[old.entries.sender], np.array(sorted(kept), dtype=np.uint64))
     stays = np.flatnonzero((sender != NEW_ROW) & (receiver != NEW_ROW) & at_home)
     old_row = stays[np.lexsort((sender[stays], receiver[stays]))]
-    entries = EntryTable(sender[old_row], receiver[old_row], old.entries.meter_id[old_row])
+    entries = PairTable(sender[old_row], receiver[old_row], old.entries.meter_id[old_row])
     nothing = np.zeros(len(entries))
     after.state = control_step.ControlState(
         entries,
@@ -224,7 +230,7 @@ def _carry_state(
         after.state.allocators,
         old.enforcement.carried(old_row, nothing, nothing, now_s),
         old.accounts.carried(row_of.old),
-        carry(old.unread_intervals, old_row, 0),
+        reindex(old.unread_intervals, old_row, 0),
         old.decided_s,
         None if old.adopted_bps is None else old.adopted_bps[old_row],
     )
@@ -234,22 +240,22 @@ def _carry_state(
         after.network.pairs.carry(pair, int(entries.meter_id[row]) or None, before.network.pairs.hosts_of(was))
     carried = old.allocators.carried(old_row)
     return carried._replace(
-        congested=carry(carried.congested, row_of.old, False),
-        calm_intervals=carry(carried.calm_intervals, row_of.old, 0),
+        congested=reindex(carried.congested, row_of.old, False),
+        calm_intervals=reindex(carried.calm_intervals, row_of.old, 0),
         memories=tuple(memory.carried_vns(row_of.old) for memory in carried.memories),
     )
 
 
 def _carry_views(before: FabricState, after: FabricState, row_of: _Rows, kept: set[int]) -> None:
     """Keep what is shown of VNs: rates, congestion, guarantees."""
-    after.received_bps = carry(before.received_bps, row_of.old, 0.0)
+    after.received_bps = reindex(before.received_bps, row_of.old, 0.0)
     after.congestion = before.congestion.carried(row_of.old)
     after.send_limits = before.send_limits.carried(row_of.old)
     after.floods = before.floods.carried(row_of.old)
     after.guarantees = before.guarantees.carried(row_of.old)
     after.send_guarantees = before.send_guarantees.carried(row_of.old)
-    after.notifications = carry(before.notifications, row_of.old, 0.0)
-    after.notified_s = carry(before.notified_s, row_of.old, np.nan)
+    after.notifications = reindex(before.notifications, row_of.old, 0.0)
+    after.notified_s = reindex(before.notified_s, row_of.old, np.nan)
     after.deliveries |= {dpid: before.deliveries[dpid] for dpid in kept}
 
 
@@ -257,10 +263,10 @@ def _carry_marks(before: FabricState, after: FabricState, row_of: _Rows) -> None
     """Go on counting marks by the meters that stand; their entries have named them again."""
     after.phantoms = after.phantoms.remembering(before.phantoms, row_of.old)
     ends = row_of.old[after.measuring.sender], row_of.old[after.measuring.receiver]
-    after.measuring = after.measuring.remembering(before.measuring, rows_of_pairs(before.measuring, *ends))
+    after.measuring = after.measuring.remembering(before.measuring, find_pairs(before.measuring, *ends))
 
 
-def _plan(fabric: FabricState, record: SwitchRecord, standing: MeterColumns) -> None:
+def _plan(fabric: FabricState, record: SwitchRecord, standing: MeterSettingsTable) -> None:
     """Queue the differences between what a switch holds and what it should hold."""
     record.update = SwitchUpdate()
     wanted = fabric.network.desired.of_switch(record.switch.dpid)

@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from controller.central.fabric_state import FabricState
-from controller.central.pair_meters import PairMeters, beyond_text
+from controller.central.pair_meters import PairMeterManager, beyond_text
 from controller.events import EventKind
 from controller.fabric.meter_bounds import MOST_KILO, MeterBounds
 from controller.forwarding.pairs import Pair
@@ -78,7 +78,7 @@ class _Refusals:
 class RefusedMeters:
     """Takes the meters that switches refuse from whom they were for."""
 
-    def __init__(self, fabric: FabricState, pairs: PairMeters) -> None:
+    def __init__(self, fabric: FabricState, pairs: PairMeterManager) -> None:
         self._fabric, self._pairs = fabric, pairs
         self._of: dict[int, _Refusals] = {}
         self._noted: dict[int, dict[int, _Refusal]] = {}  # by switch and meter, since ``settle``
@@ -162,10 +162,10 @@ class RefusedMeters:
             return []
         above_bps = (most_kbps + 1) * RATE_STEP_BPS
         rows, ids = record.vn_meter_columns()
-        own = ids[0, (ids[0] > 0) & (fabric.vns.send_most_bps[rows] >= above_bps)]
+        own = ids[0, (ids[0] > 0) & (fabric.vns.send_max_bps[rows] >= above_bps)]
         mine, entries = record.metered_rows(), fabric.state.entries
         most_bps = np.minimum(
-            fabric.vns.send_most_bps[entries.sender[mine]], fabric.vns.receive_most_bps[entries.receiver[mine]]
+            fabric.vns.send_max_bps[entries.sender[mine]], fabric.vns.receive_max_bps[entries.receiver[mine]]
         )
         return [*own.tolist(), *entries.meter_id[mine[most_bps >= above_bps]].tolist()]
 
@@ -269,7 +269,7 @@ class _Claim(NamedTuple):
 class ScarceMeters:
     """Passes meters on from pairs that need them less to pairs that need them more."""
 
-    def __init__(self, fabric: FabricState, pairs: PairMeters) -> None:
+    def __init__(self, fabric: FabricState, pairs: PairMeterManager) -> None:
         self._fabric, self._pairs = fabric, pairs
         self._turned_s = -np.inf
 

@@ -6,15 +6,15 @@ from operator import itemgetter
 
 import numpy as np
 
-from controller.central.fabric_state import Control, FabricState
+from controller.central.fabric_state import ControlContext, FabricState
 from controller.columns import FloatArray, IntArray
 from controller.events import EventKind
 from controller.fabric.vn_table import VnTable
 from controller.forwarding.pipeline import VnMeters
-from controller.limits.effective_settings import LimitsInForce
-from controller.limits.new_pair_limits import newcomer_limits
+from controller.limits.effective_settings import EffectiveSettings
+from controller.limits.new_pair_limits import new_pair_limits
 from controller.limits.overrides import VN_FIELDS, vn_value
-from controller.policy.policy_groups import borrows, weighs
+from controller.policy.policy_groups import uses_ceilings, uses_weights
 from controller.switch.meters.meter_mods import modifications
 from controller.units import exact_rate
 
@@ -23,7 +23,7 @@ _MOST_NAMED = 20
 _NEWCOMER = VnMeters._fields.index("newcomer")
 
 
-def put_in_force(fabric: FabricState, values: LimitsInForce, now_s: float) -> None:
+def apply_settings(fabric: FabricState, values: EffectiveSettings, now_s: float) -> None:
     """Let ``values``, which must fit the fabric, hold from the next interval on.
 
     What is as before is not touched: no message is sent for it, and algorithms go on with what they remember.
@@ -45,9 +45,9 @@ def _changed_rows(before: VnTable, after: VnTable) -> IntArray:
 
 def _set_vn_meters(fabric: FabricState, before: VnTable, before_flood_bps: FloatArray, now_s: float) -> None:
     """Queue meter-mods for what VNs may send, flood and begin with, where that has changed, to switches with meters."""
-    sending = before.send_most_bps != fabric.vns.send_most_bps
+    sending = before.send_max_bps != fabric.vns.send_max_bps
     flooding = before_flood_bps != fabric.flood_limit_bps
-    first, first_now = newcomer_limits(before), newcomer_limits(fabric.vns)
+    first, first_now = new_pair_limits(before), new_pair_limits(fabric.vns)
     beginning = (first[0] != first_now[0]) | (first[1] != first_now[1])
     fabric.send_limits = fabric.send_limits.modified(np.flatnonzero(sending), now_s)
     fabric.floods.modified(np.flatnonzero(flooding), now_s)
@@ -82,20 +82,20 @@ def _shown(field: str, number: float) -> str:
     return f"{words} {'none' if value is None else exact_rate(int(value)) if field.endswith('_bps') else f'{value:g}'}"
 
 
-def _unused(fabric: FabricState, vid: int) -> str:
+def _unused_values_text(fabric: FabricState, vid: int) -> str:
     """Return what VNs of a VLAN have that neither its algorithm nor its shadow uses, for people; empty: nothing."""
     vns, control = fabric.vns, fabric.control
     mine = vns.vlan_vid == vid
     unused = []
-    if not (borrows(control.policies, vid) or borrows(control.shadow.policies, vid)):
+    if not (uses_ceilings(control.policies, vid) or uses_ceilings(control.shadow.policies, vid)):
         with_ceiling = ~np.isnan(vns.send_ceiling_bps) | ~np.isnan(vns.receive_ceiling_bps)
         unused.append(("ceilings", int((with_ceiling & mine).sum())))
-    if not (weighs(control.policies, vid) or weighs(control.shadow.policies, vid)):
+    if not (uses_weights(control.policies, vid) or uses_weights(control.shadow.policies, vid)):
         unused.append(("weights", int(((vns.weight != 1.0) & mine).sum())))
     return "".join(f"; the {what} of {count} VNs are kept and not used" for what, count in unused if count)
 
 
-def _note_vlans(fabric: FabricState, before: Control, now_s: float) -> None:
+def _note_vlans(fabric: FabricState, before: ControlContext, now_s: float) -> None:
     policies, shadows = fabric.control.policies, fabric.control.shadow.policies
     vids = [
         vid
@@ -110,4 +110,4 @@ def _note_vlans(fabric: FabricState, before: Control, now_s: float) -> None:
         text = f"VLAN {vid}: {policy.algorithm} {dict(policy.parameters) or ''}".rstrip()
         if shadow is not None:
             text += f", shadow {shadow.algorithm} {dict(shadow.parameters) or ''}".rstrip()
-        fabric.note(EventKind.ALGORITHM_CHANGED, text + _unused(fabric, vid), now_s, vlan_vid=vid)
+        fabric.note(EventKind.ALGORITHM_CHANGED, text + _unused_values_text(fabric, vid), now_s, vlan_vid=vid)

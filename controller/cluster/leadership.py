@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from controller.errors import InvalidValueError
 from controller.openflow.constants import ControllerRole
 
-MARGIN_S = 0.5
+LEASE_MARGIN_S = 0.5
 # A generation id is 64 bits: the epoch, which is raised when etcd has lost its revisions, above 40 bits of revision.
 # Switches compare in a circle, so that no two ids may be 2^63 apart.
 EPOCH_BITS, REVISION_BITS = 22, 40
@@ -34,7 +34,7 @@ def generation_id(epoch: int, revision: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class LeaseSnapshot:
     """What etcd said when it was asked at ``began_s``: this node's lease, and who is active under which generation.
 
     Nobody is when ``active`` is empty; ``generation`` is None then.
@@ -58,7 +58,7 @@ class Leadership:
         self.generation: int | None = None  # of the active node, whoever that is
         self.is_mine = False  # as far as etcd has said; ``held`` says for how long that counts
 
-    def hear(self, answer: Answer) -> None:
+    def hear(self, answer: LeaseSnapshot) -> None:
         """Etcd has answered. Answers must be given in the order of their questions."""
         self.lease_id, self.confirmed_s = answer.lease_id, answer.began_s
         self.active, self.generation = answer.active, answer.generation
@@ -70,7 +70,7 @@ class Leadership:
 
     def relies(self, now_s: float) -> bool:
         """Whether this node may rely on its lease at ``now_s``."""
-        return self.lease_id is not None and now_s < self.confirmed_s + self.ttl_s - MARGIN_S
+        return self.lease_id is not None and now_s < self.confirmed_s + self.ttl_s - LEASE_MARGIN_S
 
     def held(self, now_s: float) -> int | None:
         """Return the generation under which this node is the active one at ``now_s``, None if it is not."""

@@ -13,7 +13,7 @@ import math
 ROUNDING_S = 1.0
 
 
-class Expiry:
+class LeaseExpiry:
     """Of one lease. All times are of one clock."""
 
     def __init__(self) -> None:

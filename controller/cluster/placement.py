@@ -21,16 +21,16 @@ import math
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
-START_S = 2.0
-TURN_S = 3.0
-AWARE_S = 0.5
-UNREACHED_S = 2.0
-ARRIVES_S = 5.0
+JOIN_DELAY_S = 2.0
+FALLBACK_DELAY_S = 3.0
+MOVE_NOTICE_S = 0.5
+UNREACHABLE_GRACE_S = 2.0
+MOVE_TIMEOUT_S = 5.0
 MOST_AT_ONCE = 50
 """switches taken in one transaction, with two operations each: etcd allows 128"""
 
 
-class Known(NamedTuple):
+class ClusterView(NamedTuple):
     """What all nodes know: the live ones, the switches that each is connected to, and the names of drained nodes.
 
     ``wants`` are the nodes that are wanted for switches, ``owners`` those that have them, both by dpid.
@@ -43,7 +43,7 @@ class Known(NamedTuple):
     owners: Mapping[int, str]
 
 
-def order(dpid: int, nodes: Iterable[str]) -> list[str]:
+def rendezvous_order(dpid: int, nodes: Iterable[str]) -> list[str]:
     """Return nodes in the order in which they are to take a switch."""
 
     def weight(node: str) -> bytes:
@@ -52,30 +52,30 @@ def order(dpid: int, nodes: Iterable[str]) -> list[str]:
     return sorted(nodes, key=weight)
 
 
-def turns(dpid: int, known: Known) -> list[str]:
+def candidates(dpid: int, known: ClusterView) -> list[str]:
     """Return the nodes that may take a switch, the one first whose turn is first."""
-    nodes = order(dpid, set(known.nodes).difference(known.drained))
+    nodes = rendezvous_order(dpid, set(known.nodes).difference(known.drained))
     return sorted(nodes, key=lambda node: node != known.wants.get(dpid))
 
 
-def able(dpid: int, known: Known) -> list[str]:
+def connected_candidates(dpid: int, known: ClusterView) -> list[str]:
     """Return those of them that are connected to it."""
-    return [node for node in turns(dpid, known) if dpid in known.reached.get(node, ())]
+    return [node for node in candidates(dpid, known) if dpid in known.reached.get(node, ())]
 
 
-def is_unreached(dpid: int, known: Known) -> bool:
+def is_unreached(dpid: int, known: ClusterView) -> bool:
     """Whether a switch's owner says that it is not connected to it."""
     owner = known.owners[dpid]
     return owner in known.reached and dpid not in known.reached[owner]
 
 
-def goal(dpid: int, known: Known) -> str | None:
+def move_target(dpid: int, known: ClusterView) -> str | None:
     """Return the node that a switch with an owner is to be moved to; None: it stays."""
     owner, wanted = known.owners[dpid], known.wants.get(dpid)
     leaving = owner in known.drained or is_unreached(dpid, known)
     if not leaving and wanted in (None, owner):
         return None
-    nodes = able(dpid, known)
+    nodes = connected_candidates(dpid, known)
     if not nodes or not (leaving or wanted == nodes[0]):
         return None
     return None if nodes[0] == owner else nodes[0]
@@ -93,7 +93,7 @@ class Placement:
         self._coming_s: dict[int, float] = {}  # since when switches are on their way to their owners
         self.moving = False  # whether a switch is about to be taken from its owner, by this node or another one
 
-    def orphans_due(self, now_s: float, known: Known, reached: Collection[int]) -> list[int]:
+    def unowned_due(self, now_s: float, known: ClusterView, reached: Collection[int]) -> list[int]:
         """Return the switches without an owner to take now, MOST_AT_ONCE at most; ``reached`` are connected."""
         self._began_s = min(self._began_s, now_s) if self._me in known.nodes else math.inf
         nodes = frozenset(known.nodes).difference(known.drained)
@@ -101,13 +101,17 @@ class Placement:
         self._nodes = nodes
         waiting = (dpid for dpid in self._dpids if dpid not in known.owners and dpid in reached)
         self._since_s = {dpid: since_s.get(dpid, now_s) for dpid in waiting}
-        if now_s - self._began_s < START_S or self._me not in nodes:
+        if now_s - self._began_s < JOIN_DELAY_S or self._me not in nodes:
             return []
         waited_s = {dpid: now_s - at_s for dpid, at_s in self._since_s.items()}
-        due = [dpid for dpid, each_s in waited_s.items() if each_s >= TURN_S * turns(dpid, known).index(self._me)]
+        due = [
+            dpid
+            for dpid, each_s in waited_s.items()
+            if each_s >= FALLBACK_DELAY_S * candidates(dpid, known).index(self._me)
+        ]
         return due[:MOST_AT_ONCE]
 
-    def move_due(self, now_s: float, known: Known, controlled: Collection[int]) -> int | None:
+    def move_due(self, now_s: float, known: ClusterView, controlled: Collection[int]) -> int | None:
         """Return the switch to take from its owner now, None: none.
 
         ``controlled`` are the switches under some node's control. One that is not, though its owner is connected to
@@ -121,16 +125,16 @@ class Placement:
         )
         self._coming_s = {dpid: self._coming_s.get(dpid, now_s) for dpid in coming}
         for dpid, owner in known.owners.items():
-            node = goal(dpid, known)
+            node = move_target(dpid, known)
             if node is not None:
                 since_s = before[dpid][2] if before.get(dpid, ())[:2] == (owner, node) else now_s
                 self._goals[dpid] = (owner, node, since_s)
         left_s = {
-            dpid: since_s + (UNREACHED_S if is_unreached(dpid, known) else AWARE_S) - now_s
+            dpid: since_s + (UNREACHABLE_GRACE_S if is_unreached(dpid, known) else MOVE_NOTICE_S) - now_s
             for dpid, (_, _, since_s) in self._goals.items()
         }
-        self.moving = any(-ARRIVES_S < one_s <= AWARE_S for one_s in left_s.values())
-        waits = any(now_s - since_s < ARRIVES_S for since_s in self._coming_s.values())
-        if waits or now_s - self._began_s < START_S:
+        self.moving = any(-MOVE_TIMEOUT_S < one_s <= MOVE_NOTICE_S for one_s in left_s.values())
+        waits = any(now_s - since_s < MOVE_TIMEOUT_S for since_s in self._coming_s.values())
+        if waits or now_s - self._began_s < JOIN_DELAY_S:
             return None
         return next((dpid for dpid, one_s in left_s.items() if one_s <= 0.0 and self._goals[dpid][1] == self._me), None)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from controller.openflow.bounded_reader import HEADER, Buffer
 from controller.openflow.constants import MessageType, MultipartType
 
-_HARMLESS = frozenset(
+_READ_ONLY_TYPES = frozenset(
     {
         *(MessageType.HELLO, MessageType.ERROR, MessageType.ECHO_REQUEST, MessageType.ECHO_REPLY),
         *(MessageType.FEATURES_REQUEST, MessageType.GET_CONFIG_REQUEST, MessageType.MULTIPART_REQUEST),
@@ -23,14 +23,14 @@ _HARMLESS = frozenset(
 _MULTIPART_TYPE_AT, _MULTIPART_BODY_AT = 8, 16
 
 
-def only_reads(data: Buffer) -> bool:
+def is_read_only(data: Buffer) -> bool:
     """Return whether no message of these changes a switch: requests for roles do not, multipart requests with one
     exception neither (table features with a body set them, 7.3.5.5). Bytes that are no whole messages may change it.
     """
     offset = 0
     while offset + HEADER.size <= len(data):
         _version, kind, length, _xid = HEADER.unpack_from(data, offset)
-        if kind not in _HARMLESS or length < HEADER.size:
+        if kind not in _READ_ONLY_TYPES or length < HEADER.size:
             return False
         if kind == MessageType.MULTIPART_REQUEST and length > _MULTIPART_BODY_AT:
             what = int.from_bytes(data[offset + _MULTIPART_TYPE_AT : offset + _MULTIPART_TYPE_AT + 2])
@@ -62,7 +62,7 @@ class WriteGate:
 
     def lets_out(self, data: Buffer) -> bool:
         """Return whether these messages may go out now; if not, the gate is closed from then on."""
-        if self.is_open or only_reads(data):
+        if self.is_open or is_read_only(data):
             return True
         self.close()
         return False

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field
 
 from controller.config.section_reader import read_section
 from controller.config.sections import ControlSection, Section, StoreSection
-from controller.config.value_types import FilePath, Listen, Name, Written, of_room
+from controller.config.value_types import FilePath, Listen, Name, SyntaxHint, of_room
 from controller.config.yaml_document import Problem
 from controller.errors import InvalidValueError
 from controller.fabric.config_model import Cluster, Endpoint, Rest
@@ -33,7 +33,7 @@ def check_url(value: object) -> str:
     return url
 
 
-Url = Annotated[str, BeforeValidator(check_url), Written("`http://HOST:PORT` or `https://HOST:PORT`")]
+Url = Annotated[str, BeforeValidator(check_url), SyntaxHint("`http://HOST:PORT` or `https://HOST:PORT`")]
 
 
 class ClusterSection(Section):

@@ -11,7 +11,7 @@ from controller.errors import InvalidValueError
 from controller.fabric.config_model import Config, CoreLink, Endpoint, Vn
 
 # What only a restart can change, by the attribute of Config and the key in the file.
-FIXED = {
+RESTART_ONLY = {
     "interval_ms": "control.interval_ms",
     "openflow_listen": "openflow.listen",
     "openflow_tls": "openflow",
@@ -30,14 +30,14 @@ class ConfigChange(NamedTuple):
     after: Any
 
 
-def config_changes(before: Config, after: Config) -> list[ConfigChange]:
+def diff_configs(before: Config, after: Config) -> list[ConfigChange]:
     """Return every value that differs, in the order of ``after``; those that only ``before`` has come last."""
     return [*_changed("", before, after), *_gone("", before, after)]
 
 
 def check_changeable(before: Config, after: Config) -> None:
     """Raise InvalidValueError, naming the key, if something differs that only a restart can change."""
-    for name, key in FIXED.items():
+    for name, key in RESTART_ONLY.items():
         old, new = getattr(before, name), getattr(after, name)
         if old == new:
             continue
@@ -45,7 +45,7 @@ def check_changeable(before: Config, after: Config) -> None:
         reason = f"can only be changed by a restart (dets runs with {_shown(change.before)})"
         raise InvalidValueError(change.path, _shown(change.after), reason)
     if after.cluster is not None and after.cluster.share == "switches":
-        for change in config_changes(before, after):
+        for change in diff_configs(before, after):
             reason = "can only be changed by a restart of every node: cluster.share is switches"
             raise InvalidValueError(change.path, _shown(change.after), reason)
 

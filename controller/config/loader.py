@@ -42,7 +42,7 @@ from controller.config.validation import (
     flood_problems,
     link_problems,
     port_problems,
-    share_problems,
+    sharding_problems,
     unused_problems,
 )
 from controller.config.value_types import MAX_VLAN_VID, MIN_VLAN_VID
@@ -59,7 +59,7 @@ def load_config(path: str | pathlib.Path) -> Config:
     """Return the configuration in the file at ``path``; raise ConfigError if it is unreadable or not acceptable."""
     name = str(path)
     try:
-        with open(path, "rb", opener=_without_waiting) as stream:
+        with open(path, "rb", opener=_open_nonblocking) as stream:
             if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
                 raise ConfigError(name, [ConfigProblem(0, 0, "", "is not a regular file")])
             content = stream.read(_MAX_FILE_BYTES + 1)
@@ -75,7 +75,7 @@ def load_config(path: str | pathlib.Path) -> Config:
     return parse_config(text, name)
 
 
-def _without_waiting(path: str, flags: int) -> int:
+def _open_nonblocking(path: str, flags: int) -> int:
     """Open a file; a FIFO would be waited for until somebody writes to it."""
     return os.open(path, flags | os.O_NONBLOCK)
 
@@ -87,7 +87,7 @@ def parse_config(text: str, source_name: str = "<text>") -> Config:
         raise ConfigError(source_name, document.problems)
     config, problems = _read_config(document.data, source_name)
     if not problems and not document.problems:
-        problems += [*flood_problems(config), *link_problems(config), *share_problems(config)]
+        problems += [*flood_problems(config), *link_problems(config), *sharding_problems(config)]
     if problems or document.problems:
         raise ConfigError(source_name, [*document.problems, *document.place(problems)])
     return config

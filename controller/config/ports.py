@@ -15,7 +15,7 @@ from controller.config.sections import PortSection, VlanSection, VnSection
 from controller.config.value_types import MAX_PORT_NO, MAX_VLAN_VID, MIN_VLAN_VID
 from controller.config.yaml_document import Path, Problem, show_path
 from controller.errors import InvalidValueError
-from controller.fabric.config_model import FIRST_NAMED, LAST_NAMED, WAYS, EdgePort, Vn
+from controller.fabric.config_model import DIRECTIONS, FIRST_NAMED, LAST_NAMED, EdgePort, Vn
 from controller.fabric.value_checks import is_name
 from controller.fabric.vn_table import check_ceiling
 from controller.units import format_rate
@@ -105,7 +105,7 @@ def _read_vn(
         own, problems = read_section(VnSection, own_path, port.vns[own_path[-1]])
     given = _Given(own_path, vid, own, vlan, port)
     limit_bps, ceiling_bps = dict[str, int](), dict[str, int | None]()
-    for way in WAYS:
+    for way in DIRECTIONS:
         limit_bps[way], bad_limit = _limit_bps(given, f"{way}_limit")
         ceiling_bps[way], bad_ceiling = _ceiling_bps(given, f"{way}_ceiling", limit_bps[way])
         problems += bad_limit + bad_ceiling
@@ -116,7 +116,7 @@ def _read_vn(
         receive_limit_bps=limit_bps["receive"],
         send_ceiling_bps=ceiling_bps["send"],
         receive_ceiling_bps=ceiling_bps["receive"],
-        own_limits=tuple([way for way in WAYS if getattr(own, f"{way}_limit") is not None]),
+        own_limits=tuple([way for way in DIRECTIONS if getattr(own, f"{way}_limit") is not None]),
         weight=own.weight,
     )
     return vn, problems

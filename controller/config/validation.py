@@ -11,13 +11,13 @@ from itertools import product
 from controller.config.sections import VlanSection
 from controller.config.yaml_document import Path, Problem, show_path, show_value
 from controller.errors import InvalidValueError
-from controller.fabric.config_model import WAYS, Config, EdgePort, Vn
+from controller.fabric.config_model import DIRECTIONS, Config, EdgePort, Vn
 from controller.limits.admission import admit_core, core_overloaded, core_topology
 from controller.limits.change_validation import check_used
 from controller.limits.flood_limits import LEAST_FLOOD_BPS, largest_flood_limit
 from controller.limits.hose_model import AdmissionError, VnLimits, port_overload
 from controller.policy.registry import make_policy, policies
-from controller.policy.shardability import check_cut
+from controller.policy.shardability import check_shardable
 from controller.units import format_rate
 
 
@@ -59,7 +59,7 @@ def port_problems(path: Path, port: EdgePort, vlans: Mapping[int, VlanSection]) 
 
     Capacities and limits that are unknown are 0.
     """
-    for vn, way in product(port.vns, WAYS):
+    for vn, way in product(port.vns, DIRECTIONS):
         ceiling_bps = getattr(vn, f"{way}_ceiling_bps")
         if ceiling_bps is None:
             continue
@@ -78,7 +78,7 @@ def port_problems(path: Path, port: EdgePort, vlans: Mapping[int, VlanSection]) 
         except InvalidValueError as error:
             message = f"the weight of VLAN {vn.vlan_vid}, {vn.weight:g}, {error.reason}"
             yield Problem((*path, "vns", str(vn.vlan_vid), "weight"), message)
-    for way in WAYS if port.capacity_bps else ():
+    for way in DIRECTIONS if port.capacity_bps else ():
         limits_bps = {vn.vlan_vid: getattr(vn, f"{way}_limit_bps") for vn in port.vns}
         overload = port_overload(show_path(path), way, limits_bps.values(), port.capacity_bps)
         if overload is not None:
@@ -135,7 +135,7 @@ def flood_problems(config: Config) -> Iterator[Problem]:
         yield Problem(("vlans", str(vid), "flood_limit"), f"{format_rate(flood_bps)} {reason}; {fits}")
 
 
-def share_problems(config: Config) -> Iterator[Problem]:
+def sharding_problems(config: Config) -> Iterator[Problem]:
     """Yield what cannot be shared out over nodes, where ``cluster.share`` says that switches are.
 
     ``config`` must have no other problem.
@@ -144,7 +144,7 @@ def share_problems(config: Config) -> Iterator[Problem]:
         return
     for vid, vlan in config.vlans.items():
         try:
-            check_cut(policies[vlan.algorithm])
+            check_shardable(policies[vlan.algorithm])
         except InvalidValueError as error:
             message = f"{vlan.algorithm} {error.reason}, as cluster.share: switches asks for"
             yield Problem(("vlans", str(vid), "algorithm"), message)

@@ -88,27 +88,30 @@ def of_room(name: str, but: object) -> AfterValidator:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class SyntaxHint:
     """What the values of a field look like, for the reference; pydantic ignores it."""
 
     text: str
 
 
-Rate = Annotated[int, BeforeValidator(_parse_rate), Written("a rate")]
-Dpid = Annotated[int, BeforeValidator(parse_dpid), Written("16 hex digits in quotes, or `0x1`, or `1`")]
-Name = Annotated[str, BeforeValidator(check_name), Written("a name")]
+Rate = Annotated[int, BeforeValidator(_parse_rate), SyntaxHint("a rate")]
+Dpid = Annotated[int, BeforeValidator(parse_dpid), SyntaxHint("16 hex digits in quotes, or `0x1`, or `1`")]
+Name = Annotated[str, BeforeValidator(check_name), SyntaxHint("a name")]
 Interface = Annotated[
-    str, StringConstraints(min_length=1, max_length=255), BeforeValidator(_check_path), Written("an interface's name")
+    str,
+    StringConstraints(min_length=1, max_length=255),
+    BeforeValidator(_check_path),
+    SyntaxHint("an interface's name"),
 ]
 # strict mode would refuse the tuple that the validator makes
-Listen = Annotated[Any, BeforeValidator(parse_address), Written("HOST:PORT")]
-Ovsdb = Annotated[str, BeforeValidator(check_ovsdb), Written("`unix:/PATH`, `tcp:HOST:PORT` or `ssl:HOST:PORT`")]
-VlanVid = Annotated[int, Field(ge=MIN_VLAN_VID, le=MAX_VLAN_VID), Written("a VLAN")]
-Algorithm = Annotated[str, StringConstraints(min_length=1, max_length=63), Written("the name of an algorithm")]
-Parameters = Annotated[dict[str, Any], Written("such as `{d: 2}`")]
+Listen = Annotated[Any, BeforeValidator(parse_address), SyntaxHint("HOST:PORT")]
+Ovsdb = Annotated[str, BeforeValidator(check_ovsdb), SyntaxHint("`unix:/PATH`, `tcp:HOST:PORT` or `ssl:HOST:PORT`")]
+VlanVid = Annotated[int, Field(ge=MIN_VLAN_VID, le=MAX_VLAN_VID), SyntaxHint("a VLAN")]
+Algorithm = Annotated[str, StringConstraints(min_length=1, max_length=63), SyntaxHint("the name of an algorithm")]
+Parameters = Annotated[dict[str, Any], SyntaxHint("such as `{d: 2}`")]
 Codepoint = Annotated[Literal[1, 2], BeforeValidator(_check_whole_number)]
 Weight = Annotated[float, Field(ge=MIN_WEIGHT, le=MAX_WEIGHT)]
-SwitchPort = Annotated[str, Written("SWITCH:PORT")]
+SwitchPort = Annotated[str, SyntaxHint("SWITCH:PORT")]
 FilePath = Annotated[
-    str, StringConstraints(min_length=1, max_length=4095), BeforeValidator(_check_path), Written("a path")
+    str, StringConstraints(min_length=1, max_length=4095), BeforeValidator(_check_path), SyntaxHint("a path")
 ]

@@ -9,10 +9,10 @@ from typing import ClassVar
 import numpy as np
 
 from controller.allocation import native
-from controller.allocation.interface import FloatArray, Requests, State, fully_uses, remembered
+from controller.allocation.interface import AllocationInput, FloatArray, State, fully_used_mask, remembered
 from controller.allocation.parameters import parameter
-from controller.allocation.segments import Groups, divided, fill_level
-from controller.policy.per_receiver import PerReceiver
+from controller.allocation.segments import Segments, fill_level, safe_divide
+from controller.policy.per_receiver import PerReceiverPolicy
 
 BOOKED = "booked"
 # How quickly the booked part follows what is received, as RAA-FE's k.
@@ -20,7 +20,7 @@ GAIN = 0.5
 
 
 @dataclass(frozen=True)
-class FairLevel(PerReceiver):
+class FairLevel(PerReceiverPolicy):
     """Fair Level, which is not one of the paper's.
 
     1. A sender that fully uses its rate wants as much as it can send; any other wants what it sends.
@@ -54,7 +54,7 @@ class FairLevel(PerReceiver):
     def _compiled(self) -> FloatArray:
         return native.column(self.booking)
 
-    def allocate(self, requests: Requests, state: State) -> tuple[FloatArray, State]:
+    def allocate(self, requests: AllocationInput, state: State) -> tuple[FloatArray, State]:
         """Return grants (entries,) in bits per second and the next state."""
         before = remembered(requests, state, BOOKED)
         compiled = native.fair_level(requests, before, self._compiled)
@@ -63,21 +63,21 @@ class FairLevel(PerReceiver):
         if compiled is not None:
             return compiled[0], after
         shared_bps = requests.limit_bps * booked  # 2
-        groups = Groups(requests.offsets)
+        groups = Segments(requests.offsets)
         room_bps = np.where(requests.active, requests.available_bps, 0.0)
-        wanted_bps = np.where(fully_uses(requests), room_bps, np.minimum(requests.measured_bps, room_bps))  # 1
+        wanted_bps = np.where(fully_used_mask(requests), room_bps, np.minimum(requests.measured_bps, room_bps))  # 1
         level_bps = fill_level(groups, shared_bps, requests.weight, wanted_bps)  # 3
         weight = groups.sum(np.where(requests.active, requests.weight, 0.0))
         rest_bps = np.maximum(shared_bps - groups.sum(wanted_bps), 0.0)
         highest_bps = np.zeros(len(groups))
         np.maximum.at(highest_bps, groups.index(), wanted_bps / requests.weight)
-        fitting_bps = highest_bps + divided(rest_bps, weight, 0.0)
+        fitting_bps = highest_bps + safe_divide(rest_bps, weight, 0.0)
         level_bps = np.where(np.isinf(level_bps), fitting_bps, level_bps)  # 5
-        grants_bps: FloatArray = np.minimum(groups.spread(level_bps) * requests.weight, room_bps)  # 4
+        grants_bps: FloatArray = np.minimum(groups.broadcast(level_bps) * requests.weight, room_bps)  # 4
         return grants_bps, after
 
 
-def _booked(requests: Requests, before: FloatArray, most: float) -> FloatArray:
+def _booked(requests: AllocationInput, before: FloatArray, most: float) -> FloatArray:
     """Return how many times its limit each receiver shares out, (receivers,); once if nothing is known yet."""
     factor = np.maximum(1.0 - GAIN * (requests.received_bps - requests.limit_bps) / requests.limit_bps, 0.5)
     stepped = np.clip(before * factor, 1.0, 1.0 + most)

@@ -8,13 +8,13 @@ from typing import ClassVar
 import numpy as np
 
 from controller.allocation import native
-from controller.allocation.interface import FloatArray, Requests, State
-from controller.allocation.segments import Groups, fill
-from controller.policy.per_receiver import PerReceiver
+from controller.allocation.interface import AllocationInput, FloatArray, State
+from controller.allocation.segments import Segments, fill
+from controller.policy.per_receiver import PerReceiverPolicy
 
 
 @dataclass(frozen=True)
-class FairShare(PerReceiver):
+class FairShare(PerReceiverPolicy):
     """The fair share algorithm, RAA-FS (section III.A).
 
     1. Divide the receiving rate limit by the number of sending nodes that have traffic to send.
@@ -28,11 +28,11 @@ class FairShare(PerReceiver):
     title: ClassVar[str] = "Fair Share (RAA-FS)"
     weighted: ClassVar[bool] = True
 
-    def allocate(self, requests: Requests, state: State) -> tuple[FloatArray, State]:
+    def allocate(self, requests: AllocationInput, state: State) -> tuple[FloatArray, State]:
         """Return grants (entries,) in bits per second and the next state."""
         compiled = native.fair_share(requests)
         if compiled is not None:
             return compiled, state
-        groups = Groups(requests.offsets)
+        groups = Segments(requests.offsets)
         room_bps = np.where(requests.active, requests.available_bps, 0.0)
         return fill(groups, requests.limit_bps, requests.weight, room_bps), state  # 1, 2, 3

@@ -10,15 +10,15 @@ import numpy as np
 
 from controller.allocation import native
 from controller.allocation.interface import (
+    AllocationInput,
     BoolArray,
     FloatArray,
     IntArray,
-    Requests,
     State,
-    fully_uses,
+    fully_used_mask,
 )
 from controller.allocation.parameters import parameter
-from controller.allocation.segments import Groups, fill_level
+from controller.allocation.segments import Segments, fill_level
 from controller.dets.slow_probe import SlowProbe, keep_settled, slow_probe
 
 # Halving a difference again and again never ends it; below this part of the mean it is ended at once.
@@ -65,27 +65,27 @@ class FastProbe(SlowProbe):
     def _compiled(self) -> FloatArray:
         return native.column(self.inflation, self.floor, self.headroom, self.d)
 
-    def allocate(self, requests: Requests, state: State) -> tuple[FloatArray, State]:
+    def allocate(self, requests: AllocationInput, state: State) -> tuple[FloatArray, State]:
         """Return grants (entries,) in bits per second and the next state."""
         compiled = native.probe(requests, self._compiled)
         if compiled is not None:
             return compiled, state
-        groups = Groups(requests.offsets)
-        full = fully_uses(requests)
+        groups = Segments(requests.offsets)
+        full = fully_used_mask(requests)
         grants_bps = slow_probe(requests, groups, full, self.inflation, self.floor, self.headroom)  # 1
         _reallocate(requests, groups, full, grants_bps, self.d)
         return keep_settled(requests, groups, grants_bps), state
 
 
-def _reallocate(requests: Requests, groups: Groups, full: BoolArray, grants_bps: FloatArray, d: float) -> None:
+def _reallocate(requests: AllocationInput, groups: Segments, full: BoolArray, grants_bps: FloatArray, d: float) -> None:
     """Steps 2 and 3, in place."""
     shared_bps = groups.sum(np.where(full, grants_bps, 0.0))
     room_bps = np.where(full, requests.available_bps, 0.0)
     mean_bps = fill_level(groups, shared_bps, requests.weight, room_bps)  # 2, per unit of weight
-    target_bps = np.minimum(groups.spread(mean_bps) * requests.weight, room_bps)
+    target_bps = np.minimum(groups.broadcast(mean_bps) * requests.weight, room_bps)
     apart = np.abs(grants_bps - target_bps) > EQUAL_WITHIN * target_bps
     apart &= full
-    unequal = groups.spread(groups.sum(apart)) > 0
+    unequal = groups.broadcast(groups.sum(apart)) > 0
     level = full & ~unequal
     grants_bps[level] = target_bps[level]
 
@@ -105,7 +105,7 @@ def _reallocate(requests: Requests, groups: Groups, full: BoolArray, grants_bps:
 
 
 def _sides(
-    groups: Groups, rows: IntArray, grants_bps: FloatArray, target_bps: FloatArray, weight: FloatArray
+    groups: Segments, rows: IntArray, grants_bps: FloatArray, target_bps: FloatArray, weight: FloatArray
 ) -> tuple[IntArray, IntArray]:
     """Return the rows above the mean, by group and highest first, and those below it, by group and lowest first."""
     group, rate = groups.index()[rows], grants_bps[rows] / weight[rows]
@@ -114,7 +114,7 @@ def _sides(
     return upper[np.lexsort((-rate[above], group[above]))], lower[np.lexsort((rate[below], group[below]))]
 
 
-def _paired(groups: Groups, upper: IntArray, lower: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+def _paired(groups: Segments, upper: IntArray, lower: IntArray) -> tuple[IntArray, IntArray, IntArray]:
     """Return the pairs (the k-th upper of a group with its k-th lower), and the lowers without a partner."""
     upper_group, upper_rank, uppers = _ranks(groups, upper)
     lower_group, lower_rank, lowers = _ranks(groups, lower)
@@ -123,7 +123,7 @@ def _paired(groups: Groups, upper: IntArray, lower: IntArray) -> tuple[IntArray,
     return upper[upper_rank < pairs[upper_group]], lower[paired], lower[~paired]
 
 
-def _ranks(groups: Groups, rows: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+def _ranks(groups: Segments, rows: IntArray) -> tuple[IntArray, IntArray, IntArray]:
     """Return the group of each row, its rank in the group, and (groups,) how many rows each group has here."""
     group = np.searchsorted(groups.offsets, rows, side="right") - 1
     count = np.bincount(group, minlength=len(groups))

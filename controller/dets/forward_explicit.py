@@ -9,10 +9,10 @@ from typing import ClassVar
 import numpy as np
 
 from controller.allocation import native
-from controller.allocation.interface import FloatArray, Requests, State, remembered
+from controller.allocation.interface import AllocationInput, FloatArray, State, remembered
 from controller.allocation.parameters import parameter
-from controller.allocation.segments import Groups, divided
-from controller.policy.per_receiver import PerReceiver
+from controller.allocation.segments import Segments, safe_divide
+from controller.policy.per_receiver import PerReceiverPolicy
 
 RATE = "rate_bps"
 
@@ -22,7 +22,7 @@ LEAST_FACTOR = 0.5
 
 
 @dataclass(frozen=True)
-class ForwardExplicit(PerReceiver):
+class ForwardExplicit(PerReceiverPolicy):
     """The forward explicit algorithm, RAA-FE (section III.A).
 
     1. The fair rate of interval i + 1 is r[i + 1] = r[i] * f(r), with f(r) = 1 - k (r - Rt) / Rt, where r is the
@@ -55,18 +55,18 @@ class ForwardExplicit(PerReceiver):
     def _compiled(self) -> FloatArray:
         return native.column(self.k, self.floor)
 
-    def allocate(self, requests: Requests, state: State) -> tuple[FloatArray, State]:
+    def allocate(self, requests: AllocationInput, state: State) -> tuple[FloatArray, State]:
         """Return grants (entries,) in bits per second and the next state."""
         limit_bps, rate_bps = requests.limit_bps, remembered(requests, state, RATE)
         compiled = native.forward_explicit(requests, rate_bps, self._compiled)
         if compiled is not None:
             return compiled[0], {RATE: compiled[1]}
-        groups = Groups(requests.offsets)
-        fair_bps = divided(limit_bps, groups.sum(requests.active), np.nan)
+        groups = Segments(requests.offsets)
+        fair_bps = safe_divide(limit_bps, groups.sum(requests.active), np.nan)
         factor = np.maximum(1.0 - self.k * (requests.received_bps - limit_bps) / limit_bps, LEAST_FACTOR)
         stepped_bps = np.clip(rate_bps * factor, self.floor * fair_bps, limit_bps)  # 1
         next_bps = np.where(np.isnan(rate_bps), fair_bps, stepped_bps)
         next_bps = np.where(np.isnan(fair_bps), rate_bps, next_bps)
         room_bps = np.where(requests.active, requests.available_bps, 0.0)
-        grants_bps = np.where(requests.active, np.minimum(groups.spread(next_bps), room_bps), 0.0)  # 2
+        grants_bps = np.where(requests.active, np.minimum(groups.broadcast(next_bps), room_bps), 0.0)  # 2
         return grants_bps, {RATE: next_bps}

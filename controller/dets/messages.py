@@ -33,11 +33,11 @@ class TrafficReport(NamedTuple):
     active: BoolArray
 
 
-class Loads(NamedTuple):
+class ReceiverLoads(NamedTuple):
     """Senders' to receivers' side: what all entries of one place bring to each receiver, shape (vns,).
 
     ``passed_bps``, ``smoothed_bps`` and ``dropped_bps`` are sums over meters, of entries that are not under control
-    too. ``taken_bits`` is what passed since the last reading, for receivers that no queue holds.
+    too. ``passed_bits`` is what passed since the last reading, for receivers that no queue holds.
 
     Deviation: in the paper the receiving node measures what it receives. Here meters at the senders do.
     """

@@ -10,25 +10,25 @@ from typing import NamedTuple
 
 import numpy as np
 
-from controller.columns import BoolArray, FloatArray, IntArray, ShortArray
+from controller.columns import BoolArray, FloatArray, Int16Array, IntArray
 from controller.dets.messages import (
     DeactivateTrafficControl,
     InitializeTrafficControl,
     KeepAlive,
-    Loads,
+    ReceiverLoads,
     SetRate,
     TrafficReport,
 )
 from controller.dets.send_rate_controller import KEEP_ALIVE_INTERVALS
-from controller.fabric.link_table import FabricLinks
-from controller.fabric.pair_table import EntryTable
+from controller.fabric.link_table import LinkTable
+from controller.fabric.pair_table import PairTable
 from controller.fabric.vn_table import VnTable
-from controller.metering.fabric_readings import Observed, Reading
-from controller.metering.measurement import sums_by
-from controller.policy.cross_traffic import load_of_others
-from controller.policy.interface import Decision, PolicyView, Silence
+from controller.metering.fabric_readings import FabricReadings, ReadingKind
+from controller.metering.measurement import sum_by_row
+from controller.policy.cross_traffic import cross_traffic_load
+from controller.policy.interface import Decision, PolicyView, StaleMode
 from controller.policy.policy_groups import PolicyGroup
-from controller.policy.policy_state import Memory
+from controller.policy.policy_state import PolicyState
 
 # Choice: a VN is congested when it receives more than its limit (section II); the paper gives no tolerance. Open
 # vSwitch's clock has a resolution of 1 ms, 2 % of an interval, and so has a rate read from its counters.
@@ -41,7 +41,7 @@ CALM_INTERVALS = 20
 SAME_RATE = 1e-6
 
 
-class Surroundings(NamedTuple):
+class IntervalContext(NamedTuple):
     """What policies see of an interval besides the Traffic Reports.
 
     ``used_bps`` and ``limit_bps`` (entries,) are what passes the meters and the limits in force; they say nothing where
@@ -52,14 +52,14 @@ class Surroundings(NamedTuple):
 
     now_s: float
     elapsed_s: float
-    links: FabricLinks | None
+    links: LinkTable | None
     used_bps: FloatArray
     limit_bps: FloatArray
-    unread_intervals: IntArray | ShortArray
+    unread_intervals: IntArray | Int16Array
     received_bps: FloatArray
     passed_bps: FloatArray
-    observed: Observed | None = None
-    elsewhere_bps: tuple[FloatArray, FloatArray] | None = None
+    observed: FabricReadings | None = None
+    remote_cross_traffic_bps: tuple[FloatArray, FloatArray] | None = None
     """(links,) each: what entries that are not in the table add to ``others_bps`` and ``others_within_bps``"""
 
 
@@ -72,13 +72,13 @@ class RateAllocators(NamedTuple):
 
     congested: BoolArray
     calm_intervals: IntArray
-    memories: tuple[Memory, ...]
+    memories: tuple[PolicyState, ...]
     decisions: tuple[Decision, ...] = ()
 
     @classmethod
     def calm(cls, vns: int, groups: tuple[PolicyGroup, ...]) -> RateAllocators:
         """Return the state in which nothing is congested."""
-        memories = tuple(Memory(vns) for _ in groups)
+        memories = tuple(PolicyState(vns) for _ in groups)
         return cls(np.zeros(vns, dtype=np.bool_), np.zeros(vns, dtype=np.int64), memories)
 
     def with_groups(self, before: tuple[PolicyGroup, ...], groups: tuple[PolicyGroup, ...]) -> RateAllocators:
@@ -87,7 +87,7 @@ class RateAllocators(NamedTuple):
         Congestion stays. A policy that is still in use remembers; of VNs new to it it knows nothing yet.
         """
         known = dict(zip((group.key for group in before), self.memories, strict=True))
-        empty = Memory(len(self.congested))
+        empty = PolicyState(len(self.congested))
         memories = tuple(known.get(group.key, empty).limited_to(group.vns) for group in groups)
         return self._replace(memories=memories, decisions=())
 
@@ -96,22 +96,22 @@ class RateAllocators(NamedTuple):
         return self._replace(memories=tuple(one.carried(old_row) for one in self.memories), decisions=())
 
 
-def received_rates(entries: EntryTable, passed_bps: FloatArray, vns: int) -> FloatArray:
+def received_rates(entries: PairTable, passed_bps: FloatArray, vns: int) -> FloatArray:
     """Return what each VN is sent, shape (vns,): the sum of what passed the meters of its senders.
 
     Deviation: the paper's receiving node measures what arrives there. A switch's port counter does not tell VLANs
     apart, and what the receiver's queue holds back would be missing: it would hide the congestion that it shapes.
     """
-    return sums_by(entries.receiver, (passed_bps,), vns)[0]
+    return sum_by_row(entries.receiver, (passed_bps,), vns)[0]
 
 
-def watch_congestion(before: RateAllocators, loads: Loads, vns: VnTable) -> RateAllocators:
+def watch_congestion(before: RateAllocators, loads: ReceiverLoads, vns: VnTable) -> RateAllocators:
     """Declare congestion begun or over.
 
     1) A VN that receives more than its receive limit is congested.
     2) It stays so until it was calm for CALM_INTERVALS: below CALM_BELOW of its limit, and no sender held back.
     """
-    most_bps = vns.receive_most_bps
+    most_bps = vns.receive_max_bps
     # 1
     exceeded = loads.passed_bps > CONGESTED_ABOVE * most_bps
     # 2
@@ -122,7 +122,7 @@ def watch_congestion(before: RateAllocators, loads: Loads, vns: VnTable) -> Rate
 
 
 def initialize(
-    allocators: RateAllocators, entries: EntryTable, controlled: BoolArray, always: BoolArray
+    allocators: RateAllocators, entries: PairTable, controlled: BoolArray, always: BoolArray
 ) -> tuple[InitializeTrafficControl, DeactivateTrafficControl]:
     """Return what the allocators say first: initialize at senders not yet controlled, deactivate where it is over.
 
@@ -135,13 +135,13 @@ def initialize(
     )
 
 
-def answer(
+def answer_reports(
     before: RateAllocators,
     groups: tuple[PolicyGroup, ...],
-    entries: EntryTable,
+    entries: PairTable,
     vns: VnTable,
     reports: TrafficReport,
-    surroundings: Surroundings,
+    surroundings: IntervalContext,
 ) -> tuple[RateAllocators, SetRate, KeepAlive]:
     """Answer the Traffic Reports: let each policy decide, Set Rate where the grant changed, Keep Alive elsewhere.
 
@@ -183,21 +183,24 @@ def _view(
     before: RateAllocators,
     group: PolicyGroup,
     mine: BoolArray,
-    entries: EntryTable,
+    entries: PairTable,
     vns: VnTable,
     reports: TrafficReport,
     chosen: BoolArray | slice,
-    seen: Surroundings,
+    seen: IntervalContext,
 ) -> PolicyView:
     rows = reports.entry[chosen]
     at = slice(None) if len(rows) == len(entries) else rows  # all of them need no picking
     links = others_bps = within_bps = None
-    if Reading.LINKS in group.policy.reads:
-        links = seen.links or FabricLinks.of_access(vns)
-        others_bps, within_bps = load_of_others(mine, entries, vns, links, seen.used_bps, seen.limit_bps)
-        if seen.elsewhere_bps is not None:
-            others_bps, within_bps = others_bps + seen.elsewhere_bps[0], within_bps + seen.elsewhere_bps[1]
-    observed, reads = seen.observed or Observed(), group.policy.reads
+    if ReadingKind.LINKS in group.policy.reads:
+        links = seen.links or LinkTable.of_access(vns)
+        others_bps, within_bps = cross_traffic_load(mine, entries, vns, links, seen.used_bps, seen.limit_bps)
+        if seen.remote_cross_traffic_bps is not None:
+            others_bps, within_bps = (
+                others_bps + seen.remote_cross_traffic_bps[0],
+                within_bps + seen.remote_cross_traffic_bps[1],
+            )
+    observed, reads = seen.observed or FabricReadings(), group.policy.reads
     return PolicyView(
         now_s=seen.now_s,
         elapsed_s=seen.elapsed_s,
@@ -221,17 +224,17 @@ def _view(
         links=links,
         others_bps=others_bps,
         others_within_bps=within_bps,
-        queues=observed.queues if Reading.QUEUES in reads else None,
-        ports=observed.ports if Reading.PORTS in reads else None,
-        marks=observed.marks if Reading.MARKS in reads else None,
+        queues=observed.queues if ReadingKind.QUEUES in reads else None,
+        ports=observed.ports if ReadingKind.PORTS in reads else None,
+        marks=observed.marks if ReadingKind.MARKS in reads else None,
     )
 
 
-def _heard(silence: Silence, decision: Decision) -> FloatArray:
+def _heard(silence: StaleMode, decision: Decision) -> FloatArray:
     """Return the grants, but for entries whose meters are not read, of which the policy's class says what holds."""
     view, grant_bps = decision.view, decision.grant_bps
-    if silence is Silence.FREE:
+    if silence is StaleMode.FREE:
         return np.where(view.unread_intervals >= KEEP_ALIVE_INTERVALS, view.ceiling_bps, grant_bps)
-    if silence is Silence.HOLD:
+    if silence is StaleMode.HOLD:
         return np.where(view.unread_intervals > 0, np.minimum(grant_bps, view.limit_bps), grant_bps)
     return grant_bps

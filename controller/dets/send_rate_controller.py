@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.columns import BoolArray, FloatArray, IntArray, ShortArray, carry, one_more
+from controller.columns import BoolArray, FloatArray, Int16Array, IntArray, incremented, reindex
 from controller.dets.messages import (
     DeactivateTrafficControl,
     InitializeTrafficControl,
@@ -22,9 +22,9 @@ from controller.dets.messages import (
     SetRate,
     TrafficReport,
 )
-from controller.fabric.pair_table import EntryTable
+from controller.fabric.pair_table import PairTable
 from controller.fabric.vn_table import VnTable
-from controller.metering.measurement import Measurement, sums_by
+from controller.metering.measurement import Measurement, sum_by_row
 
 # Choice: the paper does not say how long a sender waits for Keep Alive. After this many intervals (1.1 s at 55 ms) with
 # neither Set Rate nor Keep Alive a machine is idle again. An allocator waits as long until congestion is over; a few
@@ -35,7 +35,7 @@ KEEP_ALIVE_INTERVALS = 20
 ControlArray = NDArray[np.int8]
 
 
-class Control(IntEnum):
+class MachineState(IntEnum):
     """The states of a machine."""
 
     IDLE = 0
@@ -43,33 +43,33 @@ class Control(IntEnum):
     LIMITED = 2  # a granted rate is in force
 
 
-_IDLE = np.int8(Control.IDLE)  # an IntEnum is compared as eight bytes
+_IDLE = np.int8(MachineState.IDLE)  # an IntEnum is compared as eight bytes
 
 
 @dataclass(frozen=True)
 class SendRateControllers:
     """All machines, one per entry; columns of shape (entries,).
 
-    ``limit_bps`` is the granted rate, inf while there is none. ``unheard_intervals`` counts the intervals since the
-    receiver was last heard, up to MOST_COUNTED.
+    ``limit_bps`` is the granted rate, inf while there is none. ``intervals_since_message`` counts the intervals since
+    the receiver was last heard, up to MOST_COUNTED.
     """
 
     control: ControlArray
     limit_bps: FloatArray
-    unheard_intervals: ShortArray
+    intervals_since_message: Int16Array
 
     @classmethod
     def idle(cls, entries: int) -> SendRateControllers:
         """Return machines that control nothing."""
-        free = np.full(entries, Control.IDLE, dtype=np.int8)
+        free = np.full(entries, MachineState.IDLE, dtype=np.int8)
         return cls(free, np.full(entries, np.inf), np.zeros(entries, dtype=np.int16))
 
     def carried(self, old_row: IntArray) -> SendRateControllers:
         """Return the machines for a re-arranged entry table; new ones are idle."""
         return SendRateControllers(
-            carry(self.control, old_row, Control.IDLE),
-            carry(self.limit_bps, old_row, np.inf),
-            carry(self.unheard_intervals, old_row, 0),
+            reindex(self.control, old_row, MachineState.IDLE),
+            reindex(self.limit_bps, old_row, np.inf),
+            reindex(self.intervals_since_message, old_row, 0),
         )
 
     @property
@@ -90,7 +90,7 @@ class SendRateControllers:
         if not len(message.entry):
             return self
         again = self.control[message.entry] != _IDLE
-        return self._heard(message.entry[~again], Control.REPORTING, None)._alive(message.entry[again])
+        return self._heard(message.entry[~again], MachineState.REPORTING, None)._alive(message.entry[again])
 
     def on_set_rate(self, message: SetRate) -> SendRateControllers:
         """REPORTING, LIMITED -> LIMITED, with the granted rate in force.
@@ -100,8 +100,8 @@ class SendRateControllers:
         """
         known = self.control[message.entry] != _IDLE
         if known.all():
-            return self._heard(message.entry, Control.LIMITED, message.rate_bps)
-        return self._heard(message.entry[known], Control.LIMITED, message.rate_bps[known])
+            return self._heard(message.entry, MachineState.LIMITED, message.rate_bps)
+        return self._heard(message.entry[known], MachineState.LIMITED, message.rate_bps[known])
 
     def on_keep_alive(self, message: KeepAlive) -> SendRateControllers:
         """Stay as you are."""
@@ -109,21 +109,21 @@ class SendRateControllers:
 
     def on_deactivate(self, message: DeactivateTrafficControl) -> SendRateControllers:
         """Any state -> IDLE, limited no longer."""
-        return self._heard(message.entry, Control.IDLE, np.inf)
+        return self._heard(message.entry, MachineState.IDLE, np.inf)
 
     def on_interval(self, holds: BoolArray | bool = False) -> SendRateControllers:
         """Count one interval; machines whose receiver has not been heard for too long go back to IDLE.
 
         Those that hold, (entries,), stay as they are: their policy fails closed.
         """
-        unheard = one_more(self.unheard_intervals)
+        unheard = incremented(self.intervals_since_message)
         counted = self._at_the_same(self.limit_bps, unheard)
         lost = np.flatnonzero(self.controlled & (unheard > KEEP_ALIVE_INTERVALS))
         if not len(lost):
             return counted
         return counted.on_deactivate(DeactivateTrafficControl(lost[~np.broadcast_to(holds, len(unheard))[lost]]))
 
-    def obeying(
+    def after_messages(
         self, set_rate: SetRate, keep_alive: KeepAlive, ceiling_bps: FloatArray
     ) -> tuple[SendRateControllers, FloatArray]:
         """Return the machines after Set Rate and then Keep Alive, and the rates in force, (entries,).
@@ -136,21 +136,23 @@ class SendRateControllers:
     def _alive(self, rows: IntArray) -> SendRateControllers:
         if not len(rows):
             return self
-        unheard = self.unheard_intervals.copy()
+        unheard = self.intervals_since_message.copy()
         unheard[rows] = 0
         return self._at_the_same(self.limit_bps, unheard)
 
-    def _at_the_same(self, limit_bps: FloatArray, unheard: ShortArray) -> SendRateControllers:
+    def _at_the_same(self, limit_bps: FloatArray, unheard: Int16Array) -> SendRateControllers:
         """Return machines in the same states."""
         after = SendRateControllers(self.control, limit_bps, unheard)
         if "rows" in self.__dict__:
             after.__dict__["rows"] = self.rows
         return after
 
-    def _heard(self, rows: IntArray, control: Control, limit_bps: FloatArray | float | None) -> SendRateControllers:
+    def _heard(
+        self, rows: IntArray, control: MachineState, limit_bps: FloatArray | float | None
+    ) -> SendRateControllers:
         if not len(rows):
             return self
-        states, limits_bps, unheard = self.control.copy(), self.limit_bps.copy(), self.unheard_intervals.copy()
+        states, limits_bps, unheard = self.control.copy(), self.limit_bps.copy(), self.intervals_since_message.copy()
         states[rows] = control
         unheard[rows] = 0
         if limit_bps is not None:
@@ -159,7 +161,7 @@ class SendRateControllers:
 
 
 def traffic_reports(
-    machines: SendRateControllers, rows: IntArray, entries: EntryTable, vns: VnTable, measured: Measurement
+    machines: SendRateControllers, rows: IntArray, entries: PairTable, vns: VnTable, measured: Measurement
 ) -> TrafficReport:
     """Return the Traffic Report of the machines in ``rows``: measured rate, limit in force and available rate.
 
@@ -171,7 +173,7 @@ def traffic_reports(
     """
     chosen = rows if len(rows) < len(entries) else slice(None)  # all of them need no picking
     limit_bps, dropped_bps = machines.limit_bps[chosen], measured.dropped_bps[chosen]
-    (sent_bps,) = sums_by(entries.sender, (measured.smoothed_bps,), len(vns))
+    (sent_bps,) = sum_by_row(entries.sender, (measured.smoothed_bps,), len(vns))
     sender = entries.sender[chosen]
     elsewhere_bps = np.maximum(sent_bps[sender] - measured.smoothed_bps[chosen], 0.0)
     return TrafficReport(

@@ -9,10 +9,10 @@ from typing import ClassVar
 import numpy as np
 
 from controller.allocation import native
-from controller.allocation.interface import BoolArray, FloatArray, Requests, State, fully_uses
+from controller.allocation.interface import AllocationInput, BoolArray, FloatArray, State, fully_used_mask
 from controller.allocation.parameters import parameter
-from controller.allocation.segments import Groups, divided, fill_level
-from controller.policy.per_receiver import PerReceiver
+from controller.allocation.segments import Segments, fill_level, safe_divide
+from controller.policy.per_receiver import PerReceiverPolicy
 
 # Closer than this to the limits in force is rounding, not a decision. A meter is set in steps of 1 kb/s, at most 2^-32
 # of the largest rate it can have.
@@ -20,7 +20,7 @@ SETTLED = 1e-9
 
 
 @dataclass(frozen=True)
-class SlowProbe(PerReceiver):
+class SlowProbe(PerReceiverPolicy):
     """The slow probe algorithm, RAA-SP (section III.A, Algorithm 1).
 
     1. Inflate the requested rate of the nodes that fully use their allocated rate by 10 %.
@@ -70,50 +70,52 @@ class SlowProbe(PerReceiver):
     def _compiled(self) -> FloatArray:
         return native.column(self.inflation, self.floor, self.headroom, 0.0)
 
-    def allocate(self, requests: Requests, state: State) -> tuple[FloatArray, State]:
+    def allocate(self, requests: AllocationInput, state: State) -> tuple[FloatArray, State]:
         """Return grants (entries,) in bits per second and the next state."""
         compiled = native.probe(requests, self._compiled)
         if compiled is not None:
             return compiled, state
-        groups = Groups(requests.offsets)
-        grants_bps = slow_probe(requests, groups, fully_uses(requests), self.inflation, self.floor, self.headroom)
+        groups = Segments(requests.offsets)
+        grants_bps = slow_probe(requests, groups, fully_used_mask(requests), self.inflation, self.floor, self.headroom)
         return keep_settled(requests, groups, grants_bps), state
 
 
 def slow_probe(
-    requests: Requests, groups: Groups, full: BoolArray, inflation: float, floor: float, headroom: float
+    requests: AllocationInput, groups: Segments, full: BoolArray, inflation: float, floor: float, headroom: float
 ) -> FloatArray:
     """Return grants (entries,) of Algorithm 1, where ``full`` (entries,) says which nodes fully use their rate."""
     active, granted_bps = requests.active, requests.granted_bps
     room_bps = np.where(active, requests.available_bps, 0.0)
     in_force_bps = np.where(np.isinf(granted_bps), requests.measured_bps, granted_bps)
     wanted_bps = np.where(full, in_force_bps * (1.0 + inflation), requests.measured_bps)  # 1
-    share_bps = groups.spread(divided(requests.limit_bps, groups.sum(np.where(active, requests.weight, 0.0)), 0.0))
+    share_bps = groups.broadcast(
+        safe_divide(requests.limit_bps, groups.sum(np.where(active, requests.weight, 0.0)), 0.0)
+    )
     wanted_bps = np.where(active, np.maximum(wanted_bps, floor * share_bps * requests.weight), 0.0)
     total_bps = groups.sum(wanted_bps)  # 2
-    ratio = divided(requests.limit_bps, total_bps, 0.0)  # 3
+    ratio = safe_divide(requests.limit_bps, total_bps, 0.0)  # 3
     if headroom <= 0:
-        grants_bps = np.minimum(wanted_bps * groups.spread(ratio), room_bps)  # 4
+        grants_bps = np.minimum(wanted_bps * groups.broadcast(ratio), room_bps)  # 4
     else:
         kept_bps = _with_headroom(requests, wanted_bps, headroom)
-        kept = active & ~full & (kept_bps <= share_bps * requests.weight) & (groups.spread(groups.sum(full)) > 0)
+        kept = active & ~full & (kept_bps <= share_bps * requests.weight) & (groups.broadcast(groups.sum(full)) > 0)
         others_bps = requests.limit_bps - groups.sum(np.where(kept, np.minimum(kept_bps, room_bps), 0.0))
-        ratio = divided(others_bps, groups.sum(np.where(kept, 0.0, wanted_bps)), 0.0)
-        grants_bps = np.minimum(np.where(kept, kept_bps, wanted_bps * groups.spread(ratio)), room_bps)
+        ratio = safe_divide(others_bps, groups.sum(np.where(kept, 0.0, wanted_bps)), 0.0)
+        grants_bps = np.minimum(np.where(kept, kept_bps, wanted_bps * groups.broadcast(ratio)), room_bps)
     extra_bps = np.maximum(requests.limit_bps - groups.sum(grants_bps), 0.0)
     left_bps = room_bps - grants_bps
-    more_bps = groups.spread(fill_level(groups, extra_bps, requests.weight, left_bps)) * requests.weight
+    more_bps = groups.broadcast(fill_level(groups, extra_bps, requests.weight, left_bps)) * requests.weight
     # Who is given all that is left has its capacity to the last bit: one just below it would take a turn in RAA-FP.
     return np.where(more_bps >= left_bps, room_bps, np.minimum(grants_bps + more_bps, room_bps))
 
 
-def _with_headroom(requests: Requests, wanted_bps: FloatArray, headroom: float) -> FloatArray:
+def _with_headroom(requests: AllocationInput, wanted_bps: FloatArray, headroom: float) -> FloatArray:
     """Return what each entry would keep if it did not fully use its rate, (entries,)."""
     near = requests.measured_bps * (1.0 + 2.0 * headroom) >= requests.granted_bps
     return np.maximum(np.where(near, requests.granted_bps, requests.measured_bps * (1.0 + headroom)), wanted_bps)
 
 
-def keep_settled(requests: Requests, groups: Groups, grants_bps: FloatArray) -> FloatArray:
+def keep_settled(requests: AllocationInput, groups: Segments, grants_bps: FloatArray) -> FloatArray:
     """Return the grants, but the limits in force at the receivers where the two differ by rounding only."""
     in_force_bps = np.where(requests.active, requests.granted_bps, 0.0)
     moved = np.abs(grants_bps - in_force_bps) > SETTLED * grants_bps
@@ -121,4 +123,4 @@ def keep_settled(requests: Requests, groups: Groups, grants_bps: FloatArray) -> 
     changed = (groups.sum(moved) > 0) | (groups.sum(in_force_bps) > requests.limit_bps)
     if changed.all():
         return grants_bps
-    return np.where(groups.spread(changed), grants_bps, in_force_bps)
+    return np.where(groups.broadcast(changed), grants_bps, in_force_bps)

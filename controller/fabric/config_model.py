@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-WAYS = ("send", "receive")
+DIRECTIONS = ("send", "receive")
 """The two directions of a limit, as a VN sees them."""
 
 

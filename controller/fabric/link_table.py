@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from controller.columns import BoolArray, FloatArray, IntArray
 from controller.fabric.config_model import Config
-from controller.fabric.pair_table import EntryTable
+from controller.fabric.pair_table import PairTable
 from controller.fabric.topology import Link, PortId, SwitchPaths, Topology, hops
 from controller.fabric.vn_table import VnTable
 
@@ -18,7 +18,7 @@ _SENDING = " (sending)"
 
 
 @dataclass(frozen=True)
-class FabricLinks:
+class LinkTable:
     """Every direction of a link is a row: the access ports towards the fabric, the access ports towards the hosts, and
     the core links of known capacity.
 
@@ -33,7 +33,7 @@ class FabricLinks:
     down: IntArray
     switch: IntArray
     switches: int
-    way_offsets: IntArray
+    path_offsets: IntArray
     way: IntArray
 
     @classmethod
@@ -44,7 +44,7 @@ class FabricLinks:
         core_capacity_bps: Mapping[PortId, int],
         paths: SwitchPaths,
         links: Iterable[Link],
-    ) -> FabricLinks:
+    ) -> LinkTable:
         """Return the links of a fabric: ``core_capacity_bps`` by the port out of which frames enter a link.
 
         ``paths`` and ``links`` are those in use; links without a capacity bound nothing.
@@ -73,7 +73,7 @@ class FabricLinks:
         )
 
     @classmethod
-    def of_access(cls, vns: VnTable) -> FabricLinks:
+    def of_access(cls, vns: VnTable) -> LinkTable:
         """Return the access links alone."""
         return cls.of(vns, {}, {}, SwitchPaths(frozenset(), {}), ())
 
@@ -81,11 +81,11 @@ class FabricLinks:
         """Return where a VN is, as ``SWITCH:PORT``."""
         return self.names[int(self.up[vn])].removesuffix(_SENDING)
 
-    def of_entries(self, entries: EntryTable, rows: IntArray) -> tuple[IntArray, IntArray]:
+    def pair_links(self, entries: PairTable, rows: IntArray) -> tuple[IntArray, IntArray]:
         """Return the links of some entries in compressed sparse rows: (rows + 1,) offsets and links."""
         sender, receiver = entries.sender[rows], entries.receiver[rows]
         pair = self.switch[sender] * self.switches + self.switch[receiver]
-        first, core = self.way_offsets[pair], self.way_offsets[pair + 1] - self.way_offsets[pair]
+        first, core = self.path_offsets[pair], self.path_offsets[pair + 1] - self.path_offsets[pair]
         offsets = np.concatenate([[0], np.cumsum(core + 2)]).astype(np.int64)
         links = np.empty(int(offsets[-1]), dtype=np.int64)
         is_core = np.ones(len(links), dtype=np.bool_)
@@ -98,7 +98,7 @@ class FabricLinks:
 
 @dataclass(frozen=True)
 class LinkPorts:
-    """Where each row of ``FabricLinks`` can be read, shape (links,): a port, and which way its frames go there.
+    """Where each row of ``LinkTable`` can be read, shape (links,): a port, and which way its frames go there.
 
     ``inward`` marks the links from hosts: the port receives what they carry, and sends into all others.
     """
@@ -109,7 +109,7 @@ class LinkPorts:
 
     @classmethod
     def of(cls, vns: VnTable, core: Iterable[PortId]) -> LinkPorts:
-        """Return the ports of the links of ``FabricLinks.of``; ``core`` in the order of its ``core_capacity_bps``."""
+        """Return the ports of the links of ``LinkTable.of``; ``core`` in the order of its ``core_capacity_bps``."""
         access, ends = _access_ports(vns)[0].astype(np.uint64), list(core)
         dpid, port_no = np.concatenate([access, access, np.array(ends, dtype=np.uint64).reshape(-1, 2).T], axis=1)
         return cls(dpid, port_no.astype(np.int64), np.arange(len(dpid)) < access.shape[1])
@@ -121,7 +121,7 @@ def _access_ports(vns: VnTable) -> tuple[NDArray[np.uint64], IntArray]:
     return ports, port.reshape(-1)
 
 
-class LinksInUse:
+class LinkTableCache:
     """Remembers the links until the topology changes."""
 
     def __init__(self, config: Config) -> None:
@@ -130,15 +130,15 @@ class LinksInUse:
             PortId(end.dpid, end.port_no): link.capacity_bps for link in config.links for end in link.ends
         }
         self._seen: frozenset[Link] | None = None
-        self._links: FabricLinks | None = None
+        self._links: LinkTable | None = None
         self._ports: LinkPorts | None = None
 
-    def of(self, vns: VnTable, topology: Topology) -> FabricLinks:
+    def of(self, vns: VnTable, topology: Topology) -> LinkTable:
         """Return the links of the paths in use; the very same object as long as the same links are up."""
         up = topology.links()
         if self._links is None or up != self._seen:
             self._seen = up
-            self._links = FabricLinks.of(vns, self._names, self._capacity_bps, topology.paths(), up)
+            self._links = LinkTable.of(vns, self._names, self._capacity_bps, topology.paths(), up)
         return self._links
 
     def ports(self, vns: VnTable) -> LinkPorts:

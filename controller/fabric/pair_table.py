@@ -14,7 +14,7 @@ NO_METER = 0
 """The meter id of an entry that an agent on its host shapes alone; ids begin at 1 (OpenFlow 1.3.5, section 7.3.4.4)."""
 
 
-class HasPairs(Protocol):
+class PairColumns(Protocol):
     """Whatever has pairs: ``sender`` and ``receiver``, rows of the VN table, sorted by receiver, then sender."""
 
     @property
@@ -27,7 +27,7 @@ class HasPairs(Protocol):
 
 
 @dataclass(frozen=True)
-class EntryTable:
+class PairTable:
     """Entries sorted by (receiver, sender), so that a receiver's senders are one slice; columns of shape (entries,).
 
     ``sender`` and ``receiver`` are rows of the VN table. ``meter_id`` is the meter at the sender's edge switch.
@@ -39,7 +39,7 @@ class EntryTable:
     meter_id: IntArray
 
     @classmethod
-    def empty(cls) -> EntryTable:
+    def empty(cls) -> PairTable:
         """Return a table without entries."""
         none = np.empty(0, dtype=np.int64)
         return cls(none, none, none)
@@ -58,7 +58,7 @@ class EntryTable:
         """Whether all entries have a meter."""
         return bool(self.metered.all())
 
-    def least_of_ends(self, sender_bps: FloatArray, receiver_bps: FloatArray) -> FloatArray:
+    def min_of_ends(self, sender_bps: FloatArray, receiver_bps: FloatArray) -> FloatArray:
         """Return the lower of what both ends have, shape (entries,); the arguments are columns of VNs.
 
         It is kept while nobody asks for other columns: they stay when nothing is configured.
@@ -69,21 +69,21 @@ class EntryTable:
             self.__dict__["_least"] = kept
         return kept[2]
 
-    def add(self, sender: IntArray, receiver: IntArray, meter_id: IntArray) -> tuple[EntryTable, IntArray]:
+    def add(self, sender: IntArray, receiver: IntArray, meter_id: IntArray) -> tuple[PairTable, IntArray]:
         """Return the table with more entries, and for each of its rows the old row (NEW_ROW for the added)."""
         order = np.lexsort((sender, receiver))
         at = np.searchsorted(_order_key(self.sender, self.receiver), _order_key(sender[order], receiver[order]))
         old_row = np.insert(np.arange(len(self)), at, NEW_ROW)
         columns = (self.sender, sender), (self.receiver, receiver), (self.meter_id, meter_id)
-        return EntryTable(*(np.insert(column, at, new[order]) for column, new in columns)), old_row
+        return PairTable(*(np.insert(column, at, new[order]) for column, new in columns)), old_row
 
-    def keep(self, kept: BoolArray) -> tuple[EntryTable, IntArray]:
+    def keep(self, kept: BoolArray) -> tuple[PairTable, IntArray]:
         """Return the table with only the ``kept`` rows, and for each of its rows the old row."""
         old_row = np.flatnonzero(kept)
-        return EntryTable(self.sender[kept], self.receiver[kept], self.meter_id[kept]), old_row
+        return PairTable(self.sender[kept], self.receiver[kept], self.meter_id[kept]), old_row
 
 
-def rows_of_pairs(pairs: HasPairs, sender: IntArray, receiver: IntArray) -> IntArray:
+def find_pairs(pairs: PairColumns, sender: IntArray, receiver: IntArray) -> IntArray:
     """Return the row of ``pairs`` for each sender and receiver, NEW_ROW for those that are not there."""
     keys, sought = _order_key(pairs.sender, pairs.receiver), _order_key(sender, receiver)
     if not len(keys):

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import networkx as nx
 import numpy as np
 
-HELLO_INTERVAL_S = 1.0
+PROBE_INTERVAL_S = 1.0
 # A link of which three hellos in a row were lost is down; a port that goes down takes its links with it at once.
 LINK_TIMEOUT_S = 3.5
 LATE_S = 1.5  # so long after the last hello another one was missed
@@ -176,11 +176,11 @@ class Topology:
             del self._heard_s[ends]
             self._heard_s[ends] = now_s
 
-    def heard_at(self, dpids: Container[int]) -> list[tuple[PortId, PortId]]:
+    def probes_received_at(self, dpids: Container[int]) -> list[tuple[PortId, PortId]]:
         """Return the (sender, receiver) of the hellos that were heard at these switches lately."""
         return [ends for ends in self._heard_s if ends[1].dpid in dpids]
 
-    def forget_heard(self, hellos: Iterable[tuple[PortId, PortId]]) -> bool:
+    def drop_probes(self, hellos: Iterable[tuple[PortId, PortId]]) -> bool:
         """Others have listened, and heard these (sender, receiver) no more; return whether that took a link down."""
         return self._forget([ends for ends in hellos if ends in self._heard_s])
 

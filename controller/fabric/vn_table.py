@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.columns import NEW_ROW, BoolArray, FloatArray, IntArray, same
+from controller.columns import NEW_ROW, BoolArray, FloatArray, IntArray, columns_equal
 from controller.errors import InvalidValueError
 from controller.fabric.config_model import Config
 from controller.fabric.meter_bounds import MeterBounds
@@ -95,7 +95,11 @@ class VnTable:
 
     def has_rows_of(self, other: VnTable) -> bool:
         """Return whether another table has the same VNs in the same rows."""
-        return same(self.vlan_vid, other.vlan_vid) and same(self.dpid, other.dpid) and same(self.port_no, other.port_no)
+        return (
+            columns_equal(self.vlan_vid, other.vlan_vid)
+            and columns_equal(self.dpid, other.dpid)
+            and columns_equal(self.port_no, other.port_no)
+        )
 
     def rows_in(self, other: VnTable) -> IntArray:
         """Return which row of another table each of these VNs has, shape (vns,); NEW_ROW for none."""
@@ -157,12 +161,12 @@ class VnTable:
         return table
 
     @cached_property
-    def send_most_bps(self) -> FloatArray:
+    def send_max_bps(self) -> FloatArray:
         """What a VN may send at most, shape (vns,): its ceiling if its VLAN borrows, else its limit."""
         return self._most_bps(self.send_limit_bps, self.send_ceiling_bps)
 
     @cached_property
-    def receive_most_bps(self) -> FloatArray:
+    def receive_max_bps(self) -> FloatArray:
         """What a VN may receive at most, shape (vns,): its ceiling if its VLAN borrows, else its limit."""
         return self._most_bps(self.receive_limit_bps, self.receive_ceiling_bps)
 

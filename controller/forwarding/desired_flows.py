@@ -9,12 +9,12 @@ import numpy as np
 
 from controller.columns import IntArray
 from controller.fabric.port_numbers import is_nowhere
-from controller.forwarding.flow_table import KEY, KEY_BYTES, Effect, FlowTable, KeyArray, effect_of, pack_key
+from controller.forwarding.flow_table import KEY, KEY_BYTES, FlowTable, FlowTemplate, KeyArray, effect_of, pack_key
 from controller.openflow.constants import FlowModCommand
 from controller.openflow.flows import Flow
 
 # So many keys that were touched are compared at a time: those that are installed already cost a microsecond each.
-_MOST_LOOKED_AT = 10_000
+_MAX_SCAN = 10_000
 
 
 class DesiredFlows:
@@ -22,7 +22,7 @@ class DesiredFlows:
 
     Entries are put and dropped in groups, each named by what caused it, so that one host or one link replaces its own
     entries only. Those of which there are most are put by themselves (``put_entries``): their keys name them.
-    ``take_some`` tells which entries the switches have yet to follow.
+    ``pop_changed`` tells which entries the switches have yet to follow.
     """
 
     def __init__(self) -> None:
@@ -31,9 +31,11 @@ class DesiredFlows:
         self._tables: defaultdict[int, FlowTable] = defaultdict(FlowTable)
         self._touched: defaultdict[int, set[bytes]] = defaultdict(set)
         self._ordered: dict[int, list[bytes]] = {}  # of those that were too many at once, the next one last
-        self._packed: tuple[Flow, bytes, Effect] | None = None  # the last: many switches in turn have the same entry
+        self._packed: tuple[Flow, bytes, FlowTemplate] | None = (
+            None  # the last: many switches in turn have the same entry
+        )
 
-    def keeps(self, dpid: int) -> bool:
+    def tracks(self, dpid: int) -> bool:
         """Return whether the entries of a switch are kept; what is put for another one is forgotten at once."""
         return self.only is None or dpid in self.only
 
@@ -57,7 +59,7 @@ class DesiredFlows:
 
     def put_at(self, group: Hashable, dpid: int, flows: Iterable[Flow]) -> None:
         """Make ``flows`` all that ``group`` asks for at one switch."""
-        if not self.keeps(dpid):
+        if not self.tracks(dpid):
             return
         parts = self._groups.setdefault(group, {})
         new, old = tuple(flow for flow in flows if not is_nowhere(flow.match.in_port)), parts.pop(dpid, ())
@@ -75,36 +77,36 @@ class DesiredFlows:
 
     def put_entry(self, dpid: int, flow: Flow) -> None:
         """Ask for an entry that no group has; not for one of a port by name that has no number."""
-        if not self.keeps(dpid) or is_nowhere(flow.match.in_port):
+        if not self.tracks(dpid) or is_nowhere(flow.match.in_port):
             return
         if self._packed is None or self._packed[0] is not flow:
             self._packed = flow, pack_key(flow), effect_of(flow)
         _, packed, effect = self._packed
         self.put_packed(dpid, packed, flow.meter_id or 0, effect)
 
-    def put_packed(self, dpid: int, packed: bytes, meter_id: int, effect: Effect) -> None:
+    def put_packed(self, dpid: int, packed: bytes, meter_id: int, effect: FlowTemplate) -> None:
         """Ask for an entry that no group has, of this packed key, meter (0: none) and effect."""
-        if self.keeps(dpid) and self._tables[dpid].put_new(packed, meter_id, effect):
+        if self.tracks(dpid) and self._tables[dpid].put_new(packed, meter_id, effect):
             self._touched[dpid].add(packed)
 
-    def put_entries(self, dpid: int, keys: KeyArray, meter_id: IntArray, effect: Effect) -> None:
+    def put_entries(self, dpid: int, keys: KeyArray, meter_id: IntArray, effect: FlowTemplate) -> None:
         """Ask for entries that no group has, in columns: packed keys, meters (0: none), and what all have in common."""
-        if not self.keeps(dpid):
+        if not self.tracks(dpid):
             return
         meters = meter_id.astype(np.uint32)
-        new = self._tables[dpid].unlike_rows(keys, meters, effect)
+        new = self._tables[dpid].differing_rows(keys, meters, effect)
         self._tables[dpid].put_rows(keys[new], meters[new], effect)
         self._touched[dpid].update(keys[new].tolist())
 
     def drop_entry(self, dpid: int, packed: bytes) -> None:
         """Ask no more for an entry that no group has."""
-        if self.keeps(dpid) and self._tables[dpid].has(packed):
+        if self.tracks(dpid) and self._tables[dpid].has(packed):
             self._tables[dpid].discard(packed)
             self._touched[dpid].add(packed)
 
     def drop_entries(self, dpid: int, keys: KeyArray) -> None:
         """Ask no more for entries that no group has, by their packed keys."""
-        if self.keeps(dpid):
+        if self.tracks(dpid):
             there = keys[self._tables[dpid].contains(keys)].tolist()
             for packed in there:
                 self._tables[dpid].discard(packed)
@@ -126,7 +128,7 @@ class DesiredFlows:
         """Return all entries that a switch should have."""
         return self._tables[dpid]
 
-    def take_some(self, most: int, installed: Mapping[int, FlowTable]) -> dict[int, set[bytes]]:
+    def pop_changed(self, most: int, installed: Mapping[int, FlowTable]) -> dict[int, set[bytes]]:
         """Return ``most`` of the packed keys that were touched of which ``installed`` tables, by dpid, differ.
 
         What other switches are to have is forgotten: it is compared as a whole when they come. Switches take turns. Of
@@ -139,7 +141,7 @@ class DesiredFlows:
         taken: dict[int, set[bytes]] = {}
         kept, looked_at = most // 2 if self._ordered else 0, 0
         for dpid in list(self._touched):
-            if most <= kept or looked_at >= _MOST_LOOKED_AT:
+            if most <= kept or looked_at >= _MAX_SCAN:
                 break
             keys = self._touched.pop(dpid)
             looked_at += len(keys)

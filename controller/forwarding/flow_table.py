@@ -58,7 +58,7 @@ def unpack_key(packed: bytes) -> FlowKey:
     return FlowKey(table_id, priority, match_from_oxms(list(walk_oxms(oxms, "key"))))
 
 
-class Effect(NamedTuple):
+class FlowTemplate(NamedTuple):
     """All of an entry but its key and its meter: what many entries have in common."""
 
     cookie: int
@@ -69,9 +69,9 @@ class Effect(NamedTuple):
     write_metadata: WriteMetadata | None
 
 
-def effect_of(flow: Flow) -> Effect:
+def effect_of(flow: Flow) -> FlowTemplate:
     """Return the effect of an entry."""
-    return Effect(
+    return FlowTemplate(
         flow.cookie, flow.idle_timeout_s, flow.send_flow_removed, flow.actions, flow.goto_table, flow.write_metadata
     )
 
@@ -94,8 +94,8 @@ class FlowTable(Mapping[FlowKey, Flow]):
         self._keys: KeyArray = np.empty(0, KEY)
         self._meter_id: NDArray[np.uint32] = np.empty(0, np.uint32)
         self._place: NDArray[np.uint32] = np.empty(0, np.uint32)
-        self._effects: list[Effect] = []
-        self._places: dict[Effect, int] = {}
+        self._effects: list[FlowTemplate] = []
+        self._places: dict[FlowTemplate, int] = {}
         self._recent: dict[bytes, Row | None] = {}  # put or removed since; None: removed
         self._long: dict[bytes, Row] = {}
         self._compact_at = _MOST_UNUSED
@@ -166,7 +166,7 @@ class FlowTable(Mapping[FlowKey, Flow]):
         return self._keys, self._meter_id, self._place
 
     @property
-    def long(self) -> Mapping[bytes, Row]:
+    def oversized(self) -> Mapping[bytes, Row]:
         """The entries whose keys do not fit."""
         return self._long
 
@@ -210,7 +210,7 @@ class FlowTable(Mapping[FlowKey, Flow]):
         self._tidy()
         return packed
 
-    def put_new(self, packed: bytes, meter_id: int, effect: Effect) -> bool:
+    def put_new(self, packed: bytes, meter_id: int, effect: FlowTemplate) -> bool:
         """Put an entry of this packed key, meter (0: none) and effect; return whether this very one was not there."""
         row = Row(meter_id, self.place_of(effect))
         if self._row(packed) == row:
@@ -235,9 +235,9 @@ class FlowTable(Mapping[FlowKey, Flow]):
         else:
             self._change(packed, None)
 
-    def put_rows(self, keys: KeyArray, meter_id: NDArray[np.uint32], effect: Effect | NDArray[np.uint32]) -> None:
+    def put_rows(self, keys: KeyArray, meter_id: NDArray[np.uint32], effect: FlowTemplate | NDArray[np.uint32]) -> None:
         """Put entries in columns, with one effect or the places (``place_of``) of theirs; the later of a key counts."""
-        place = np.full(len(keys), self.place_of(effect), np.uint32) if isinstance(effect, Effect) else effect
+        place = np.full(len(keys), self.place_of(effect), np.uint32) if isinstance(effect, FlowTemplate) else effect
         if len(keys) <= _FEW:
             for packed, *row in zip(keys.tolist(), meter_id.tolist(), place.tolist(), strict=True):
                 self._put(packed, Row(*row))
@@ -246,7 +246,7 @@ class FlowTable(Mapping[FlowKey, Flow]):
             self._merge(keys, meter_id, place)
         self._tidy()
 
-    def place_of(self, effect: Effect) -> int:
+    def place_of(self, effect: FlowTemplate) -> int:
         """Return the place of an effect, for ``put_rows`` before anything else is put: unused places are forgotten."""
         place = self._places.setdefault(effect, len(self._effects))
         if place == len(self._effects):
@@ -270,7 +270,7 @@ class FlowTable(Mapping[FlowKey, Flow]):
             found = set(keys[self._unlike_at(other, keys)].tolist())
         return found | {packed for packed in long if self._entry(packed) != other._entry(packed)}
 
-    def absent_in(self, other: FlowTable) -> set[bytes]:
+    def missing_from(self, other: FlowTable) -> set[bytes]:
         """Return the packed keys of the entries of which the other has none."""
         self._fold()
         other._fold()
@@ -282,7 +282,7 @@ class FlowTable(Mapping[FlowKey, Flow]):
         self._fold()
         return find(self._keys, keys)[1]
 
-    def unlike_rows(self, keys: KeyArray, meter_id: NDArray[np.uint32], effect: Effect) -> BoolArray:
+    def differing_rows(self, keys: KeyArray, meter_id: NDArray[np.uint32], effect: FlowTemplate) -> BoolArray:
         """Return which of these entries are not in the table as they are, shape of ``keys``."""
         self._fold()
         at, there = find(self._keys, keys)
@@ -318,7 +318,7 @@ class FlowTable(Mapping[FlowKey, Flow]):
         """Return, for each place of the other, where the same effect is here; -1 for nowhere."""
         return np.array([self._places.get(effect, -1) for effect in other._effects], dtype=np.int64)
 
-    def _entry(self, packed: bytes) -> tuple[int, Effect] | None:
+    def _entry(self, packed: bytes) -> tuple[int, FlowTemplate] | None:
         row = self._row(packed)
         return None if row is None else (row.meter_id, self._effects[row.place])
 

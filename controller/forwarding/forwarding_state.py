@@ -11,7 +11,7 @@ from functools import partial
 
 import numpy as np
 
-from controller.batches import pieces
+from controller.batches import batches
 from controller.columns import IntArray
 from controller.fabric.config_model import EdgePort, Switch
 from controller.fabric.port_numbers import PortNumbers
@@ -21,22 +21,22 @@ from controller.forwarding import pipeline
 from controller.forwarding.desired_flows import DesiredFlows
 from controller.forwarding.host_entries import ForwardingSettings, HostEntries
 from controller.forwarding.known_hosts import NOWHERE, KnownHosts
-from controller.forwarding.marking_flows import MarkedPairs
-from controller.forwarding.metering_flows import MeteredPairs
+from controller.forwarding.marking_flows import MarkingFlows
+from controller.forwarding.metering_flows import MeteringFlows
 from controller.forwarding.pairs import Host, HostChange, Pair
-from controller.forwarding.path_flows import Paths, edges_by_vlan
-from controller.forwarding.transit_flows import Transit
+from controller.forwarding.path_flows import PathFlows, edges_by_vlan
+from controller.forwarding.transit_flows import TransitFlows
 
 # So many VNs get their entries before others in the process get their turn.
 _AT_ONCE = 500
 
 
-class Network:
+class ForwardingState:
     """Hosts, links and pairs that talk, and the flow entries that follow (``desired``).
 
     Entries with meters appear once the caller has given a pair its meter (``pairs.add``). Where other nodes have some
-    of the switches (``share_out``), entries are those of switches that this one has (``put_own``, until ``let_go``);
-    hosts, links and paths are those of the whole fabric.
+    of the switches (``enable_sharding``), entries are those of switches that this one has (``put_own``, until
+    ``let_go``); hosts, links and paths are those of the whole fabric.
 
     ``known`` are the hosts, ``of_hosts`` the entries that each of them has; ``host_changes`` counts how often one came
     or went.
@@ -60,14 +60,16 @@ class Network:
         self._silenced: set[PortId] = set()
         # Nothing here refers to the network itself: it is not to wait for the collector of cycles once it is replaced.
         of_vn, ageing_s = self.known.of_vn, settings.mac_ageing_s
-        self.marked = MarkedPairs(self.desired, vns, of_vn, settings.marking, self.numbers)
-        self.pairs = MeteredPairs(self.desired, vns, of_vn, self.marked, self.numbers, ageing_s)
-        self._transit = Transit(self.desired)
+        self.marked = MarkingFlows(self.desired, vns, of_vn, settings.marking, self.numbers)
+        self.pairs = MeteringFlows(self.desired, vns, of_vn, self.marked, self.numbers, ageing_s)
+        self._transit = TransitFlows(self.desired)
         is_edge = partial(_is_edge_port, self._switches, self.numbers)
         self.of_hosts = HostEntries(
             self.desired, self._switches, vns, settings, self.known, self.marked, self.numbers, self._queueless
         )
-        self.paths = Paths(self.desired, self._edges, self.marked, is_edge, self._queueless, self.fenced, self.numbers)
+        self.paths = PathFlows(
+            self.desired, self._edges, self.marked, is_edge, self._queueless, self.fenced, self.numbers
+        )
 
     @property
     def topology(self) -> Topology:
@@ -76,12 +78,12 @@ class Network:
 
     # -- taking over from a network of another configuration
 
-    def carry_links(self, before: Network, dpids: Iterable[int]) -> None:
+    def carry_links(self, before: ForwardingState, dpids: Iterable[int]) -> None:
         """Know the links that ``before`` knows between these switches, and flood along its tree."""
         self.paths.carry(before.paths, dpids)
-        self.find_paths()
+        self.update_paths()
 
-    def carry_hosts(self, before: Network, new_row: IntArray) -> None:
+    def carry_hosts(self, before: ForwardingState, new_row: IntArray) -> None:
         """Know the hosts that ``before`` knows of VNs that are here; ``new_row`` are rows by what they were then."""
         for host, row in before.hosts().items():
             here = int(new_row[row])
@@ -91,7 +93,7 @@ class Network:
 
     # -- switches and links
 
-    def share_out(self) -> None:
+    def enable_sharding(self) -> None:
         """Other nodes have some of the switches: make entries of those alone that are put here from now on.
 
         From now on changes of hosts have to be taken (``take_host_changes``).
@@ -110,9 +112,9 @@ class Network:
         if only is None or dpid in only:
             return
         only.add(dpid)
-        self.find_paths()
+        self.update_paths()
         yield from self._transit.begin(dpid)
-        for some in pieces(self.known.all(), _AT_ONCE):
+        for some in batches(self.known.all(), _AT_ONCE):
             for host in some:
                 if host in self.known:
                     self.of_hosts.put_at(host, dpid)
@@ -133,7 +135,7 @@ class Network:
                 for host in self.hosts_of_vn(row):
                     self.of_hosts.put_to_edge(host)
         general = [pipeline.link_discovery(), pipeline.drop_link_local(), pipeline.drop_group_sources()]
-        general += pipeline.go_by()
+        general += pipeline.pass_unmetered()
         if self._has_agents:
             general += map(pipeline.drop_control, self._settings.control_ethertypes)
         self.desired.put(("switch", dpid), {dpid: general})
@@ -141,7 +143,7 @@ class Network:
         for port in self._switches[dpid].ports.values():
             self._put_edge(dpid, port)
             yield
-        for some in pieces(meters_of_vn.items(), _AT_ONCE):
+        for some in batches(meters_of_vn.items(), _AT_ONCE):
             for row, meters in some:
                 self.put_sender(row, meters)
                 self.of_hosts.put_unknown_source(row)
@@ -168,11 +170,11 @@ class Network:
             ]
         self.desired.put(("sender", row), {dpid: flows})
 
-    def let_agent_speak(self, port: PortId, speaks: bool) -> None:
+    def allow_agent_frames(self, port: PortId, speaks: bool) -> None:
         """Let what the agent behind an edge port says reach the controller, or be dropped where it comes in."""
         (self._silenced.discard if speaks else self._silenced.add)(port)
         ethertypes = () if speaks else self._settings.control_ethertypes
-        flows = [pipeline.silence_agent(self.numbers.number(port), ethertype) for ethertype in ethertypes]
+        flows = [pipeline.drop_agent_frames(self.numbers.number(port), ethertype) for ethertype in ethertypes]
         self.desired.put(("silence", port), {port.dpid: flows})
 
     def renumber(self, port: PortId, number: int | None) -> None:
@@ -192,7 +194,7 @@ class Network:
                 self.put_sender(row, self._own[port.dpid].get(row, pipeline.VnMeters()))
                 self.of_hosts.put_unknown_source(row)
             if port in self._silenced:
-                self.let_agent_speak(port, False)
+                self.allow_agent_frames(port, False)
 
     def port_down(self, port: PortId, now_s: float) -> None:
         """A port lost its link: what was learned over it is forgotten."""
@@ -216,7 +218,7 @@ class Network:
                 self.forget_host(host)
         if port.dpid in self._own:
             self._put_edge(port.dpid, edge)
-            self.paths.put_again(port.dpid)
+            self.paths.rebuild(port.dpid)
 
     def _put_edge(self, dpid: int, port: EdgePort) -> None:
         """Let an edge port's frames in, unless it is fenced: then no table behind CLASSIFY sees any."""
@@ -235,10 +237,10 @@ class Network:
         """Whether a port, by the number that its switch has for it, is an edge port of the configuration."""
         return _is_edge_port(self._switches, self.numbers, port)
 
-    def find_paths(self) -> None:
+    def update_paths(self) -> None:
         """Let ``desired`` follow the links that are up, before anybody looks at it."""
         if self.paths.find():
-            self._transit.put_paths(self.paths.next_port, self.desired.keeps)
+            self._transit.put_paths(self.paths.next_port, self.desired.tracks)
 
     # -- hosts
 
@@ -267,7 +269,7 @@ class Network:
         self.forget_host(host)
         self._note_change(host, None, row)
         self.known.come(host, row, now_s, came_from)
-        self.find_paths()
+        self.update_paths()
         self._transit.place(host, self._vns.key(row).dpid, self._switches)
         self._put_host(host, row)
         self.of_hosts.put_unknown_source(row)
@@ -335,7 +337,7 @@ class Network:
         changed = self.marked.allow(vids)
         if not changed:
             return
-        self.paths.put_again()
+        self.paths.rebuild()
         for host in [host for host in self.known.all() if host.vlan_vid in changed]:
             self._put_host(host, self.known.row_of(host))
 

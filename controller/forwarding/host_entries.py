@@ -13,7 +13,7 @@ from controller.forwarding import pipeline
 from controller.forwarding.desired_flows import DesiredFlows
 from controller.forwarding.flow_table import FlowKey, flow_key
 from controller.forwarding.known_hosts import Heed, KnownHosts
-from controller.forwarding.marking_flows import MarkedPairs
+from controller.forwarding.marking_flows import MarkingFlows
 from controller.forwarding.pairs import Host
 from controller.forwarding.path_flows import edges_by_vlan
 from controller.openflow.ethernet import CONTROL_ETH_TYPES
@@ -31,7 +31,7 @@ class ForwardingSettings:
     mac_ageing_s: int = 300
     max_macs_per_vn: int = 64
     control_ethertypes: tuple[int, ...] = CONTROL_ETH_TYPES[:1]
-    marking: pipeline.Marking = pipeline.HIDDEN_ECT_1
+    marking: pipeline.EcnMarking = pipeline.HIDDEN_ECT_1
     limited: frozenset[int] = frozenset()
 
 
@@ -45,7 +45,7 @@ class HostEntries:
         vns: VnTable,
         settings: ForwardingSettings,
         known: KnownHosts,
-        marked: MarkedPairs,
+        marked: MarkingFlows,
         numbers: PortNumbers,
         queueless: set[int],
     ) -> None:
@@ -60,7 +60,7 @@ class HostEntries:
         self.put_known_source(host)
         self.put_to_edge(host)
         own, elsewhere = self._vns.key(self._known.row_of(host)).dpid, self._discovery(None, host)
-        dpids = filter(self._desired.keeps, self._edges[host.vlan_vid])
+        dpids = filter(self._desired.tracks, self._edges[host.vlan_vid])
         found = {dpid: self._discovery(dpid, host) if dpid == own else elsewhere for dpid in dpids}
         self._desired.put(("discover", host), found)
 
@@ -91,10 +91,10 @@ class HostEntries:
         own, limited = self._vns.key(row), row in self._settings.limited
         if dpid == own.dpid:
             number = self._numbers.number(PortId(own.dpid, own.port_no))
-            inside = pipeline.within_vn(number, host.vlan_vid, host.mac)
-            return pipeline.discover_pair(host.vlan_vid, host.mac, limited=limited), inside
+            inside = pipeline.forward_within_vn(number, host.vlan_vid, host.mac)
+            return pipeline.report_new_pair(host.vlan_vid, host.mac, limited=limited), inside
         marks = host.vlan_vid in self._marked.vlans
-        return (pipeline.discover_pair(host.vlan_vid, host.mac, marks=marks, limited=limited),)
+        return (pipeline.report_new_pair(host.vlan_vid, host.mac, marks=marks, limited=limited),)
 
     def put_known_source(self, host: Host, *, again: bool = False) -> None:
         """Let a host be known where it is; ``again`` where its switch has taken that entry away."""

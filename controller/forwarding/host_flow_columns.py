@@ -37,7 +37,7 @@ _ALIKE = ("table_id", "match_bytes", "in_port_oxm", "mac_oxm", "vlan_oxm")
 KNOWN_SOURCE, PAIR = pipeline.known_source(1, 1, 0, 0), pipeline.rate_control(1, 1, 0, None, 0)
 
 
-class AddressRows(NamedTuple):
+class HostFlows(NamedTuple):
     """Entries of a VN and an address in columns, shape (entries,): packed key, port, VLAN, address, meter (0: none)."""
 
     key: KeyArray
@@ -46,11 +46,11 @@ class AddressRows(NamedTuple):
     mac: IntArray
     meter_id: IntArray
 
-    def only(self, rows: BoolArray | IntArray | slice) -> AddressRows:
+    def only(self, rows: BoolArray | IntArray | slice) -> HostFlows:
         """Return some of them."""
-        return AddressRows(self.key[rows], self.in_port[rows], self.vlan_vid[rows], self.mac[rows], self.meter_id[rows])
+        return HostFlows(self.key[rows], self.in_port[rows], self.vlan_vid[rows], self.mac[rows], self.meter_id[rows])
 
-    def of_each(self, name: Literal["in_port", "mac"], answer: Callable[[int, int], int]) -> IntArray:
+    def map_distinct(self, name: Literal["in_port", "mac"], answer: Callable[[int, int], int]) -> IntArray:
         """Return what ``answer`` says of each entry's VLAN and port or address; it is asked once for equal ones."""
         values = self.vlan_vid << _ADDRESS_BITS | getattr(self, name)
         distinct, which = np.unique(values, return_inverse=True)
@@ -62,25 +62,23 @@ class AddressRows(NamedTuple):
         wanted = np.array([vlan_vid << _ADDRESS_BITS | mac for vlan_vid, mac in addresses], dtype=np.int64)
         return np.isin(self.vlan_vid << _ADDRESS_BITS | self.mac, wanted)
 
-    def pieces(self, at_once: int) -> Iterator[AddressRows]:
+    def pieces(self, at_once: int) -> Iterator[HostFlows]:
         """Yield all of them in order, ``at_once`` at a time."""
         for start in range(0, len(self.key), at_once):
             yield self.only(slice(start, start + at_once))
 
 
-def like(example: Flow, keys: KeyArray, meter_id: NDArray[np.uint32]) -> tuple[BoolArray, AddressRows]:
+def select_like(example: Flow, keys: KeyArray, meter_id: NDArray[np.uint32]) -> tuple[BoolArray, HostFlows]:
     """Return which keys are in the table of ``example``, KNOWN_SOURCE or PAIR, and match as it does; and those rows."""
     records, one = keys.view(_LAYOUT), np.array([pack_key(example)], KEY).view(_LAYOUT)
     alike = np.logical_and.reduce([records[name] == one[name] for name in _ALIKE])
     found = records[alike]
     mac = found["mac_high"].astype(np.int64) << 32 | found["mac_low"]
     ids = found["vlan_vid"].astype(np.int64) & ~VID_PRESENT
-    return alike, AddressRows(
-        keys[alike], found["in_port"].astype(np.int64), ids, mac, meter_id[alike].astype(np.int64)
-    )
+    return alike, HostFlows(keys[alike], found["in_port"].astype(np.int64), ids, mac, meter_id[alike].astype(np.int64))
 
 
-def keys_like(example: Flow, in_port: IntArray, vlan_vid: IntArray, mac: IntArray) -> KeyArray:
+def build_keys(example: Flow, in_port: IntArray, vlan_vid: IntArray, mac: IntArray) -> KeyArray:
     """Return the packed keys of entries like ``example`` of other ports, VLANs (1..4094) and addresses, in columns."""
     records = np.full(len(mac), np.array([pack_key(example)], KEY)).view(_LAYOUT)
     records["in_port"], records["vlan_vid"] = in_port, vlan_vid | VID_PRESENT

@@ -25,7 +25,7 @@ from controller.openflow.ethernet import FrameHeader, build_frame
 ETH_TYPE_IPV4 = 0x0800
 # The first question may come before the links between the switches are known, and may be lost: ask again, ever later.
 FIRST_WAIT_S = 1.0
-QUESTIONS = 6
+MAX_PROBES = 6
 MAX_SEARCHES = 1024
 MAX_SEARCHES_PER_VN = 64
 
@@ -36,7 +36,7 @@ _ICMPV6 = 58
 _MIN_PAYLOAD_BYTES = 46
 
 
-class Question(NamedTuple):
+class HostProbe(NamedTuple):
     """A frame to be handled as if it had come in by an edge port."""
 
     port: PortId
@@ -52,13 +52,13 @@ class SendingVn(NamedTuple):
 
 @dataclass(slots=True)
 class _Search:
-    question: Question
+    question: HostProbe
     vn: SendingVn
     asked: int
     due_s: float
 
 
-class HostSearch:
+class HostProber:
     """The hosts that are looked for; bounded, since anybody may send to any address.
 
     A VN has MAX_SEARCHES_PER_VN places. When all MAX_SEARCHES are taken, one that looks for fewer hosts than the VN
@@ -70,7 +70,7 @@ class HostSearch:
         self._of_vn: dict[SendingVn, list[Host]] = {}  # oldest first
         self._due_s = math.inf  # no search is due before
 
-    def look_for(self, host: Host, port: PortId, header: FrameHeader, payload: bytes, now_s: float) -> None:
+    def probe_host(self, host: Host, port: PortId, header: FrameHeader, payload: bytes, now_s: float) -> None:
         """Look for a host to which the VN behind ``port`` has sent a frame of this header and payload.
 
         ``header`` has the tag with which the port's own frames come in, or none. What is not IP asks nobody.
@@ -83,7 +83,7 @@ class HostSearch:
         frame = ask(header, payload) if ask is not None else None
         if frame is None or (len(self._searches) >= MAX_SEARCHES and not self._make_room(places)):
             return
-        self._searches[host] = _Search(Question(port, frame), vn, 0, now_s)
+        self._searches[host] = _Search(HostProbe(port, frame), vn, 0, now_s)
         self._of_vn.setdefault(vn, []).append(host)
         self._due_s = min(self._due_s, now_s)
 
@@ -100,13 +100,13 @@ class HostSearch:
         if not self._of_vn[vn]:
             del self._of_vn[vn]
 
-    def take_due(self, knows: Callable[[Host], bool], now_s: float) -> list[Question]:
+    def due_probes(self, knows: Callable[[Host], bool], now_s: float) -> list[HostProbe]:
         """Return the questions to be asked now; who is known by now, or does not answer, is looked for no longer."""
         if now_s < self._due_s:
             return []
         due = []
         for host, search in list(self._searches.items()):
-            if knows(host) or (search.asked == QUESTIONS and now_s >= search.due_s):
+            if knows(host) or (search.asked == MAX_PROBES and now_s >= search.due_s):
                 self._forget(host)
             elif now_s >= search.due_s:
                 due.append(search.question)

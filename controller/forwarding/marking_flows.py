@@ -18,7 +18,7 @@ from controller.forwarding.pairs import Host, Pair
 from controller.openflow.flows import Flow
 
 
-class MarkedPairs:
+class MarkingFlows:
     """VLANs whose packets switches on the way may mark (``vlans``), and the meters that count marks by pair.
 
     ``hosts_of_vn`` returns the known hosts of a VN.
@@ -29,7 +29,7 @@ class MarkedPairs:
         desired: DesiredFlows,
         vns: VnTable,
         hosts_of_vn: Callable[[int], Iterable[Host]],
-        marking: pipeline.Marking,
+        marking: pipeline.EcnMarking,
         numbers: PortNumbers,
     ) -> None:
         self._numbers = numbers
@@ -58,7 +58,7 @@ class MarkedPairs:
         sender, receiver = self._vns.key(pair.sender), self._vns.key(pair.receiver)
         return sender.vlan_vid in self.vlans and sender.dpid != receiver.dpid
 
-    def cross(self, sender: IntArray, receiver: IntArray) -> BoolArray:
+    def crosses_mask(self, sender: IntArray, receiver: IntArray) -> BoolArray:
         """Return the same of pairs in columns, (pairs,)."""
         allowed = np.isin(self._vns.vlan_vid[sender], sorted(self.vlans))
         crosses: BoolArray = allowed & (self._vns.dpid[sender] != self._vns.dpid[receiver])

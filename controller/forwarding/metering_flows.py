@@ -16,15 +16,15 @@ from controller.fabric.vn_table import VnTable
 from controller.forwarding import pipeline
 from controller.forwarding.desired_flows import DesiredFlows
 from controller.forwarding.flow_table import effect_of, pack_key
-from controller.forwarding.host_flow_columns import PAIR, keys_like
-from controller.forwarding.marking_flows import MarkedPairs
+from controller.forwarding.host_flow_columns import PAIR, build_keys
+from controller.forwarding.marking_flows import MarkingFlows
 from controller.forwarding.pairs import Host, Pair
 from controller.openflow.match import Match
 
 _UNKNOWN = -1  # neither a meter nor a row
 
 
-class MeteredPairs:
+class MeteringFlows:
     """Which pairs have their meters, or none because none is left, and their entries in ``desired``.
 
     ``hosts_of_vn`` returns the known hosts of a VN. Entries age when they are silent for ``mac_ageing_s``.
@@ -35,7 +35,7 @@ class MeteredPairs:
         desired: DesiredFlows,
         vns: VnTable,
         hosts_of_vn: Callable[[int], Collection[Host]],
-        marked: MarkedPairs,
+        marked: MarkingFlows,
         numbers: PortNumbers,
         mac_ageing_s: int,
     ) -> None:
@@ -81,7 +81,7 @@ class MeteredPairs:
         if meter_of:
             self.put_all(*np.array(list(meter_of), dtype=np.int64).T)
 
-    def know_all(self, sender: IntArray, receiver: IntArray, meter_id: IntArray) -> None:
+    def add_columns(self, sender: IntArray, receiver: IntArray, meter_id: IntArray) -> None:
         """Pairs, in columns, have got their meters; their entries follow (``put_all``)."""
         order, one = np.argsort(receiver, kind="stable"), self._numbers.setdefault
         rows, starts = np.unique(receiver[order], return_index=True)
@@ -106,7 +106,7 @@ class MeteredPairs:
         meter_id = np.array(given, dtype=np.int64)
         rows, macs = self._to_hosts(np.where(meter_id == _UNKNOWN, _UNKNOWN, receiver))
         vns, sender, receiver, meter_id = self._vns, sender[rows], receiver[rows], meter_id[rows]
-        marks = self._marked.cross(sender, receiver)
+        marks = self._marked.crosses_mask(sender, receiver)
         order, parts = vns.by_switch(sender)
         for dpid, start, end in parts:
             for marked in (False, True):
@@ -117,7 +117,7 @@ class MeteredPairs:
                     in_port = self._port_numbers.numbers(dpid, vns.port_no[sender[mine]])
                     there = (in_port < FIRST_NAMED) | (in_port > LAST_NAMED)
                     mine, in_port = mine[there], in_port[there]
-                    keys = keys_like(PAIR, in_port, vns.vlan_vid[sender[mine]], macs[mine])
+                    keys = build_keys(PAIR, in_port, vns.vlan_vid[sender[mine]], macs[mine])
                     self._desired.put_entries(dpid, keys, meter_id[mine], effect)
 
     def _to_hosts(self, receiver: IntArray) -> tuple[IntArray, IntArray]:
@@ -152,7 +152,7 @@ class MeteredPairs:
             if not self.in_use(pair):
                 self._unused.add(pair)
 
-    def take_unused(self) -> set[Pair]:
+    def drain_unused(self) -> set[Pair]:
         """Return the pairs whose meters have become of no use because the hosts they led to were forgotten."""
         unused, self._unused = self._unused, set()
         return {pair for pair in unused if self.has(pair) and not self.in_use(pair)}

@@ -12,7 +12,7 @@ from controller.fabric.port_numbers import PortNumbers
 from controller.fabric.topology import FloodTree, Link, PortId, SwitchPaths, Topology
 from controller.forwarding import pipeline
 from controller.forwarding.desired_flows import DesiredFlows
-from controller.forwarding.marking_flows import MarkedPairs
+from controller.forwarding.marking_flows import MarkingFlows
 
 
 class _MadeOf(NamedTuple):
@@ -26,19 +26,19 @@ class _MadeOf(NamedTuple):
     numbers: dict[int, int]
 
 
-class Paths:
+class PathFlows:
     """The links that are up (``topology``), the paths over them, and what switches admit from each other and flood.
 
     ``edges`` are the edge ports that each VLAN has, by dpid; ``is_edge`` tells whether a port is one. ``queueless``
     are the dpids of switches whose entries name no queue; it may change before a switch is up (``switch_up``).
-    ``fenced`` are the edge ports that nothing is flooded to; whoever changes it has the entries ``put_again``.
+    ``fenced`` are the edge ports that nothing is flooded to; whoever changes it has the entries ``rebuild``.
     """
 
     def __init__(
         self,
         desired: DesiredFlows,
         edges: Mapping[int, Mapping[int, list[EdgePort]]],
-        marked: MarkedPairs,
+        marked: MarkingFlows,
         is_edge: Callable[[PortId], bool],
         queueless: Container[int],
         fenced: Collection[PortId],
@@ -55,7 +55,7 @@ class Paths:
         # What the switches' entries for other switches were made of, by dpid.
         self._fabric_ports: dict[int, _MadeOf] = {}
 
-    def carry(self, before: Paths, dpids: Iterable[int]) -> None:
+    def carry(self, before: PathFlows, dpids: Iterable[int]) -> None:
         """Know the links that ``before`` knows between these switches, and flood along its tree."""
         self.topology = before.topology.carried(dpids, self._is_edge)
         links = self.topology.links()
@@ -89,14 +89,16 @@ class Paths:
         self._links_changed = self._links_changed or up
         return up
 
-    def hear_peer(self, dpids: Container[int], hellos: Mapping[tuple[PortId, PortId], bool], now_s: float) -> None:
+    def merge_peer_probes(
+        self, dpids: Container[int], hellos: Mapping[tuple[PortId, PortId], bool], now_s: float
+    ) -> None:
         """Another node says which hellos, as (sender, receiver), were heard at its switches, and if the next is late.
 
         Those that are late are so here, too: who sends them repeats them.
         """
-        known = dict.fromkeys(self.topology.heard_at(dpids))
+        known = dict.fromkeys(self.topology.probes_received_at(dpids))
         gone = [ends for ends in known if ends not in hellos]
-        self._links_changed = self.topology.forget_heard(gone) or self._links_changed
+        self._links_changed = self.topology.drop_probes(gone) or self._links_changed
         for ends, late in hellos.items():
             if not late or ends not in known:
                 self.hear_hello(*ends, now_s)
@@ -125,7 +127,7 @@ class Paths:
         self._flood_tree = self._flood_tree & wanted if self._retiring else wanted
         tree = FloodTree(self._flood_tree)
         members = {vid: tree.switches(edges) for vid, edges in self._edges.items()}
-        for dpid in filter(self._desired.keeps, self.topology.switches):
+        for dpid in filter(self._desired.tracks, self.topology.switches):
             self._put_fabric_ports(dpid, {vid: tree.ports_towards(dpid, there) for vid, there in members.items()})
         return True
 
@@ -134,7 +136,7 @@ class Paths:
         """The port that leads from one switch towards another, by both dpids."""
         return self._paths.next_port
 
-    def put_again(self, only: int | None = None) -> None:
+    def rebuild(self, only: int | None = None) -> None:
         """Make the entries again of switches (or ``only`` one) that have some: what they are made of has changed."""
         for dpid, made_of in list(self._fabric_ports.items()):
             if only in (None, dpid):

@@ -72,7 +72,7 @@ class Table(IntEnum):
     REPORT = 10
 
 
-class Mark(IntFlag):
+class MetadataFlag(IntFlag):
     """What a frame's metadata says: its VLAN id, and why it may go to the controller."""
 
     VLAN = 0xFFF
@@ -143,7 +143,7 @@ def agent_frames(port: EdgePort, vlan_vid: int, ethertype: int, meter_id: int | 
     return _flow(Table.CLASSIFY, 1050, match, Output(PORT_CONTROLLER, 0xFFFF), meter_id=meter_id)
 
 
-def silence_agent(port_no: int, ethertype: int) -> Flow:
+def drop_agent_frames(port_no: int, ethertype: int) -> Flow:
     """Nothing that the agent behind an edge port says goes to the controller."""
     return _flow(Table.CLASSIFY, 1060, Match(in_port=port_no, eth_type=ethertype))
 
@@ -171,14 +171,14 @@ def limit_sender(port_no: int, vlan_vid: int, meter_id: int | None, *, closed: b
 def unknown_source(port_no: int, vlan_vid: int, *, report: bool) -> Flow:
     """A VN's frames from a source address not yet known: forwarded, and reported unless the VN has too many of them."""
     match = Match(in_port=port_no, vlan_vid=vlan_vid)
-    mark = _mark(vlan_vid, Mark.UNKNOWN_SOURCE) if report else None
+    mark = _mark(vlan_vid, MetadataFlag.UNKNOWN_SOURCE) if report else None
     return _flow(Table.LEARN, 1, match, write_metadata=mark, goto_table=Table.RATE_CONTROL)
 
 
 def unknown_caller(port_no: int, vlan_vid: int) -> Flow:
     """Those to everybody or to a group, reported where no others are: hosts that have moved say so in these."""
     match = Match(in_port=port_no, vlan_vid=vlan_vid, eth_dst=GROUP_BIT, eth_dst_mask=GROUP_BIT)
-    mark = _mark(vlan_vid, Mark.UNKNOWN_SOURCE)
+    mark = _mark(vlan_vid, MetadataFlag.UNKNOWN_SOURCE)
     return _flow(Table.LEARN, 2, match, write_metadata=mark, goto_table=Table.RATE_CONTROL)
 
 
@@ -201,25 +201,25 @@ def rate_control(
     return _flow(Table.RATE_CONTROL, 100, match, meter_id=meter_id, goto_table=_next(marks), **ageing)
 
 
-def within_vn(port_no: int, vlan_vid: int, mac: int) -> Flow:
+def forward_within_vn(port_no: int, vlan_vid: int, mac: int) -> Flow:
     """Frames between two hosts of the same VN stay behind their port."""
     return _flow(Table.RATE_CONTROL, 100, Match(in_port=port_no, vlan_vid=vlan_vid, eth_dst=mac))
 
 
-def discover_pair(vlan_vid: int, mac: int, *, marks: bool = False, limited: bool = False) -> Flow:
+def report_new_pair(vlan_vid: int, mac: int, *, marks: bool = False, limited: bool = False) -> Flow:
     """Frames to a known address from a sender without an entry: forwarded and reported.
 
     Where no queue holds the address's VN they are ``limited``, and no switch on the way may mark them.
     """
     match = Match(vlan_vid=vlan_vid, eth_dst=mac)
-    mark = _mark(vlan_vid, Mark.NEW_PAIR)
+    mark = _mark(vlan_vid, MetadataFlag.NEW_PAIR)
     table = Table.COUNT if limited else _next(marks)
     return _flow(Table.RATE_CONTROL, 10, match, write_metadata=mark, goto_table=table)
 
 
 def limit_newcomer(port_no: int, vlan_vid: int, meter_id: int) -> Flow:
     """What a VN sends to VNs for which it has no entries yet passes a meter, until it has them."""
-    mark = int(Mark.NEW_PAIR)
+    mark = int(MetadataFlag.NEW_PAIR)
     match = Match(in_port=port_no, vlan_vid=vlan_vid, metadata=mark, metadata_mask=mark)
     return _flow(Table.COUNT, 100, match, meter_id=meter_id, goto_table=Table.FORWARD)
 
@@ -241,22 +241,22 @@ def limit_floods(port_no: int, vlan_vid: int, meters: VnMeters) -> tuple[Flow, .
     )
 
 
-def go_by() -> tuple[Flow, ...]:
+def pass_unmetered() -> tuple[Flow, ...]:
     """What MARKS and COUNT have no entry for is forwarded as it is."""
     return tuple(_flow(table, 0, Match(), goto_table=Table.FORWARD) for table in (Table.MARKS, Table.COUNT))
 
 
-class Marking(NamedTuple):
+class EcnMarking(NamedTuple):
     """What packets without ECN carry between switches, ECT_1 or ECT_0, and whether hosts see the marks made there."""
 
     codepoint: int
     keep: bool
 
 
-HIDDEN_ECT_1 = Marking(ECT_1, keep=False)
+HIDDEN_ECT_1 = EcnMarking(ECT_1, keep=False)
 
 
-def allow_marks(port_no: int, vlan_vid: int, marking: Marking) -> tuple[Flow, ...]:
+def allow_marks(port_no: int, vlan_vid: int, marking: EcnMarking) -> tuple[Flow, ...]:
     """Switches on the way may mark a VN's IP packets, though its hosts do not speak ECN; other frames stay alone."""
     plain = [Match(in_port=port_no, vlan_vid=vlan_vid, eth_type=kind, ip_ecn=NOT_ECT) for kind in ETH_TYPES_IP]
     return tuple(
@@ -264,7 +264,7 @@ def allow_marks(port_no: int, vlan_vid: int, marking: Marking) -> tuple[Flow, ..
     )
 
 
-def clear_marks(port_no: int, vlan_vid: int, mac: int, marking: Marking) -> tuple[Flow, ...]:
+def clear_marks(port_no: int, vlan_vid: int, mac: int, marking: EcnMarking) -> tuple[Flow, ...]:
     """Packets to a host behind an edge port lose their marks, and what ``allow_marks`` wrote; marked ones are counted.
 
     ECT(0) stays, whoever wrote it: hosts' TCP sends it.
@@ -292,7 +292,7 @@ def count_marks(port_no: int, vlan_vid: int, mac: int, meter_id: int) -> Flow:
 
 def report(port_no: int, vlan_vid: int, meter_id: int | None) -> Flow:
     """Of a VN's marked frames, those that pass its meter go to the controller; all have been forwarded already."""
-    match = Match(in_port=port_no, metadata=vlan_vid, metadata_mask=int(Mark.VLAN))
+    match = Match(in_port=port_no, metadata=vlan_vid, metadata_mask=int(MetadataFlag.VLAN))
     return _flow(Table.REPORT, 100, match, _REPORT, meter_id=meter_id)
 
 
@@ -320,8 +320,8 @@ def _next(marks: bool) -> Table:
     return Table.MARKS if marks else Table.FORWARD
 
 
-def _mark(vlan_vid: int, why: Mark) -> WriteMetadata:
-    return WriteMetadata(int(why) | vlan_vid, int(why | Mark.VLAN))
+def _mark(vlan_vid: int, why: MetadataFlag) -> WriteMetadata:
+    return WriteMetadata(int(why) | vlan_vid, int(why | MetadataFlag.VLAN))
 
 
 def _to_edge(port: EdgePort, vlan_vid: int, set_queue: bool) -> tuple[Action, ...]:

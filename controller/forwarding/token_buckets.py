@@ -15,7 +15,7 @@ REPORTS_PER_S, REPORTS_AT_ONCE = 100.0, 200.0
 MOVES_PER_S, MOVES_AT_ONCE = 5.0, 64.0
 
 
-def report_bursts(rate_bps: FloatArray, burst_s: float = REPORT_BURST_S) -> FloatArray:
+def packet_in_bursts(rate_bps: FloatArray, burst_s: float = REPORT_BURST_S) -> FloatArray:
     """Return the burst sizes in whole kb of the meters that frames pass on their way to the controller."""
     return np.ceil(rate_bps * burst_s / 1000.0) * 1000.0
 

@@ -14,13 +14,13 @@ import numpy as np
 
 from controller.forwarding import pipeline
 from controller.forwarding.desired_flows import DesiredFlows
-from controller.forwarding.flow_table import KEY, Effect, KeyArray, effect_of, pack_key
+from controller.forwarding.flow_table import KEY, FlowTemplate, KeyArray, effect_of, pack_key
 from controller.forwarding.pairs import Host
 
 _NO_METER = 0
 
 
-class Transit:
+class TransitFlows:
     """What leads to hosts behind other switches, in ``desired``, as of the paths that were put last.
 
     Paths are ports by (switch, switch that frames go to), dpids. A switch's own entries for its hosts are not here.
@@ -83,5 +83,5 @@ class Transit:
 
 
 @cache
-def _towards(port_no: int) -> Effect:
+def _towards(port_no: int) -> FlowTemplate:
     return effect_of(pipeline.forward_to_switch(port_no, 1, 0))

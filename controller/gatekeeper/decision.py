@@ -21,11 +21,11 @@ class GatekeeperDecision(Decision):
     rise_bps_per_s: FloatArray
     halvings: FloatArray
     """how often the limit was halved since it was last at its most"""
-    first_told_s: FloatArray
+    first_notified_s: FloatArray
     """when that began"""
     told_s: FloatArray
     """when the sender got the last message"""
-    told_drops_bps: FloatArray
+    notified_drops_bps: FloatArray
     """what the receiver's queue dropped then"""
     dropped_bps: FloatArray
     """mean drops over the window; NaN unknown"""

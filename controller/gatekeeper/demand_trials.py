@@ -15,10 +15,10 @@ import numpy as np
 
 from controller.allocation.interface import FULL_USE
 from controller.columns import FloatArray, IntArray
-from controller.policy.policy_state import Memory
+from controller.policy.policy_state import PolicyState
 
 # Choice: room for so many times what is sent. Twice is too slow for one flow next to ten: it got 351 of 645 Mb/s.
-ROOM_FACTOR = 4.0
+TRIAL_FACTOR = 4.0
 # Choice: TCP needs several round trips to find the room: with 4 intervals one flow next to ten stayed at 69 %.
 TRIAL_INTERVALS = 8
 # Choice: who found no use for it is tried again after so many intervals.
@@ -28,14 +28,14 @@ GROWTH = 1.1
 
 
 @dataclass(frozen=True, slots=True)
-class Trials:
+class DemandTrials:
     """By VN, (vns,) each: intervals since the last trial began (infinite: never), and the least that was sent since."""
 
     age: FloatArray
     least_bps: FloatArray
 
     @classmethod
-    def remembered(cls, memory: Memory) -> Trials:
+    def remembered(cls, memory: PolicyState) -> DemandTrials:
         """Return the trials that were kept."""
         age, least_bps = memory.of_vn("trial_age"), memory.of_vn("trial_least_bps")
         return cls(np.where(np.isnan(age), np.inf, age), np.where(np.isnan(least_bps), np.inf, least_bps))
@@ -51,7 +51,7 @@ class Trials:
         port: IntArray,
         others_bps: FloatArray,
         capacity_bps: FloatArray,
-    ) -> Trials:
+    ) -> DemandTrials:
         """Return the trials after one more interval, in which VNs sent ``sent_bps`` (vns,) of their guarantees (vns,).
 
         ``port`` (vns,) is the row of the VN's sending port; ``others_bps`` (ports,) is what VLANs under other policies
@@ -62,9 +62,9 @@ class Trials:
         age, least_bps = self.age + 1.0, np.minimum(self.least_bps, sent_bps)
         hungry = (age >= REST_INTERVALS) | (sent_bps > GROWTH * least_bps)
         begins = full & hungry & (sent_bps > 0.0) & (sent_bps < guarantee_bps)
-        return Trials(np.where(begins, 0.0, age), np.where(begins, sent_bps, least_bps))
+        return DemandTrials(np.where(begins, 0.0, age), np.where(begins, sent_bps, least_bps))
 
     def factors(self, sent_bps: FloatArray, guarantee_bps: FloatArray) -> FloatArray:
         """Return (vns,) how many times what it sends each VN is taken to want: up to its guarantee, and 1 at least."""
         part = guarantee_bps / np.maximum(sent_bps, 1.0)
-        return np.where(self.age < TRIAL_INTERVALS, np.clip(part, 1.0, ROOM_FACTOR), 1.0)
+        return np.where(self.age < TRIAL_INTERVALS, np.clip(part, 1.0, TRIAL_FACTOR), 1.0)

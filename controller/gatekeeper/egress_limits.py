@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from controller.allocation.max_min import FlowPaths, solve
-from controller.allocation.segments import Groups, fill
+from controller.allocation.segments import Segments, fill
 from controller.columns import BoolArray, FloatArray, IntArray
 from controller.gatekeeper.ingress_monitor import Pairs
 
@@ -137,7 +137,7 @@ def _by_sender(pairs: Pairs, amount_bps: FloatArray, demand_bps: FloatArray) -> 
     """
     order = np.argsort(pairs.sender, kind="stable")
     sizes = np.bincount(pairs.sender, minlength=len(amount_bps))
-    groups = Groups(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
+    groups = Segments(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
     parts_bps = np.empty(len(pairs))
     parts_bps[order] = fill(groups, amount_bps, pairs.weight[order], demand_bps[order])
     spare_bps = amount_bps - np.bincount(pairs.sender, parts_bps, minlength=len(amount_bps))

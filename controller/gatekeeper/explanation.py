@@ -6,15 +6,15 @@ import numpy as np
 
 from controller.allocation.explanation import Explanation
 from controller.gatekeeper.decision import GatekeeperDecision
-from controller.policy.explanation_text import rate_in_words
-from controller.policy.interface import Place
+from controller.policy.explanation_text import format_rate_text
+from controller.policy.interface import LocationName
 
 FREE = "no congestion: the lower of both ceilings"
 ESTIMATED = " (drops estimated: no queue counters)"
 _AT = 1e-9
 
 
-def explain(decision: GatekeeperDecision, at: int, place: Place) -> Explanation:
+def explain(decision: GatekeeperDecision, at: int, place: LocationName) -> Explanation:
     """Return what binds the pair at a position of the decision: the least of three, and then the second."""
     ceiling_bps = float(decision.view.ceiling_bps[at])
     bounds = [
@@ -29,30 +29,30 @@ def explain(decision: GatekeeperDecision, at: int, place: Place) -> Explanation:
     return Explanation(at, grant_bps, bound + estimated, 0, 0, max(next_bps, grant_bps), next_bound)
 
 
-def _sending_port(decision: GatekeeperDecision, at: int, place: Place) -> str:
+def _sending_port(decision: GatekeeperDecision, at: int, place: LocationName) -> str:
     view = decision.view
     sender = int(view.sender[at])
     guarantee_bps = float(view.vns.send_limit_bps[sender])
     borrowed_bps = max(float(decision.sending_bps[sender]) - guarantee_bps, 0.0)
-    guarantee, borrowed = rate_in_words(guarantee_bps), rate_in_words(borrowed_bps)
+    guarantee, borrowed = format_rate_text(guarantee_bps), format_rate_text(borrowed_bps)
     return f"its part of {place(sender)}'s sending port (guarantee {guarantee}, borrowed {borrowed})"
 
 
-def _egress_limit(decision: GatekeeperDecision, at: int, place: Place) -> str:
+def _egress_limit(decision: GatekeeperDecision, at: int, place: LocationName) -> str:
     view = decision.view
     at = _told_last(decision, at)
     receiver, limit_bps = int(view.receiver[at]), float(decision.limit_bps[at])
     if 0.0 < limit_bps <= float(decision.floor_bps[at]) * (1 + _AT):
         return f"its floor: its part of {place(receiver)}'s receive guarantee"
     capacity_bps = float(view.vns.capacity_bps[receiver])
-    now = f"rising {rate_in_words(float(decision.rise_bps_per_s[at]))} per s"
-    now += f", {rate_in_words(limit_bps)} of {rate_in_words(capacity_bps)}"
+    now = f"rising {format_rate_text(float(decision.rise_bps_per_s[at]))} per s"
+    now += f", {format_rate_text(limit_bps)} of {format_rate_text(capacity_bps)}"
     if np.isnan(decision.told_s[at]):
         return f"its egress limit, which it began with, {now}"
-    times, since_s = int(decision.halvings[at]), view.now_s - float(decision.first_told_s[at])
+    times, since_s = int(decision.halvings[at]), view.now_s - float(decision.first_notified_s[at])
     drops = (
-        f"dropped {rate_in_words(float(decision.told_drops_bps[at]))} of {rate_in_words(capacity_bps)}, "
-        f"threshold {rate_in_words(float(decision.threshold_bps[receiver]))}"
+        f"dropped {format_rate_text(float(decision.notified_drops_bps[at]))} of {format_rate_text(capacity_bps)}, "
+        f"threshold {format_rate_text(float(decision.threshold_bps[receiver]))}"
     )
     halved = f"halved {times} times in the last {since_s:.1f} s" if times else "not halved since it was at its most"
     return f"its egress limit, {halved}, {now}; last told by {place(receiver)} ({drops})"

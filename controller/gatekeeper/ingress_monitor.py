@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from controller.columns import BoolArray, FloatArray, IntArray
-from controller.policy.policy_state import Memory
+from controller.policy.policy_state import PolicyState
 
 _RINGS = ("dropped_bps", "served_bps")
 MOST_WINDOW = 20
@@ -28,7 +28,7 @@ NEED_INTERVALS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class IngressWatch:
+class IngressMonitor:
     """What the queues of the VNs dropped and served lately; rings of shape (vns, depth), newest first.
 
     NaN stands for a reading that did not come. ``since_round`` (vns,) counts the intervals since the VN's last round of
@@ -44,7 +44,7 @@ class IngressWatch:
     congested: BoolArray
 
     @classmethod
-    def remembered(cls, memory: Memory, depth: int) -> IngressWatch:
+    def remembered(cls, memory: PolicyState, depth: int) -> IngressMonitor:
         """Return the state that was kept, for windows of ``depth`` readings at most."""
         rings = [np.column_stack([memory.of_vn(f"{name}_{age}") for age in range(depth)]) for name in _RINGS]
         since, unread, calm, was = (memory.of_vn(name) for name in ("since_round", "unread", "calm", "congested"))
@@ -58,7 +58,7 @@ class IngressWatch:
         columns |= {"since_round": self.since_round, "unread": self.unread, "calm": self.calm}
         return columns | {"congested": self.congested.astype(np.float64)}
 
-    def after(self, dropped_bps: FloatArray, served_bps: FloatArray) -> IngressWatch:
+    def after(self, dropped_bps: FloatArray, served_bps: FloatArray) -> IngressMonitor:
         """Return the state after one more interval's readings, (vns,) each, NaN where there are none."""
         known = ~np.isnan(dropped_bps)
         return replace(
@@ -69,11 +69,11 @@ class IngressWatch:
             unread=np.where(known, 0.0, self.unread + 1.0),
         )
 
-    def told(self, receivers: BoolArray) -> IngressWatch:
+    def told(self, receivers: BoolArray) -> IngressMonitor:
         """Return the state after these VNs, (vns,), sent a round of messages."""
         return replace(self, since_round=np.where(receivers, 0.0, self.since_round))
 
-    def declared(self, dropped_bps: FloatArray, threshold_bps: FloatArray) -> IngressWatch:
+    def declared(self, dropped_bps: FloatArray, threshold_bps: FloatArray) -> IngressMonitor:
         """Return the state after congestion was declared begun or over, by the mean drops and the thresholds (vns,)."""
         calm = np.where(np.nan_to_num(dropped_bps) < threshold_bps / 2, self.calm + 1.0, 0.0)
         above = np.nan_to_num(dropped_bps) > threshold_bps
@@ -173,7 +173,7 @@ def floors(
     return result
 
 
-def needs_after(before_bps: FloatArray, sent_bps: FloatArray, guarantee_bps: FloatArray) -> FloatArray:
+def guarantee_needs(before_bps: FloatArray, sent_bps: FloatArray, guarantee_bps: FloatArray) -> FloatArray:
     """Return (vns,) what VNs need of their guarantees: what their senders send or sent lately, ``sent_bps``.
 
     Choice: it fades over NEED_INTERVALS. TCP that a flood starves sends nothing for several time-outs.
@@ -196,7 +196,7 @@ def within_port(
     return result
 
 
-def rooms(pairs: Pairs, capacity_bps: FloatArray, everybody: BoolArray) -> FloatArray:
+def port_shares(pairs: Pairs, capacity_bps: FloatArray, everybody: BoolArray) -> FloatArray:
     """Return (entries,) each pair's part, by what it sends, of what its receiver's port carries, (vns,).
 
     Deviation: limits that together are far above what the port carries change nothing when they are halved: ten

@@ -12,19 +12,19 @@ from typing import ClassVar
 import numpy as np
 
 from controller.allocation.explanation import Explanation
-from controller.allocation.network_max_min import LEAST_DEMAND_BPS, ByDemands, FlowCounters, demands
+from controller.allocation.network_max_min import LEAST_DEMAND_BPS, ByDemands, FlowCounters, estimate_demands
 from controller.allocation.parameters import parameter, switch
 from controller.columns import BoolArray, FloatArray
 from controller.errors import InvalidValueError
 from controller.gatekeeper import egress_limits, ingress_monitor
 from controller.gatekeeper.decision import GatekeeperDecision
-from controller.gatekeeper.demand_trials import Trials
+from controller.gatekeeper.demand_trials import DemandTrials
 from controller.gatekeeper.explanation import explain
-from controller.gatekeeper.ingress_monitor import IngressWatch, Pairs
-from controller.metering.fabric_readings import Reading
+from controller.gatekeeper.ingress_monitor import IngressMonitor, Pairs
+from controller.metering.fabric_readings import ReadingKind
 from controller.policy.feedback import CongestionFeedback
-from controller.policy.interface import Decision, Newcomers, Place, Policy, PolicyView, Silence
-from controller.policy.policy_state import Memory
+from controller.policy.interface import Decision, LocationName, NewPairs, Policy, PolicyView, StaleMode
+from controller.policy.policy_state import PolicyState
 from controller.units import MIN_RATE_BPS
 
 # Choice: without a reading of its queue for so many intervals (1.1 s at 55 ms), a receiver lets its senders rise again.
@@ -93,8 +93,8 @@ class Gatekeeper(Policy):
     needs_headroom: ClassVar[bool] = True
     declares_congestion: ClassVar[bool] = True
     together: ClassVar[bool] = True
-    silence: ClassVar[Silence] = Silence.HOLD
-    reads: ClassVar[frozenset[Reading]] = frozenset({Reading.LINKS, Reading.QUEUES})
+    silence: ClassVar[StaleMode] = StaleMode.HOLD
+    reads: ClassVar[frozenset[ReadingKind]] = frozenset({ReadingKind.LINKS, ReadingKind.QUEUES})
 
     def check_interval(self, interval_ms: int) -> None:
         """Raise InvalidValueError where two rounds of messages are more than half a second apart."""
@@ -104,7 +104,7 @@ class Gatekeeper(Policy):
             reason = f"intervals of {interval_ms} ms are more than {MOST_HOLD_MS} ms between two messages: {fits}"
             raise InvalidValueError("hold", self.hold, reason)
 
-    def decide(self, view: PolicyView, memory: Memory) -> GatekeeperDecision:
+    def decide(self, view: PolicyView, memory: PolicyState) -> GatekeeperDecision:
         """Run one interval.
 
         Receiving side:
@@ -154,18 +154,18 @@ class Gatekeeper(Policy):
             congested=seen.watch.congested & view.mine,
             feedback=seen.messages,
             forfeits=told & (grant_bps < FORFEITS_BELOW * view.limit_bps),
-            settled_bps=np.maximum(settled_bps, MIN_RATE_BPS),
+            final_bps=np.maximum(settled_bps, MIN_RATE_BPS),
         )
 
-    def explain(self, decision: Decision, at: int, place: Place) -> Explanation:
+    def explain(self, decision: Decision, at: int, place: LocationName) -> Explanation:
         """Return what binds the entry: its egress limit, its part of the sending port, or its ceilings."""
         assert isinstance(decision, GatekeeperDecision)
         return explain(decision, at, place)
 
-    def first_bps(self, newcomers: Newcomers) -> FloatArray:
+    def first_bps(self, newcomers: NewPairs) -> FloatArray:
         """Return all that new pairs may send: nobody is limited before a message (paper: "the physical link")."""
         vns = newcomers.vns
-        return np.minimum(vns.send_most_bps[newcomers.sender], vns.receive_most_bps[newcomers.receiver])
+        return np.minimum(vns.send_max_bps[newcomers.sender], vns.receive_max_bps[newcomers.receiver])
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,14 +186,14 @@ def _of(view: PolicyView, name: str) -> FloatArray:
 class _Received:
     """What the receiving side knows after an interval, (vns,), and what it sends."""
 
-    watch: IngressWatch
+    watch: IngressMonitor
     needed_bps: FloatArray
     dropped_bps: FloatArray
     threshold_bps: FloatArray
     messages: CongestionFeedback
 
 
-def _receiving_side(view: PolicyView, memory: Memory, pairs: Pairs) -> _Received:
+def _receiving_side(view: PolicyView, memory: PolicyState, pairs: Pairs) -> _Received:
     vns, window, capacity_bps, limit_bps = (
         view.vns,
         _of(view, "window"),
@@ -201,7 +201,7 @@ def _receiving_side(view: PolicyView, memory: Memory, pairs: Pairs) -> _Received
         view.vns.receive_limit_bps,
     )
     assert view.links is not None
-    watch = IngressWatch.remembered(memory, int(window.max(initial=1.0)))
+    watch = IngressMonitor.remembered(memory, int(window.max(initial=1.0)))
     watch = watch.after(*_queues(view))
     dropped_bps, served_bps = watch.means(window)
     threshold_bps = ingress_monitor.thresholds(capacity_bps, _of(view, "threshold"), window * view.elapsed_s)
@@ -215,10 +215,10 @@ def _receiving_side(view: PolicyView, memory: Memory, pairs: Pairs) -> _Received
     told = ingress_monitor.targets(candidates, rounds, limit_bps, everybody)
     mine_bps = np.bincount(view.receiver, view.measured_bps, minlength=len(vns)).astype(np.float64)
     sent_bps = np.where(view.mine, mine_bps, view.received_bps)
-    needed_bps = ingress_monitor.needs_after(memory.of_vn("needed_bps"), sent_bps, limit_bps)
+    needed_bps = ingress_monitor.guarantee_needs(memory.of_vn("needed_bps"), sent_bps, limit_bps)
     served_bps = ingress_monitor.within_port(served_bps, needed_bps, limit_bps, capacity_bps, view.links.down)
     floor_bps = ingress_monitor.floors(candidates, limit_bps, served_bps, _of(view, "floor"), _of(view, "served"))
-    room_bps = ingress_monitor.rooms(candidates, capacity_bps, everybody)
+    room_bps = ingress_monitor.port_shares(candidates, capacity_bps, everybody)
     watch = watch.told(np.bincount(candidates.receiver[told], minlength=len(vns)) > 0)
     messages = CongestionFeedback(view.rows[asked[told]], {FLOOR_BPS: floor_bps[told], ROOM_BPS: room_bps[told]})
     return _Received(watch, needed_bps, dropped_bps, threshold_bps, messages)
@@ -240,12 +240,14 @@ def _queues(view: PolicyView) -> tuple[FloatArray, FloatArray]:
     return np.where(view.mine, dropped_bps, np.nan), np.where(view.mine, served_bps, np.nan)
 
 
-def _sending_side(view: PolicyView, memory: Memory, pairs: Pairs, seen: _Received, ceiling_bps: FloatArray) -> _Limits:
+def _sending_side(
+    view: PolicyView, memory: PolicyState, pairs: Pairs, seen: _Received, ceiling_bps: FloatArray
+) -> _Limits:
     """Return the egress limits after this interval's messages, or its rise."""
     vns, together = view.vns, _of(view, "pair") == 0.0
     as_one = together[view.sender]
-    most_bps = np.where(as_one, vns.send_most_bps[view.sender], ceiling_bps)
-    before_bps = memory.of_entry("limit_bps")
+    most_bps = np.where(as_one, vns.send_max_bps[view.sender], ceiling_bps)
+    before_bps = memory.pair_column("limit_bps")
     # A limit that stands on a switch, or was granted by another policy, is where a new pair goes on from.
     before_bps = np.where(np.isnan(before_bps) & np.isfinite(view.limit_bps), view.limit_bps, before_bps)
     limit_bps = egress_limits.started(before_bps, most_bps)
@@ -267,7 +269,7 @@ def _sending_side(view: PolicyView, memory: Memory, pairs: Pairs, seen: _Receive
     return _Limits(told, limit_bps, most_bps, floor_bps, rising)
 
 
-def _demands(view: PolicyView, memory: Memory, ceiling_bps: FloatArray) -> tuple[FloatArray, Trials]:
+def _demands(view: PolicyView, memory: PolicyState, ceiling_bps: FloatArray) -> tuple[FloatArray, DemandTrials]:
     """Return what pairs want, (rows,), and the trials of VNs that are crowded out.
 
     Of the guarantee a sender that fills its limit wants its own at least.
@@ -277,9 +279,9 @@ def _demands(view: PolicyView, memory: Memory, ceiling_bps: FloatArray) -> tuple
     assert view.others_bps is not None
     counters = FlowCounters(view.measured_bps, view.limit_bps, view.dropped_bps, view.active)
     guaranteed_bps = np.minimum(vns.send_limit_bps[view.sender], ceiling_bps)
-    wanted_bps = demands(counters, LEAST_DEMAND_BPS, ByDemands.probe, ByDemands.headroom, guaranteed_bps)
+    wanted_bps = estimate_demands(counters, LEAST_DEMAND_BPS, ByDemands.probe, ByDemands.headroom, guaranteed_bps)
     sent_bps = np.bincount(view.sender, view.measured_bps, minlength=len(vns)).astype(np.float64)
-    trials = Trials.remembered(memory).after(
+    trials = DemandTrials.remembered(memory).after(
         sent_bps, vns.send_limit_bps, links.up, view.others_bps, links.capacity_bps
     )
     factors = trials.factors(sent_bps, vns.send_limit_bps)[view.sender]
@@ -292,22 +294,22 @@ def _scheduled(view: PolicyView, pairs: Pairs, demand_bps: FloatArray) -> tuple[
     assert links is not None
     assert view.others_bps is not None
     assert view.others_within_bps is not None
-    sending = egress_limits.SendingVns(links.up, vns.send_limit_bps, vns.send_most_bps, vns.weight)
+    sending = egress_limits.SendingVns(links.up, vns.send_limit_bps, vns.send_max_bps, vns.weight)
     promised_bps = np.maximum(links.capacity_bps - view.others_within_bps, MIN_RATE_BPS)
     left_bps = np.maximum(links.capacity_bps - view.others_bps, MIN_RATE_BPS)
     return egress_limits.scheduled(pairs, demand_bps, sending, promised_bps, left_bps)
 
 
 def _record(
-    view: PolicyView, memory: Memory, told: BoolArray, limited: BoolArray, dropped_bps: FloatArray
+    view: PolicyView, memory: PolicyState, told: BoolArray, limited: BoolArray, dropped_bps: FloatArray
 ) -> dict[str, FloatArray]:
     """Return what explanations remember of the messages to each pair, since it was last without a limit."""
-    halvings = np.where(limited, np.nan_to_num(memory.of_entry("halvings")) + told, 0.0)
-    first_s = memory.of_entry("first_told_s")
+    halvings = np.where(limited, np.nan_to_num(memory.pair_column("halvings")) + told, 0.0)
+    first_s = memory.pair_column("first_told_s")
     first_s = np.where(halvings == 0.0, np.nan, np.where(np.isnan(first_s), view.now_s, first_s))
     return {
         "halvings": halvings,
         "first_told_s": first_s,
-        "told_s": np.where(told, view.now_s, memory.of_entry("told_s")),
-        "told_drops_bps": np.where(told, dropped_bps[view.receiver], memory.of_entry("told_drops_bps")),
+        "told_s": np.where(told, view.now_s, memory.pair_column("told_s")),
+        "told_drops_bps": np.where(told, dropped_bps[view.receiver], memory.pair_column("told_drops_bps")),
     }

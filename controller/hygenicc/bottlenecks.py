@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from controller.columns import BoolArray, FloatArray, IntArray
-from controller.fabric.link_table import FabricLinks
+from controller.fabric.link_table import LinkTable
 from controller.policy.interface import PolicyView
 
 # A place with less than this part of its capacity in use cannot be where frames are marked.
@@ -23,7 +23,7 @@ FULL = 0.5
 
 
 @dataclass(frozen=True)
-class Places:
+class BottleneckTable:
     """Where entries may be held back, numbered: the receiving VNs, then the links, then unknown ones by switch.
 
     ``of`` (rows,) is the place of each entry. ``load_bps`` and ``capacity_bps`` (places,) are what is sent there and
@@ -43,14 +43,14 @@ class Places:
         return np.where(known, capacity_bps, np.nan)
 
 
-def find_places(
+def find_bottlenecks(
     view: PolicyView,
-    links: FabricLinks,
+    links: LinkTable,
     room_bps: FloatArray,
     marked: BoolArray,
     beyond: BoolArray,
     remembered_bps: FloatArray,
-) -> Places:
+) -> BottleneckTable:
     """Return the place of each entry: of its receiver and the links on its way the one with the most load.
 
     ``room_bps`` (links,) is what a link carries for these VLANs. An entry whose phantom meter was ``beyond`` (rows,) is
@@ -59,7 +59,7 @@ def find_places(
     marked, and that is ``remembered_bps`` (rows,); NaN for entries that no such link has marked lately.
     """
     vns, number = len(view.vns), len(view.vns) + len(room_bps)
-    offsets, link = links.of_entries(view.entries, view.rows)
+    offsets, link = links.pair_links(view.entries, view.rows)
     owner = np.repeat(np.arange(len(view.rows)), np.diff(offsets))
     known_bps = np.concatenate([view.vns.receive_limit_bps, room_bps])
     load_bps = np.zeros(number + links.switches)
@@ -79,7 +79,7 @@ def find_places(
     place = np.where(elsewhere, np.where(most >= LOADED, worst, unknown), place)
     load_bps[number:] = np.bincount(place, view.measured_bps, minlength=len(load_bps))[number:]
     unknown_bps = _carried(view, place, remembered_bps, len(load_bps))[number:]
-    return Places(place, load_bps, np.concatenate([known_bps, unknown_bps]), number)
+    return BottleneckTable(place, load_bps, np.concatenate([known_bps, unknown_bps]), number)
 
 
 def _carried(view: PolicyView, place: IntArray, remembered_bps: FloatArray, places: int) -> FloatArray:

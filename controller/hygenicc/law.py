@@ -20,7 +20,7 @@ from enum import IntEnum
 import numpy as np
 
 from controller.allocation.interface import BoolArray, FloatArray, IntArray
-from controller.allocation.segments import Groups, fill_level
+from controller.allocation.segments import Segments, fill_level
 from controller.metering.enforcement import RESPONSIVE_BURST_S
 
 # Choice: no rate falls below this part of its share, nor below so many frames an interval: a mark has to be able to
@@ -42,14 +42,14 @@ class Cut(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Rates:
+class LimiterState:
     """The limiters' state, (limiters,) each: the rate, and the intervals since the last mark. NaN rates are new."""
 
     rate_bps: FloatArray
     quiet: FloatArray
 
     @classmethod
-    def new(cls, limiters: int) -> Rates:
+    def new(cls, limiters: int) -> LimiterState:
         """Return limiters that have not sent yet."""
         return cls(np.full(limiters, np.nan), np.full(limiters, NEVER))
 
@@ -138,7 +138,7 @@ def capacity_shares(
     sums = np.bincount(port, np.where(sends, weight, 0.0), minlength=ports)[port] + np.where(sends, 0.0, weight)
     order = np.argsort(port, kind="stable")
     sizes = np.bincount(port, minlength=ports)
-    groups = Groups(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
+    groups = Segments(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
     room_bps = np.minimum(wanted_bps, capacity_bps[port])  # nobody sends more than its port
     level_bps = fill_level(groups, capacity_bps, weight[order], room_bps[order])
     own_bps = capacity_bps[port] * weight / sums
@@ -152,7 +152,7 @@ def floors(share_bps: FloatArray, interval_s: float) -> FloatArray:
     return np.minimum(np.maximum(FLOOR_PART * share_bps, FLOOR_BITS / interval_s), share_bps)
 
 
-def started(rates: Rates, share_bps: FloatArray, senders: FloatArray, start: FloatArray) -> FloatArray:
+def with_start_rates(rates: LimiterState, share_bps: FloatArray, senders: FloatArray, start: FloatArray) -> FloatArray:
     """Return the rates with those of new limiters put in, (limiters,) each.
 
     With ``start`` 0 it is the Capacity Share (the paper). Choice: with 1 it is that over the number of senders to the
@@ -162,7 +162,9 @@ def started(rates: Rates, share_bps: FloatArray, senders: FloatArray, start: Flo
     return np.where(np.isnan(rates.rate_bps), first_bps, rates.rate_bps)
 
 
-def answered(passed_bps: FloatArray, rate_bps: FloatArray, stood_s: FloatArray, bottlenecks: Bottlenecks) -> BoolArray:
+def is_cut_sufficient(
+    passed_bps: FloatArray, rate_bps: FloatArray, stood_s: FloatArray, bottlenecks: Bottlenecks
+) -> BoolArray:
     """Return (limiters,) whether marks ask for no more than the last cut has given already.
 
     ``passed_bps`` and ``rate_bps`` (limiters,) are what passed each in the last interval and the rate it had;
@@ -201,7 +203,7 @@ def reachable(passed_bps: FloatArray, rate_bps: FloatArray, most_bps: FloatArray
 
 
 def next_rates(
-    rates: Rates,
+    rates: LimiterState,
     share: FloatArray,
     weight: FloatArray,
     bottlenecks: Bottlenecks,
@@ -210,7 +212,7 @@ def next_rates(
     most_bps: FloatArray,
     wanted_bps: FloatArray,
     constants: Constants,
-) -> Rates:
+) -> LimiterState:
     """Return the rates of the next interval; all (limiters,) but the bottlenecks.
 
     ``share`` is phi, NaN for unknown: then the rate and its clock stand. ``link_bps`` is the rate of the sending port,
@@ -231,7 +233,7 @@ def next_rates(
     gain = np.where(quiet < constants.timeout, constants.slow, constants.fast)
     higher_bps = rates.rate_bps + gain * equal_parts(weight, link_bps, bottlenecks)  # 2
     moved_bps = np.where(marked, lower_bps, np.where(known, higher_bps, rates.rate_bps))
-    return Rates(np.minimum(np.maximum(moved_bps, least_bps), most_bps), quiet)  # 3
+    return LimiterState(np.minimum(np.maximum(moved_bps, least_bps), most_bps), quiet)  # 3
 
 
 def _lowered(
@@ -265,7 +267,7 @@ def _levels(room_bps: FloatArray, weight: FloatArray, bottlenecks: Bottlenecks, 
     """
     order = np.argsort(bottlenecks.of, kind="stable")
     sizes = np.bincount(bottlenecks.of, minlength=len(bottlenecks.load_bps))
-    groups = Groups(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
+    groups = Segments(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
     load_bps, capacity_bps = bottlenecks.load_bps, bottlenecks.capacity_bps
     part = np.ones(len(load_bps))
     np.minimum.at(part, bottlenecks.of, gamma)

@@ -14,29 +14,29 @@ import numpy as np
 
 from controller.allocation.explanation import Explanation
 from controller.allocation.parameters import parameter, switch
-from controller.allocation.segments import Groups, fill
+from controller.allocation.segments import Segments, fill
 from controller.columns import BoolArray, FloatArray, IntArray
 from controller.errors import InvalidValueError
-from controller.hygenicc.bottlenecks import REMEMBERED_INTERVALS, Places, find_places
+from controller.hygenicc.bottlenecks import REMEMBERED_INTERVALS, BottleneckTable, find_bottlenecks
 from controller.hygenicc.law import (
     NEVER,
     Bottlenecks,
     Constants,
-    Rates,
-    answered,
+    LimiterState,
     capacity_shares,
     equal_parts,
     floors,
+    is_cut_sufficient,
     marked_shares,
     next_rates,
     of_limiters,
     reachable,
-    started,
+    with_start_rates,
 )
-from controller.metering.fabric_readings import Reading
-from controller.policy.explanation_text import rate_in_words
-from controller.policy.interface import Decision, Newcomers, Place, Policy, PolicyView, Silence
-from controller.policy.policy_state import Memory
+from controller.metering.fabric_readings import ReadingKind
+from controller.policy.explanation_text import format_rate_text
+from controller.policy.interface import Decision, LocationName, NewPairs, Policy, PolicyView, StaleMode
+from controller.policy.policy_state import PolicyState
 from controller.units import MIN_RATE_BPS
 
 # Choice: an entry that has less than this part of its limit, and loses nothing, wants no more than it has, and ...
@@ -80,7 +80,7 @@ class MarksDecision(Decision):
         """The receiver's limit or the link where each entry's frames are marked, if they are."""
         return self.place
 
-    def bottleneck_name(self, number: int, place: Place) -> str:
+    def bottleneck_name(self, number: int, place: LocationName) -> str:
         """Return a place's name: receiving VNs come first, then links, then those that nobody named."""
         links, vns = self.view.links, len(self.view.vns)
         assert links is not None
@@ -142,10 +142,10 @@ class HyGenICC(Policy):
     weighted: ClassVar[bool] = True
     declares_congestion: ClassVar[bool] = True
     together: ClassVar[bool] = True
-    silence: ClassVar[Silence] = Silence.HOLD
-    reads: ClassVar[frozenset[Reading]] = frozenset({Reading.LINKS, Reading.MARKS})
+    silence: ClassVar[StaleMode] = StaleMode.HOLD
+    reads: ClassVar[frozenset[ReadingKind]] = frozenset({ReadingKind.LINKS, ReadingKind.MARKS})
 
-    def first_bps(self, newcomers: Newcomers) -> FloatArray:
+    def first_bps(self, newcomers: NewPairs) -> FloatArray:
         """Return where meters of new entries start: at an equal part of the receiver, until they are decided on."""
         vns = newcomers.vns
         part = vns.receive_limit_bps[newcomers.receiver] / newcomers.senders
@@ -155,7 +155,7 @@ class HyGenICC(Policy):
         first_bps: FloatArray = np.minimum(vns.send_limit_bps[newcomers.sender], part)
         return first_bps
 
-    def decide(self, view: PolicyView, memory: Memory) -> MarksDecision:
+    def decide(self, view: PolicyView, memory: PolicyState) -> MarksDecision:
         """Decide on all entries of the VLANs, each with its own VLAN's parameters.
 
         1. Marks: what share of each entry's frames; unknown where its meter or its marks were not read.
@@ -179,21 +179,21 @@ class HyGenICC(Policy):
         # 2
         wanted_bps = _wanted(view, ceiling_bps)
         vn_wants_bps = np.bincount(sender, wanted_bps, minlength=len(vns)).astype(np.float64)
-        vn_share_bps = capacity_shares(room_bps, links.up, vn_wants_bps, vns.weight, vns.send_most_bps)
+        vn_share_bps = capacity_shares(room_bps, links.up, vn_wants_bps, vns.weight, vns.send_max_bps)
         share_bps = vn_share_bps[sender]
         # 3
         limiters = Limiters.scoped(sender, of["scope"] > 0, len(vns))
         first, pair = limiters.first, limiters.pair
-        lately = np.nan_to_num(memory.of_entry("quiet")) < REMEMBERED_INTERVALS
-        remembered_bps = np.where(lately, memory.of_entry("link_bps"), np.nan)
-        places = find_places(view, links, room_bps, marked, beyond, remembered_bps)
+        lately = np.nan_to_num(memory.pair_column("quiet")) < REMEMBERED_INTERVALS
+        remembered_bps = np.where(lately, memory.pair_column("link_bps"), np.nan)
+        places = find_bottlenecks(view, links, room_bps, marked, beyond, remembered_bps)
         bottlenecks, place = _bottlenecks(limiters, places, view)
         # 4
         before_bps, quiet, stood_s = (
-            np.where(pair, memory.of_entry(name)[first], memory.of_vn(name)[sender[first]])
+            np.where(pair, memory.pair_column(name)[first], memory.of_vn(name)[sender[first]])
             for name in ("rate_bps", "quiet", "stood_s")
         )
-        waits = memory.of_entry("waits")
+        waits = memory.pair_column("waits")
         new = np.isnan(before_bps)
         most_bps = np.where(pair, np.minimum(share_bps, ceiling_bps)[first], share_bps[first])
         elapsed_s = view.elapsed_s or FIRST_INTERVAL_S
@@ -201,16 +201,16 @@ class HyGenICC(Policy):
         held = (of["admit"] > 0) & (states["closed"][view.receiver] > 0) & ((waits > 0) | np.isnan(waits))
         waiting = limiters.sum(held) > 0
         senders = bottlenecks.senders[bottlenecks.of]
-        start = Rates(np.where(new, np.nan, before_bps), np.where(new, NEVER, quiet))
-        started_bps = started(start, most_bps, senders, of["start"][first])
+        start = LimiterState(np.where(new, np.nan, before_bps), np.where(new, NEVER, quiet))
+        started_bps = with_start_rates(start, most_bps, senders, of["start"][first])
         passed_bps = limiters.sum(view.passed_bps[view.rows])
         phi = of_limiters(share, view.measured_bps, limiters.of, len(limiters))
-        phi = np.where((phi > 0) & answered(passed_bps, started_bps, stood_s, bottlenecks), np.nan, phi)
+        phi = np.where((phi > 0) & is_cut_sufficient(passed_bps, started_bps, stood_s, bottlenecks), np.nan, phi)
         weight = vns.weight[sender[first]]
         link_bps = np.minimum(vns.capacity_bps[sender[first]], bottlenecks.capacity_bps[bottlenecks.of])
         part_bps = equal_parts(weight, link_bps, bottlenecks)
         after = next_rates(
-            Rates(started_bps, start.quiet),
+            LimiterState(started_bps, start.quiet),
             phi,
             weight,
             bottlenecks,
@@ -254,7 +254,7 @@ class HyGenICC(Policy):
             congested=states["hot"] >= SURE_INTERVALS,
         )
 
-    def explain(self, decision: Decision, at: int, place: Place) -> Explanation:
+    def explain(self, decision: Decision, at: int, place: LocationName) -> Explanation:
         """Return what binds the entry: marks, recovering from them, its share of its port, or its limits."""
         assert isinstance(decision, MarksDecision)
         sender, receiver = int(decision.view.sender[at]), int(decision.view.receiver[at])
@@ -278,7 +278,7 @@ def _senders(decision: MarksDecision, at: int) -> str:
     return f"1 of {count} VNs that send" if count > 1 else "the only VN that sends"
 
 
-def _by_marks(decision: MarksDecision, at: int, place: Place) -> str:
+def _by_marks(decision: MarksDecision, at: int, place: LocationName) -> str:
     share, quiet = float(decision.share[at]), float(decision.quiet[at])
     moved_bps = float(decision.rate_bps[at] - decision.before_bps[at])
     if decision.waits[at]:
@@ -288,11 +288,11 @@ def _by_marks(decision: MarksDecision, at: int, place: Place) -> str:
     if share > 0:
         where = decision.bottleneck_name(int(decision.place[at]), place)
         text = f"marks: {share:.0%} of its packets in the last interval ({where})"
-        return f"{text}, decreased by {rate_in_words(-moved_bps)}" if moved_bps < 0 else text
+        return f"{text}, decreased by {format_rate_text(-moved_bps)}" if moved_bps < 0 else text
     if _reaches(float(decision.least_bps[at]), float(decision.rate_bps[at])):
         return "the least rate, at which a mark can come back"
     since = "no mark yet" if quiet >= NEVER else f"no mark for {quiet:.0f} intervals"
-    return f"recovering: {since}, + {rate_in_words(max(moved_bps, 0.0))} an interval"
+    return f"recovering: {since}, + {format_rate_text(max(moved_bps, 0.0))} an interval"
 
 
 def _marks(view: PolicyView) -> tuple[FloatArray, BoolArray, BoolArray]:
@@ -308,7 +308,7 @@ def _marks(view: PolicyView) -> tuple[FloatArray, BoolArray, BoolArray]:
     return share, np.nan_to_num(marked_bps) > 0, np.nan_to_num(marks.beyond_bps)[view.receiver] > 0
 
 
-def _congestion(view: PolicyView, memory: Memory, share: FloatArray) -> dict[str, FloatArray]:
+def _congestion(view: PolicyView, memory: PolicyState, share: FloatArray) -> dict[str, FloatArray]:
     """Return by VN, (vns,): how long it was congested, very much so, and hardly; ``closed`` to newcomers."""
     phi = of_limiters(share, view.measured_bps, view.receiver, len(view.vns))
     states = {}
@@ -335,7 +335,7 @@ def _waiting_rates(view: PolicyView, held: BoolArray) -> FloatArray:
     return rate_bps
 
 
-def _bottlenecks(limiters: Limiters, places: Places, view: PolicyView) -> tuple[Bottlenecks, IntArray]:
+def _bottlenecks(limiters: Limiters, places: BottleneckTable, view: PolicyView) -> tuple[Bottlenecks, IntArray]:
     """Return what holds each limiter, and its place: that of the entry that sends the most."""
     place = places.of
     if len(limiters) < len(place):
@@ -355,12 +355,12 @@ def _within(sender: IntArray, amount_bps: FloatArray, uses_bps: FloatArray, rate
     """
     order = np.argsort(sender, kind="stable")
     _, starts = np.unique(sender[order], return_index=True)
-    groups = Groups(np.append(starts, len(sender)).astype(np.int64))
+    groups = Segments(np.append(starts, len(sender)).astype(np.int64))
     amounts_bps = amount_bps[order][starts]
     parts_bps = fill(groups, amounts_bps, np.ones(len(sender)), uses_bps[order])
     left_bps = amounts_bps - groups.sum(parts_bps)
     grant_bps = np.empty(len(sender))
-    grant_bps[order] = np.maximum(parts_bps, np.minimum(rate_bps[order], parts_bps + groups.spread(left_bps)))
+    grant_bps[order] = np.maximum(parts_bps, np.minimum(rate_bps[order], parts_bps + groups.broadcast(left_bps)))
     return grant_bps
 
 

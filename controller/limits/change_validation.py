@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from controller.errors import InvalidValueError
-from controller.fabric.config_model import WAYS, Config, Vlan
+from controller.fabric.config_model import DIRECTIONS, Config, Vlan
 from controller.fabric.value_checks import check_vn_value
 from controller.fabric.vn_table import VnTable, check_ceiling
 from controller.limits.overrides import VN_FIELDS
-from controller.policy.registry import borrowers, make_policy, policies, weighers
-from controller.policy.shardability import check_cut
+from controller.policy.registry import make_policy, policies, policies_with_ceilings, policies_with_weights
+from controller.policy.shardability import check_shardable
 
-_USERS = {"ceilings": ("borrows", borrowers), "weights": ("weighted", weighers)}
+_USERS = {"ceilings": ("borrows", policies_with_ceilings), "weights": ("weighted", policies_with_weights)}
 
 
 def check_used(what: str, key: str, value: float, algorithm: str, shadow: str | None) -> None:
@@ -43,7 +43,7 @@ def check_vn(vns: VnTable, vlan: Vlan, row: int, given: Mapping[str, float | Non
         value = check_vn_value(key, given[key], key=f"{prefix}{key}") if key in given else None
         if key == "weight" and value is not None:
             check_used("weights", f"{prefix}{key}", value, vlan.algorithm, vlan.shadow)
-    for way in WAYS:
+    for way in DIRECTIONS:
         ceiling_bps = given.get(f"{way}_ceiling_bps")
         if ceiling_bps is not None:
             check_used("ceilings", f"{prefix}{way}_ceiling_bps", int(ceiling_bps), vlan.algorithm, vlan.shadow)
@@ -51,12 +51,12 @@ def check_vn(vns: VnTable, vlan: Vlan, row: int, given: Mapping[str, float | Non
             check_ceiling(f"{prefix}{way}_ceiling_bps", int(ceiling_bps), limit_bps, int(vns.capacity_bps[row]))
 
 
-def check_shared(config: Config, vlan: Mapping[str, Any]) -> None:
+def check_sharding(config: Config, vlan: Mapping[str, Any]) -> None:
     """Check values of a VLAN against ``cluster.share``. Raises InvalidValueError for what cannot be shared out."""
     if config.cluster is None or config.cluster.share == "nothing":
         return
     if vlan.get("algorithm") in policies:
-        check_cut(policies[vlan["algorithm"]])
+        check_shardable(policies[vlan["algorithm"]])
     if vlan.get("shadow") is not None:
         reason = "cannot be with cluster.share: switches: a shadow sees the whole fabric"
         raise InvalidValueError("shadow", vlan["shadow"], reason)

@@ -13,12 +13,12 @@ import numpy as np
 
 from controller.columns import BoolArray, FloatArray, IntArray
 from controller.errors import InvalidValueError
-from controller.fabric.config_model import WAYS, Vlan
+from controller.fabric.config_model import DIRECTIONS, Vlan
 from controller.fabric.value_checks import check_vlan_values
 from controller.fabric.vn_table import VnTable
 from controller.limits.admission import AdmittedLimits
-from controller.limits.change_validation import check_shared, unused
-from controller.limits.flood_limits import least_receive_limits
+from controller.limits.change_validation import check_sharding, unused
+from controller.limits.flood_limits import min_receive_limits
 from controller.limits.hose_model import STEP_BPS, Overload, port_overload
 from controller.limits.overrides import NO_CEILING, VN_RATES, Override, Overrides, VnName
 from controller.policy.registry import make_policy
@@ -28,10 +28,10 @@ CoreCheck = Callable[[VnTable], Overload | None]
 
 
 @dataclass(frozen=True)
-class LimitsInForce:
+class EffectiveSettings:
     """The values in force, and the reason for each override that is inactive; ``vns.borrows`` is not set.
 
-    Ceilings and weights that the policy of their VLAN does not use are kept for one that does: ``idle_vns`` names the
+    Ceilings and weights that the policy of their VLAN does not use are kept for one that does: ``unused_vns`` names the
     overrides of nothing else, which are not in force either, ``partly_idle_vns`` those of what is used, too.
     """
 
@@ -39,15 +39,15 @@ class LimitsInForce:
     vlans: Mapping[int, Vlan]
     inactive_vns: Mapping[VnName, str]
     inactive_vlans: Mapping[int, str]
-    idle_vns: Mapping[VnName, str]
+    unused_vns: Mapping[VnName, str]
     partly_idle_vns: Mapping[VnName, str]
 
     @classmethod
     def of(
         cls, active: Overrides, inactive_vns: Mapping[VnName, str], inactive_vlans: Mapping[int, str]
-    ) -> LimitsInForce:
+    ) -> EffectiveSettings:
         """Return the values in force under overrides that all fit; the reasons are those of the others."""
-        vlans, limited = active.vlans_in_force(), _given(active, "limit")
+        vlans, limited = active.effective_vlans(), _given(active, "limit")
         with_ceiling, with_weight = _given(active, "ceiling"), ~np.isnan(active.columns["weight"])
         idle: dict[bool, dict[VnName, str]] = {True: {}, False: {}}
         for row in np.flatnonzero(with_ceiling | with_weight).tolist():
@@ -64,25 +64,25 @@ class LimitsInForce:
                 idle[bool(limited[row]) or "" in (ceiling, weight)][name] = "; ".join(reasons)
         return cls(active.vns(), vlans, inactive_vns, inactive_vlans, idle[False], idle[True])
 
-    def reason_of(self, name: VnName) -> tuple[bool, str | None]:
+    def override_status(self, name: VnName) -> tuple[bool, str | None]:
         """Return whether the override of a VN is in force, and why it or a part of it is not."""
-        reason = self.inactive_vns.get(name) or self.idle_vns.get(name)
+        reason = self.inactive_vns.get(name) or self.unused_vns.get(name)
         return reason is None, reason or self.partly_idle_vns.get(name)
 
     @property
-    def not_in_force(self) -> set[int | VnName]:
+    def ineffective(self) -> set[int | VnName]:
         """The VLANs and VNs whose overrides are not in force."""
-        return {*self.inactive_vlans, *self.inactive_vns, *self.idle_vns}
+        return {*self.inactive_vlans, *self.inactive_vns, *self.unused_vns}
 
 
 def _given(overrides: Overrides, what: str) -> BoolArray:
     """Return which VNs have an override of a limit, or of a ceiling, shape (vns,)."""
-    columns = [overrides.columns[f"{way}_{what}_bps"] for way in WAYS]
+    columns = [overrides.columns[f"{way}_{what}_bps"] for way in DIRECTIONS]
     given: BoolArray = np.logical_or.reduce([~np.isnan(one) & (one != NO_CEILING) for one in columns])
     return given
 
 
-def lay(overrides: Overrides, core_overload: CoreCheck) -> LimitsInForce:
+def resolve(overrides: Overrides, core_overload: CoreCheck) -> EffectiveSettings:
     """Return what is in force under these overrides; ``core_overload`` names a core link that limits overload, if any.
 
     1) Overrides of what the file does not have, or whose values it does not allow, are inactive.
@@ -91,10 +91,10 @@ def lay(overrides: Overrides, core_overload: CoreCheck) -> LimitsInForce:
     4) While a core link is overloaded, so is the newest of all that raise. Then 2 to 4 again, until all fit.
     """
     file = overrides.file
-    inactive_vns = {name: "the configuration has no such VN" for name, one in overrides.strays.items() if one.values}
+    inactive_vns = {name: "the configuration has no such VN" for name, one in overrides.orphaned.items() if one.values}
     # 1
     inactive_vlans = {
-        vid: reason for vid, one in overrides.standing_vlans() if (reason := _bad_vlan(overrides, vid, one))
+        vid: reason for vid, one in overrides.vlan_overrides() if (reason := _bad_vlan(overrides, vid, one))
     }
     bad_vns = _bad_vns(overrides)
     inactive_vns |= {file.names[row]: reason for row, reason in bad_vns.items()}
@@ -112,16 +112,16 @@ def lay(overrides: Overrides, core_overload: CoreCheck) -> LimitsInForce:
             break
         for (row, way), reason in found.items():
             _deactivate(left, row, way, reason, off, inactive_vns, inactive_vlans)
-    return LimitsInForce.of(left, inactive_vns, inactive_vlans)
+    return EffectiveSettings.of(left, inactive_vns, inactive_vlans)
 
 
-def accept(
+def resolve_change(
     overrides: Overrides,
-    standing: LimitsInForce,
+    standing: EffectiveSettings,
     vlans: Collection[int],
     vns: Collection[VnName],
     admitted: AdmittedLimits,
-) -> LimitsInForce:
+) -> EffectiveSettings:
     """Return what is in force under ``overrides``, which give these VLANs and VNs other values than ``standing``.
 
     What is inactive and is not changed stays inactive. Raises UnfitError when ports or links cannot carry the change.
@@ -132,7 +132,7 @@ def accept(
     off = np.zeros(len(overrides.file.vns), dtype=np.bool_)
     off[[row_of[name] for name in inactive_vns if name in row_of]] = True
     active = overrides.without_vlans(inactive_vlans).without_vns(off)
-    values = LimitsInForce.of(active, inactive_vns, inactive_vlans)
+    values = EffectiveSettings.of(active, inactive_vns, inactive_vlans)
     check_fit(overrides, standing.vns, values.vns, admitted)
     return values
 
@@ -151,12 +151,12 @@ def check_fit(overrides: Overrides, before: VnTable, after: VnTable, admitted: A
     Places where nothing is raised are not looked at. Nor may a receive limit be lowered below what floods may take.
     """
     file, raised_rows = overrides.file, np.zeros(len(after), dtype=np.bool_)
-    needed_bps = least_receive_limits(after, file.config.vlans)
+    needed_bps = min_receive_limits(after, file.config.vlans)
     lowered = after.receive_limit_bps < np.minimum(before.receive_limit_bps, needed_bps)
     for row in np.flatnonzero(lowered)[:1].tolist():
         reason = f"does not fit: {_flood_reason(overrides, needed_bps, row)}"
         raise UnfitError(row, "receive_limit_bps", int(after.receive_limit_bps[row]), reason)
-    for way in WAYS:
+    for way in DIRECTIONS:
         limit_bps = getattr(after, f"{way}_limit_bps")
         raised = limit_bps > getattr(before, f"{way}_limit_bps")
         raised_rows |= raised
@@ -190,7 +190,7 @@ def _bad_vlan(overrides: Overrides, vid: int, override: Override) -> str:
         return "the configuration has no such VLAN"
     try:
         check_vlan_values(override.values)
-        check_shared(overrides.file.config, override.values)
+        check_sharding(overrides.file.config, override.values)
         vlan = replace(vlan, **override.values)
         for key, parameters_key in (("algorithm", "parameters"), ("shadow", "shadow_parameters")):
             name, parameters = getattr(vlan, key), getattr(vlan, parameters_key)
@@ -231,7 +231,7 @@ def _raising(overrides: Overrides, vns: VnTable) -> list[tuple[int, str]]:
     """Return the rows whose limits are above the file's, and which way, the newest first."""
     found = [
         (int(revisions[row]), row, way)
-        for way in WAYS
+        for way in DIRECTIONS
         for revisions in (_revisions(overrides, vns, way),)
         for row in np.flatnonzero(_raised(overrides, vns, way)).tolist()
     ]
@@ -256,7 +256,7 @@ def _newest_at_overloaded_ports(overrides: Overrides, vns: VnTable) -> dict[tupl
     """Return, for each port promised too much, the row and the way of the newest raised limit, and what is wrong."""
     file = overrides.file
     found: dict[tuple[int, str], str] = {}
-    for way in WAYS:
+    for way in DIRECTIONS:
         revisions = _revisions(overrides, vns, way)
         over = file.port_sums_bps(getattr(vns, f"{way}_limit_bps")) > file.capacity_bps
         rows = np.flatnonzero(over[file.port_of] & _raised(overrides, vns, way))
@@ -284,7 +284,7 @@ def _newest_on_links(overrides: Overrides, vns: VnTable, core_overload: CoreChec
 def _below_floods(overrides: Overrides, vns: VnTable) -> dict[tuple[int, str], str]:
     """Return the rows whose receive limits are lowered below what their VLANs' flood limits need, and what is wrong."""
     file = overrides.file
-    needed_bps = least_receive_limits(vns, file.config.vlans)
+    needed_bps = min_receive_limits(vns, file.config.vlans)
     below = (vns.receive_limit_bps < needed_bps) & (vns.receive_limit_bps < file.vns.receive_limit_bps)
     return {(row, "receive"): _flood_reason(overrides, needed_bps, row) for row in np.flatnonzero(below).tolist()}
 

@@ -49,7 +49,7 @@ def largest_flood_limit(smallest_receive_bps: float, vns: int) -> int:
     return largest_bps if largest_bps >= LEAST_FLOOD_BPS else 0
 
 
-def least_receive_limits(vns: VnTable, vlans: Mapping[int, Vlan]) -> FloatArray:
+def min_receive_limits(vns: VnTable, vlans: Mapping[int, Vlan]) -> FloatArray:
     """Return the receive limit that each VN's VLAN needs for its ``flood_limit``, shape (vns,); 0 without one."""
     vids, vlan, counts = np.unique(vns.vlan_vid, return_inverse=True, return_counts=True)
     configured_bps = np.array([vlans[vid].flood_limit_bps or 0 for vid in vids.tolist()], dtype=np.float64)

@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 import networkx as nx
 
 from controller.errors import DetsError, InvalidValueError
-from controller.fabric.config_model import WAYS
+from controller.fabric.config_model import DIRECTIONS
 from controller.units import MIN_RATE_BPS, check_rate_bps, format_rate
 
 Port = Hashable
 Link = Hashable
 PortPair = tuple[Port, Port]
-Place = tuple[str, Hashable]
+CapacityKey = tuple[str, Hashable]
 """("send", port), ("receive", port) or ("link", link)"""
 
 # A limit that is offered instead of a refused one is a whole number of these: what a meter can be set to.
@@ -104,7 +104,7 @@ def overloads(topology: HoseTopology, vns: Iterable[VnLimits]) -> list[Overload]
     Raises InvalidValueError for a VN at a port without a capacity, two of one VLAN at one port, or a limit that a meter
     cannot carry.
     """
-    asked = _Asked(topology, vns)
+    asked = _LimitSet(topology, vns)
     return asked.overloads(asked.places())
 
 
@@ -117,12 +117,12 @@ def admit(topology: HoseTopology, vns: Iterable[VnLimits], changed: VnLimits, *,
     this VN are not held against it. Raises InvalidValueError as ``overloads`` does.
     """
     others = [vn for vn in vns if (vn.vlan_vid, vn.port) != (changed.vlan_vid, changed.port)]
-    asked = _Asked(topology, [*others, changed])
+    asked = _LimitSet(topology, [*others, changed])
     places = asked.places(changed.port)
     found = asked.overloads(places)
     if not found:
         return
-    without = _Asked(topology, others)
+    without = _LimitSet(topology, others)
     among = set(places)
     excused = {found.place for found in without.overloads([place for place in without.places() if place in among])}
     held = [overload for overload in found if overload.place not in excused]
@@ -131,7 +131,12 @@ def admit(topology: HoseTopology, vns: Iterable[VnLimits], changed: VnLimits, *,
 
 
 def _refusal(
-    asked: _Asked, changed: VnLimits, places: list[Place], overload: Overload, excused: set[str], sending: bool | None
+    asked: _LimitSet,
+    changed: VnLimits,
+    places: list[CapacityKey],
+    overload: Overload,
+    excused: set[str],
+    sending: bool | None,
 ) -> AdmissionError:
     def fits(candidate: VnLimits) -> bool:
         return all(found.place in excused for found in asked.replaced(candidate).overloads(places))
@@ -153,7 +158,7 @@ def _refusal(
     return AdmissionError(key, value_bps, overload, low * STEP_BPS)
 
 
-class _Asked:
+class _LimitSet:
     """A set of limits on a topology, by place: the access ports in either direction and the core links."""
 
     def __init__(self, topology: HoseTopology, vns: Iterable[VnLimits]) -> None:
@@ -174,23 +179,23 @@ class _Asked:
                 for link in links:
                     self.pairs.setdefault(link, []).append(pair)
 
-    def replaced(self, vn: VnLimits) -> _Asked:
+    def replaced(self, vn: VnLimits) -> _LimitSet:
         """Return the same with other limits for one VN."""
         asked = copy.copy(self)
         asked.at_port = {**self.at_port, vn.port: {**self.at_port[vn.port], vn.vlan_vid: vn}}
         return asked
 
-    def overloads(self, places: list[Place]) -> list[Overload]:
+    def overloads(self, places: list[CapacityKey]) -> list[Overload]:
         """Return those of the places that would have too much to carry."""
         return [overload for place in places if (overload := self._overload(place)) is not None]
 
-    def places(self, of: Port | None = None) -> list[Place]:
+    def places(self, of: Port | None = None) -> list[CapacityKey]:
         """Return the places that carry something (of this port, if given), in the order in which they are checked."""
         ports = self.at_port if of is None else [of]
         links = [link for link, pairs in self.pairs.items() if of is None or any(of in pair for pair in pairs)]
-        return [*((kind, port) for port in ports for kind in WAYS), *(("link", link) for link in links)]
+        return [*((kind, port) for port in ports for kind in DIRECTIONS), *(("link", link) for link in links)]
 
-    def _overload(self, place: Place) -> Overload | None:
+    def _overload(self, place: CapacityKey) -> Overload | None:
         kind, name = place
         if kind != "link":
             here = self.at_port[name].values()

@@ -20,7 +20,7 @@ MOST_PROMISED = 0.95
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Crowded:
+class HeadroomShortage:
     """An edge port whose guarantees do not fit the only link before its switch with headroom."""
 
     port: PortId
@@ -28,7 +28,7 @@ class Crowded:
     link_bps: int
 
 
-def crowded_ports(vns: VnTable, links: tuple[CoreLink, ...], needing: BoolArray) -> list[Crowded]:
+def headroom_shortages(vns: VnTable, links: tuple[CoreLink, ...], needing: BoolArray) -> list[HeadroomShortage]:
     """Return the ports where headroom is missing, by dpid and port; ``needing`` (vns,) are VNs that need it there.
 
     A switch with several links, or with one that is faster than the port by as much, has headroom.
@@ -46,5 +46,5 @@ def crowded_ports(vns: VnTable, links: tuple[CoreLink, ...], needing: BoolArray)
         dpid, port_no, capacity_bps = (column[first[at]].item() for column in (vns.dpid, vns.port_no, vns.capacity_bps))
         link_bps = only_bps.get(dpid)
         if link_bps is not None and min(capacity_bps, promised_bps[at]) > MOST_PROMISED * link_bps:
-            found.append(Crowded(PortId(dpid, port_no), int(promised_bps[at]), link_bps))
+            found.append(HeadroomShortage(PortId(dpid, port_no), int(promised_bps[at]), link_bps))
     return found

@@ -13,7 +13,7 @@ from controller.columns import BoolArray, FloatArray
 from controller.fabric.config_model import Config
 from controller.fabric.vn_table import VnTable
 from controller.metering.enforcement import burst_for, least_burst, whole_rates
-from controller.metering.receive_budgets import UNSEEN_S, standing
+from controller.metering.receive_budgets import UNSEEN_S, first_meter_setting
 
 
 def limited_receivers(vns: VnTable, config: Config) -> BoolArray:
@@ -27,7 +27,7 @@ def limited_senders(vns: VnTable, config: Config) -> BoolArray:
     return some[vns.vlan] if len(vns) else some[:0]
 
 
-def newcomer_limits(vns: VnTable) -> tuple[FloatArray, FloatArray]:
+def new_pair_limits(vns: VnTable) -> tuple[FloatArray, FloatArray]:
     """Return the rates and the bursts of these meters, whole kb/s and kb, shape (vns,) each.
 
     Half of the burst is left for the pair's own meter, which stands soon after (``pair_changes.first_settings``).
@@ -37,13 +37,13 @@ def newcomer_limits(vns: VnTable) -> tuple[FloatArray, FloatArray]:
     counts = np.bincount(vns.vlan)
     smallest_bps = np.full(len(counts), np.inf)
     np.minimum.at(smallest_bps, vns.vlan, vns.receive_limit_bps)
-    rate_bps, burst_bits = standing(smallest_bps, np.maximum(counts - 1.0, 1.0), UNSEEN_S)
+    rate_bps, burst_bits = first_meter_setting(smallest_bps, np.maximum(counts - 1.0, 1.0), UNSEEN_S)
     rate_bps, burst_bits = rate_bps[vns.vlan], burst_bits[vns.vlan] / 2
     two = (counts == 2)[vns.vlan]
     if two.any():
         other_bps = np.bincount(vns.vlan, weights=vns.receive_limit_bps)[vns.vlan] - vns.receive_limit_bps
-        only_bps = np.minimum(other_bps, vns.send_most_bps)
-        own_bits = standing(other_bps, np.ones(len(vns)), UNSEEN_S)[1]
+        only_bps = np.minimum(other_bps, vns.send_max_bps)
+        own_bits = first_meter_setting(other_bps, np.ones(len(vns)), UNSEEN_S)[1]
         rate_bps = np.where(two, only_bps, rate_bps)
         burst_bits = np.where(two, burst_for(only_bps, np.zeros(len(vns), dtype=np.bool_)) - own_bits, burst_bits)
-    return whole_rates(np.minimum(rate_bps, vns.send_most_bps)), least_burst(burst_bits)
+    return whole_rates(np.minimum(rate_bps, vns.send_max_bps)), least_burst(burst_bits)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from controller.columns import BoolArray, FloatArray, IntArray
-from controller.fabric.config_model import WAYS, Config, Vlan
+from controller.fabric.config_model import DIRECTIONS, Config, Vlan
 from controller.fabric.vn_table import VnTable
 
 VN_RATES = ("send_limit_bps", "receive_limit_bps", "send_ceiling_bps", "receive_ceiling_bps")
@@ -64,7 +64,7 @@ class FileValues:
         vns = list(config.vns())
         self.config = config
         self.vns = VnTable.of_config(config)
-        self.own = {way: np.array([way in vn.own_limits for vn in vns], dtype=np.bool_) for way in WAYS}
+        self.own = {way: np.array([way in vn.own_limits for vn in vns], dtype=np.bool_) for way in DIRECTIONS}
         self.own_weight = np.array([vn.weight is not None for vn in vns], dtype=np.bool_)
         self.names = [VnName(vn.vlan_vid, vn.switch, vn.port_no) for vn in vns]
         self.row_of = {name: row for row, name in enumerate(self.names)}
@@ -89,7 +89,7 @@ class Overrides:
 
     file: FileValues
     vlans: Mapping[int, Override] = field(default_factory=dict)
-    strays: Mapping[VnName, Override] = field(default_factory=dict)
+    orphaned: Mapping[VnName, Override] = field(default_factory=dict)
     columns: Mapping[str, FloatArray] = field(default_factory=dict)
     revision: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
@@ -109,7 +109,7 @@ class Overrides:
         if not vns:
             return self
         columns = {name: column.copy() for name, column in self.columns.items()}
-        revision, strays = self.revision.copy(), dict(self.strays)
+        revision, strays = self.revision.copy(), dict(self.orphaned)
         for name, override in vns.items():
             row = self.file.row_of.get(name)
             if row is None:
@@ -119,7 +119,7 @@ class Overrides:
             for one, column in columns.items():
                 value = override.values.get(one, np.nan)
                 column[row] = NO_CEILING if value is None else value
-        return replace(self, columns=columns, revision=revision, strays=strays)
+        return replace(self, columns=columns, revision=revision, orphaned=strays)
 
     def of_vn(self, row: int) -> Override:
         """Return what was set of the VN of a row."""
@@ -133,18 +133,18 @@ class Overrides:
             given = {name: value for name, value in zip(names, values, strict=True) if value == value}  # not NaN
             yield Override({name: vn_value(name, value) for name, value in given.items()}, revision)
 
-    def standing_vns(self) -> Iterator[tuple[VnName, Override]]:
+    def vn_overrides(self) -> Iterator[tuple[VnName, Override]]:
         """Yield every VN that has an override, those of the file first."""
         rows = np.flatnonzero(self.overridden)
         yield from zip(map(self.file.names.__getitem__, rows.tolist()), self.of_vns(rows), strict=True)
-        yield from ((name, override) for name, override in self.strays.items() if override.values)
+        yield from ((name, override) for name, override in self.orphaned.items() if override.values)
 
-    def standing_names(self) -> list[VnName]:
+    def vn_override_names(self) -> list[VnName]:
         """Return the names of the VNs that have an override, those of the file first."""
         mine = [self.file.names[row] for row in np.flatnonzero(self.overridden).tolist()]
-        return [*mine, *(name for name, override in self.strays.items() if override.values)]
+        return [*mine, *(name for name, override in self.orphaned.items() if override.values)]
 
-    def standing_vlans(self) -> Iterator[tuple[int, Override]]:
+    def vlan_overrides(self) -> Iterator[tuple[int, Override]]:
         """Yield every VLAN that has an override."""
         yield from ((vid, override) for vid, override in self.vlans.items() if override.values)
 
@@ -165,7 +165,7 @@ class Overrides:
     def vns(self) -> VnTable:
         """Return the VNs with the values in force, whether or not they fit; ``borrows`` is not looked at."""
         table, columns = self.file.vns, {}
-        for way in WAYS:
+        for way in DIRECTIONS:
             name = f"{way}_limit_bps"
             default = self._of_vlans(name)
             inherited = np.where(self.file.own[way] | np.isnan(default), getattr(table, name), default)
@@ -179,10 +179,10 @@ class Overrides:
         weight = np.where(np.isnan(self.columns["weight"]), inherited, self.columns["weight"])
         return table.with_columns(**columns, weight=weight)
 
-    def vlans_in_force(self) -> dict[int, Vlan]:
+    def effective_vlans(self) -> dict[int, Vlan]:
         """Return the VLANs of the file with what was set of them, whether or not it is acceptable."""
         vlans = dict(self.file.config.vlans)
-        for vid, override in self.standing_vlans():
+        for vid, override in self.vlan_overrides():
             if vid in vlans:
                 vlans[vid] = replace(vlans[vid], **override.values)
         return vlans

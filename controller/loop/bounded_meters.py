@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from controller.fabric.meter_bounds import MeterBounds
-from controller.metering.enforcement import BUDGET_S, MIN_BURST_BITS, Enforcement, MeterChanges, exact
+from controller.metering.enforcement import DEADBAND_S, MIN_BURST_BITS, Enforcement, MeterChanges, from_kilo
 from controller.metering.measurement import Measurement
 
 
@@ -31,14 +31,14 @@ def within_bounds(
     rate_kbps, burst_kbits = bounds.of(rows).fitted(after.rate_kbps[rows], after.burst_kbits[rows])
     stands_kbps, stood_kbits = before.rate_kbps[rows], before.burst_kbits[rows]
     elapsed_s = np.maximum(now_s - before.updated_s[rows], 0.0)
-    moved_bits = (exact(stands_kbps) - measured.passed_bps[rows]) * elapsed_s
-    level_bits = np.clip(before.level_bits[rows] + moved_bits, 0.0, exact(stood_kbits))
-    worth_bits = np.maximum(BUDGET_S * exact(rate_kbps), MIN_BURST_BITS)
+    moved_bits = (from_kilo(stands_kbps) - measured.passed_bps[rows]) * elapsed_s
+    level_bits = np.clip(before.level_bits[rows] + moved_bits, 0.0, from_kilo(stood_kbits))
+    worth_bits = np.maximum(DEADBAND_S * from_kilo(rate_kbps), MIN_BURST_BITS)
     idle = (rate_kbps == stands_kbps) & (burst_kbits == stood_kbits)
-    idle &= exact(burst_kbits) - level_bits <= worth_bits
+    idle &= from_kilo(burst_kbits) - level_bits <= worth_bits
     columns = {name: getattr(after, name).copy() for name in ("rate_kbps", "burst_kbits", "modified_s", "level_bits")}
     columns["rate_kbps"][rows], columns["burst_kbits"][rows] = rate_kbps, burst_kbits
     columns["modified_s"][rows] = np.where(idle, before.modified_s[rows], after.modified_s[rows])
-    columns["level_bits"][rows] = np.where(idle, level_bits, exact(burst_kbits))
+    columns["level_bits"][rows] = np.where(idle, level_bits, from_kilo(burst_kbits))
     kept = MeterChanges(rows[~idle], columns["rate_kbps"], columns["burst_kbits"])
     return after._replace(**columns), kept

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from controller.columns import BoolArray, FloatArray, IntArray, carry
+from controller.columns import BoolArray, FloatArray, IntArray, reindex
 from controller.dets.rate_allocator import CALM_INTERVALS, CONGESTED_ABOVE
 from controller.fabric.vn_table import VnTable
 from controller.loop.control_step import ControlState
@@ -36,9 +36,9 @@ class Congestion:
     def carried(self, old_row: IntArray) -> Congestion:
         """Return the state for a re-arranged VN table."""
         return Congestion(
-            carry(self.congested, old_row, False),
-            carry(self.since_s, old_row, np.nan),
-            carry(self.calm_intervals, old_row, 0),
+            reindex(self.congested, old_row, False),
+            reindex(self.since_s, old_row, np.nan),
+            reindex(self.calm_intervals, old_row, 0),
         )
 
     def after(
@@ -59,7 +59,7 @@ class Congestion:
         held_back_counts = vns.always_controlled & ~declared if vns.some_always_controlled else None
         if held_back_counts is not None and held_back_counts.any():
             entries = state.entries
-            own_limit = CONGESTED_ABOVE * limit_bps >= vns.send_most_bps[entries.sender]
+            own_limit = CONGESTED_ABOVE * limit_bps >= vns.send_max_bps[entries.sender]
             held_back = (state.measured.offered_bps > CONGESTED_ABOVE * limit_bps) & ~own_limit
             held = np.bincount(entries.receiver[held_back], minlength=len(vns)) > 0
             calm_intervals = np.where(held, 0, self.calm_intervals + 1)

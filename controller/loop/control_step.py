@@ -6,30 +6,30 @@ from typing import NamedTuple
 
 import numpy as np
 
-from controller.columns import NEW_ROW, BoolArray, FloatArray, IntArray, ShortArray
-from controller.dets.messages import Loads, SetRate
+from controller.columns import NEW_ROW, BoolArray, FloatArray, Int16Array, IntArray
+from controller.dets.messages import ReceiverLoads, SetRate
 from controller.dets.rate_allocator import (
+    IntervalContext,
     RateAllocators,
-    Surroundings,
 )
 from controller.dets.send_rate_controller import SendRateControllers
-from controller.fabric.link_table import FabricLinks
-from controller.fabric.pair_table import EntryTable
+from controller.fabric.link_table import LinkTable
+from controller.fabric.pair_table import PairTable
 from controller.fabric.vn_table import VnTable
-from controller.loop.grant_side import put_in_force
+from controller.loop.grant_side import apply_grants
 from controller.loop.receiver_side import ReceiverSide, watch_receivers
-from controller.loop.remote_side import NOWHERE, Answered, Elsewhere
+from controller.loop.remote_side import NO_REMOTE_SIDE, RemoteSide, SenderMessages
 from controller.loop.sender_side import SenderSide, read_meters
 from controller.metering.counters import MeterCounters, Readings
 from controller.metering.enforcement import (
     Enforcement,
     MeterChanges,
 )
-from controller.metering.fabric_readings import Observed, Reading
+from controller.metering.fabric_readings import FabricReadings, ReadingKind
 from controller.metering.measurement import Measurement
-from controller.metering.receive_budgets import ReceiverAccounts
+from controller.metering.receive_budgets import ReceiveBudgets
 from controller.policy.interface import notifications
-from controller.policy.policy_groups import PolicyGroup, held, readings_of
+from controller.policy.policy_groups import PolicyGroup, held_while_stale, required_readings
 
 
 class ControlState(NamedTuple):
@@ -40,14 +40,14 @@ class ControlState(NamedTuple):
     entries: no grant rises above them until ``released``. None: there are none, or they have been released.
     """
 
-    entries: EntryTable
+    entries: PairTable
     counters: MeterCounters
     measured: Measurement
     machines: SendRateControllers
     allocators: RateAllocators
     enforcement: Enforcement
-    accounts: ReceiverAccounts
-    unread_intervals: ShortArray
+    accounts: ReceiveBudgets
+    unread_intervals: Int16Array
     decided_s: float = np.nan
     adopted_bps: FloatArray | None = None
 
@@ -55,13 +55,13 @@ class ControlState(NamedTuple):
     def start(cls, vns: VnTable, groups: tuple[PolicyGroup, ...]) -> ControlState:
         """Return the state in which nobody talks to anybody."""
         return cls(
-            EntryTable.empty(),
+            PairTable.empty(),
             MeterCounters.unknown(0),
             Measurement.none(0),
             SendRateControllers.idle(0),
             RateAllocators.calm(len(vns), groups),
             Enforcement.none(),
-            ReceiverAccounts.unused(len(vns)),
+            ReceiveBudgets.unused(len(vns)),
             np.empty(0, dtype=np.int16),
         )
 
@@ -84,7 +84,7 @@ class StepResult(NamedTuple):
     told: IntArray
 
 
-def ceilings(entries: EntryTable, vns: VnTable) -> FloatArray:
+def ceilings(entries: PairTable, vns: VnTable) -> FloatArray:
     """Return what an entry may carry while nothing is congested, shape (entries,).
 
     That is the lower of its two limits; where ceilings count, of its two ceilings.
@@ -92,16 +92,16 @@ def ceilings(entries: EntryTable, vns: VnTable) -> FloatArray:
     Deviation: in the paper senders are free until their receiver is congested. Here a meter stands at the lower limit
     before that, so that no sender alone can pass either limit: only several together pass a receive limit, for a while.
     """
-    return entries.least_of_ends(vns.send_most_bps, vns.receive_most_bps)
+    return entries.min_of_ends(vns.send_max_bps, vns.receive_max_bps)
 
 
-def ceilings_now(state: ControlState, vns: VnTable) -> FloatArray:
+def current_ceilings(state: ControlState, vns: VnTable) -> FloatArray:
     """Return what an entry may carry now, whatever is granted, shape (entries,)."""
     ceiling_bps = ceilings(state.entries, vns)
     return ceiling_bps if state.adopted_bps is None else np.minimum(ceiling_bps, state.adopted_bps)
 
 
-def frozen(state: ControlState) -> ControlState:
+def with_frozen_grants(state: ControlState) -> ControlState:
     """Return the state in which no grant rises until ``released``: some senders may not be known for a while."""
     granted_bps = np.where(state.machines.controlled, state.machines.limit_bps, np.inf)
     if state.adopted_bps is not None:
@@ -109,7 +109,7 @@ def frozen(state: ControlState) -> ControlState:
     return state._replace(adopted_bps=granted_bps)
 
 
-def released(state: ControlState) -> ControlState:
+def with_released_grants(state: ControlState) -> ControlState:
     """Return the state in which grants may rise above those that were found on switches: all senders are known.
 
     What policies have learned meanwhile of receivers whose grants were held they learned of a part of the senders, and
@@ -130,7 +130,7 @@ class Began(NamedTuple):
     """What ``read`` leaves to ``decide``: the senders' side, and what its meters bring to receivers."""
 
     senders: SenderSide
-    loads: Loads
+    loads: ReceiverLoads
 
 
 class Decided(NamedTuple):
@@ -141,7 +141,7 @@ class Decided(NamedTuple):
 
     senders: SenderSide
     receivers: ReceiverSide
-    answered: Answered
+    answered: SenderMessages
     ceiling_bps: FloatArray
     received_bps: FloatArray
     told: IntArray
@@ -153,8 +153,8 @@ def control_step(
     groups: tuple[PolicyGroup, ...],
     readings: Readings,
     now_s: float,
-    links: FabricLinks | None = None,
-    observed: Observed | None = None,
+    links: LinkTable | None = None,
+    observed: FabricReadings | None = None,
     shaped: BoolArray | None = None,
 ) -> tuple[ControlState, StepResult]:
     """Run one interval (DETS, sections II-A and III) of a controller that has the whole fabric.
@@ -177,7 +177,7 @@ def read(
     groups: tuple[PolicyGroup, ...],
     readings: Readings,
     now_s: float,
-    elsewhere: Elsewhere = NOWHERE,
+    elsewhere: RemoteSide = NO_REMOTE_SIDE,
 ) -> Began:
     """Begin an interval.
 
@@ -185,7 +185,7 @@ def read(
     """
     entries = state.entries
     # 1
-    holds = elsewhere.crosses(entries) | held(groups, entries.receiver, len(vns))
+    holds = elsewhere.crosses(entries) | held_while_stale(groups, entries.receiver, len(vns))
     counted = state.counters, state.measured, state.machines, state.unread_intervals
     senders = read_meters(entries, *counted, readings, vns, holds)
     return Began(senders, senders.loads(state.enforcement, vns, now_s))
@@ -197,9 +197,9 @@ def decide(
     vns: VnTable,
     groups: tuple[PolicyGroup, ...],
     now_s: float,
-    links: FabricLinks | None = None,
-    observed: Observed | None = None,
-    elsewhere: Elsewhere = NOWHERE,
+    links: LinkTable | None = None,
+    observed: FabricReadings | None = None,
+    elsewhere: RemoteSide = NO_REMOTE_SIDE,
 ) -> Decided:
     """Share the receivers' limits out.
 
@@ -216,8 +216,8 @@ def decide(
     begin, end = begin._replace(entry=elsewhere.own(begin.entry)), end._replace(entry=elsewhere.own(end.entry))
     senders = began.senders.told(begin, end)
     # 4
-    ceiling_bps = ceilings_now(state, vns)
-    seen = Surroundings(
+    ceiling_bps = current_ceilings(state, vns)
+    seen = IntervalContext(
         now_s,
         0.0 if np.isnan(state.decided_s) else now_s - state.decided_s,
         links,
@@ -248,7 +248,7 @@ def enforce(
     # 6
     before = state.enforcement.forfeited(forfeits) if len(forfeits) else state.enforcement
     told = set_rate, keep_alive, decided.ceiling_bps
-    granted = put_in_force(senders, before, *told, shaped, receivers.rooms, now_s, vns.meter_bounds)
+    granted = apply_grants(senders, before, *told, shaped, receivers.rooms, now_s, vns.meter_bounds)
     result = StepResult(
         changes=granted.changes,
         backstops=granted.backstops,
@@ -285,22 +285,22 @@ def _in_use(
 ) -> tuple[FloatArray, FloatArray]:
     """Return ``used_bps`` and ``limit_bps`` of Surroundings, at which only policies that read links look."""
     measured, limit_bps = senders.seen.measured, senders.machines.limit_bps
-    if Reading.LINKS not in readings_of(groups):
+    if ReadingKind.LINKS not in required_readings(groups):
         return measured.passed_bps, limit_bps
     return measured.measured_bps, np.minimum(limit_bps, ceiling_bps)
 
 
-def limits_in_force_bps(state: ControlState, vns: VnTable) -> FloatArray:
+def effective_limits_bps(state: ControlState, vns: VnTable) -> FloatArray:
     """Return the rate each entry is limited to, shape (entries,); its meter follows within its budget."""
-    return np.minimum(state.machines.limit_bps, ceilings_now(state, vns))
+    return np.minimum(state.machines.limit_bps, current_ceilings(state, vns))
 
 
 def with_settled_limits(state: ControlState) -> Enforcement:
     """Return the enforcement with the limits that policies leave in force when nobody decides any more."""
     limit_bps = state.enforcement.limit_bps.copy()
     for decision in state.allocators.decisions:
-        if decision.settled_bps is not None:
-            limit_bps[decision.view.rows] = decision.settled_bps
+        if decision.final_bps is not None:
+            limit_bps[decision.view.rows] = decision.final_bps
     if state.adopted_bps is not None:
         limit_bps = np.minimum(limit_bps, state.adopted_bps)
     return state.enforcement._replace(limit_bps=limit_bps)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from controller.columns import BoolArray, IntArray
-from controller.fabric.link_table import FabricLinks
+from controller.fabric.link_table import LinkTable
 from controller.fabric.vn_table import VnTable
 from controller.loop import control_step
 from controller.metering.counters import Readings
-from controller.metering.fabric_readings import Observed
+from controller.metering.fabric_readings import FabricReadings
 from controller.policy.policy_groups import PolicyGroup
 
 
-class Share:
+class FabricPartition:
     """All switches; there is nobody else."""
 
     is_whole = True
@@ -39,8 +39,8 @@ class Share:
         groups: tuple[PolicyGroup, ...],
         readings: Readings,
         now_s: float,
-        links: FabricLinks | None,
-        observed: Observed | None,
+        links: LinkTable | None,
+        observed: FabricReadings | None,
         shaped: BoolArray | None,
     ) -> tuple[control_step.ControlState, control_step.StepResult]:
         """Run one interval of this share, as ``control_step`` does of the whole."""
@@ -50,4 +50,4 @@ class Share:
         """Grants may rise again."""
 
 
-WHOLE = Share()
+WHOLE_FABRIC = FabricPartition()

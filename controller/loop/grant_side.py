@@ -16,7 +16,7 @@ from controller.loop.sender_side import SenderSide
 from controller.metering.backstop import NO_CHANGES, with_backstops
 from controller.metering.counters import MeterCounters
 from controller.metering.enforcement import Enforcement, MeterChanges, enforce
-from controller.metering.receive_budgets import Rooms
+from controller.metering.receive_budgets import RemainingBudget
 
 
 class GrantSide(NamedTuple):
@@ -30,20 +30,20 @@ class GrantSide(NamedTuple):
     backstops: MeterChanges
 
 
-def put_in_force(
+def apply_grants(
     senders: SenderSide,
     before: Enforcement,
     set_rate: SetRate,
     keep_alive: KeepAlive,
     ceiling_bps: FloatArray,
     shaped: BoolArray | None,
-    rooms: Rooms | None,
+    rooms: RemainingBudget | None,
     now_s: float,
     bounds: MeterBounds | None = None,
 ) -> GrantSide:
     """Obey the receivers' answers. ``bounds`` are those of the VNs' switches, (vns,); None: there are none."""
     entries, seen = senders.entries, senders.seen
-    machines, limit_bps = senders.machines.obeying(set_rate, keep_alive, ceiling_bps)
+    machines, limit_bps = senders.machines.after_messages(set_rate, keep_alive, ceiling_bps)
     enforcement, changes = enforce(
         before, limit_bps, seen.measured, seen.seen_s, now_s, seen.too_soon, rooms, entries.receiver
     )

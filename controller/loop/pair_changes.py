@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from controller.columns import NEW_ROW, FloatArray, IntArray, carry
+from controller.columns import NEW_ROW, FloatArray, IntArray, reindex
 from controller.dets.messages import InitializeTrafficControl, SetRate
-from controller.fabric.pair_table import EntryTable
+from controller.fabric.pair_table import PairTable
 from controller.fabric.vn_table import VnTable
 from controller.loop.control_step import ControlState, ceilings
 from controller.metering.enforcement import burst_for, least_burst, whole_rates
-from controller.metering.receive_budgets import UNSEEN_S, standing
-from controller.policy.interface import Newcomers
+from controller.metering.receive_budgets import UNSEEN_S, first_meter_setting
+from controller.policy.interface import NewPairs
 from controller.policy.policy_groups import PolicyGroup
 
 
@@ -35,12 +35,14 @@ def first_settings(
     for group in groups:
         new = np.flatnonzero(np.isin(receiver, group.vns))
         if len(new):
-            newcomers = Newcomers(vns, sender[new], receiver[new], senders[new], congested[new], group.parameters)
+            newcomers = NewPairs(vns, sender[new], receiver[new], senders[new], congested[new], group.parameters)
             first_bps[new] = group.policy.first_bps(newcomers)
-    most_bps = np.minimum(vns.send_most_bps[sender], vns.receive_most_bps[receiver])
+    most_bps = np.minimum(vns.send_max_bps[sender], vns.receive_max_bps[receiver])
     rate_bps = whole_rates(np.minimum(first_bps, most_bps))
     burst_bits = first_bursts(rate_bps)
-    standing_bps, standing_bits = standing(vns.receive_limit_bps[receiver], senders.astype(np.float64), UNSEEN_S)
+    standing_bps, standing_bits = first_meter_setting(
+        vns.receive_limit_bps[receiver], senders.astype(np.float64), UNSEEN_S
+    )
     shaped, alone = vns.shaped[receiver], np.bincount(vns.vlan)[vns.vlan[receiver]] == 2
     standing_bits = np.where(alone, standing_bits, standing_bits / 2)
     return (
@@ -84,9 +86,9 @@ def add_entries(
         state.allocators.carried(old_row),
         state.enforcement.carried(old_row, rates, bursts, now_s, full=added_now),
         state.accounts,
-        carry(state.unread_intervals, old_row, 0),
+        reindex(state.unread_intervals, old_row, 0),
         state.decided_s,
-        None if state.adopted_bps is None else carry(state.adopted_bps, old_row, np.inf),
+        None if state.adopted_bps is None else reindex(state.adopted_bps, old_row, np.inf),
     )
     if added_now:
         return _with_saved(added, vns, new)
@@ -96,7 +98,7 @@ def add_entries(
     congested[entries.receiver[granted]] |= ~vns.always_controlled[entries.receiver[granted]]
     machines = added.machines.on_initialize(InitializeTrafficControl(granted))
     machines = machines.on_set_rate(SetRate(granted, rates[granted]))
-    measured = added.measured.held_back(granted, ceiling_bps[granted], rates[granted])
+    measured = added.measured.assume_backlogged(granted, ceiling_bps[granted], rates[granted])
     allocators = added.allocators._replace(congested=congested)
     adopted_bps = np.full(len(entries), np.inf) if added.adopted_bps is None else added.adopted_bps.copy()
     adopted_bps[granted] = rates[granted]
@@ -131,9 +133,9 @@ def remove_entries(state: ControlState, rows: IntArray) -> ControlState:
         state.allocators.carried(old_row),
         state.enforcement.carried(old_row, nothing, nothing, 0.0),
         state.accounts,
-        carry(state.unread_intervals, old_row, 0),
+        reindex(state.unread_intervals, old_row, 0),
         state.decided_s,
-        None if state.adopted_bps is None else carry(state.adopted_bps, old_row, np.inf),
+        None if state.adopted_bps is None else reindex(state.adopted_bps, old_row, np.inf),
     )
 
 
@@ -149,7 +151,7 @@ def with_meters(
     rates, bursts = np.zeros(len(old_row)), np.zeros(len(old_row))
     rates[rows], bursts[rows] = rate_bps, burst_bits
     return state._replace(
-        entries=EntryTable(state.entries.sender, state.entries.receiver, meter_id),
+        entries=PairTable(state.entries.sender, state.entries.receiver, meter_id),
         counters=state.counters.carried(old_row, added_s=now_s),
         enforcement=state.enforcement.carried(old_row, rates, bursts, now_s),
     )

@@ -15,14 +15,14 @@ from controller.dets.messages import (
     DeactivateTrafficControl,
     InitializeTrafficControl,
     KeepAlive,
-    Loads,
+    ReceiverLoads,
     SetRate,
     TrafficReport,
 )
-from controller.dets.rate_allocator import RateAllocators, Surroundings, answer, initialize, watch_congestion
-from controller.fabric.pair_table import EntryTable
+from controller.dets.rate_allocator import IntervalContext, RateAllocators, answer_reports, initialize, watch_congestion
+from controller.fabric.pair_table import PairTable
 from controller.fabric.vn_table import VnTable
-from controller.metering.receive_budgets import REACTION_S, ReceiverAccounts, Rooms
+from controller.metering.receive_budgets import REACTION_S, ReceiveBudgets, RemainingBudget
 from controller.policy.policy_groups import PolicyGroup
 
 # Over how long what senders may do unseen is bounded at most: an interval that came late is no reason to stop them.
@@ -34,11 +34,11 @@ class ReceiverSide(NamedTuple):
     """What is known of receiving VNs in one interval. ``rooms`` are None where queues hold all of them."""
 
     allocators: RateAllocators
-    accounts: ReceiverAccounts
-    rooms: Rooms | None
+    accounts: ReceiveBudgets
+    rooms: RemainingBudget | None
 
     def first_messages(
-        self, entries: EntryTable, controlled: BoolArray, vns: VnTable
+        self, entries: PairTable, controlled: BoolArray, vns: VnTable
     ) -> tuple[InitializeTrafficControl, DeactivateTrafficControl]:
         """Return who comes under control and who is free again, of entries that are ``controlled`` (entries,)."""
         return initialize(self.allocators, entries, controlled, vns.always_controlled)
@@ -46,25 +46,25 @@ class ReceiverSide(NamedTuple):
     def answer(
         self,
         groups: tuple[PolicyGroup, ...],
-        entries: EntryTable,
+        entries: PairTable,
         vns: VnTable,
         reports: TrafficReport,
-        seen: Surroundings,
+        seen: IntervalContext,
     ) -> tuple[ReceiverSide, SetRate, KeepAlive]:
         """Let the policies decide, and answer the reports."""
-        allocators, set_rate, keep_alive = answer(self.allocators, groups, entries, vns, reports, seen)
+        allocators, set_rate, keep_alive = answer_reports(self.allocators, groups, entries, vns, reports, seen)
         return ReceiverSide(allocators, self.accounts, self.rooms), set_rate, keep_alive
 
 
 def watch_receivers(
-    allocators: RateAllocators, accounts: ReceiverAccounts, loads: Loads, vns: VnTable, now_s: float
+    allocators: RateAllocators, accounts: ReceiveBudgets, loads: ReceiverLoads, vns: VnTable, now_s: float
 ) -> ReceiverSide:
     """Compare what VNs receive with their limits, and write into their accounts what they took."""
     allocators = watch_congestion(allocators, loads, vns)
     if vns.all_shaped:
         return ReceiverSide(allocators, accounts, None)
     taken_bits = loads.taken_bits
-    counted_bps = limit_bps = vns.receive_most_bps
+    counted_bps = limit_bps = vns.receive_max_bps
     if vns.some_shaped:
         taken_bits, counted_bps = (np.where(vns.shaped, 0.0, column) for column in (taken_bits, counted_bps))
         limit_bps = np.where(vns.shaped, NO_LIMIT_BPS, limit_bps)

@@ -8,26 +8,26 @@ from typing import NamedTuple
 import numpy as np
 
 from controller.columns import BoolArray, IntArray
-from controller.dets.messages import KeepAlive, Loads, SetRate, TrafficReport
-from controller.dets.rate_allocator import Surroundings
+from controller.dets.messages import KeepAlive, ReceiverLoads, SetRate, TrafficReport
+from controller.dets.rate_allocator import IntervalContext
 from controller.dets.send_rate_controller import traffic_reports
-from controller.fabric.pair_table import EntryTable
+from controller.fabric.pair_table import PairTable
 from controller.fabric.vn_table import VnTable
 from controller.loop.receiver_side import ReceiverSide
 from controller.loop.sender_side import SenderSide
 from controller.policy.interface import Decision
 
 
-class View(NamedTuple):
+class ReceiverInput(NamedTuple):
     """What receivers decide on: ``entries`` are the own senders' unless others report some, and so are all rows."""
 
-    entries: EntryTable
+    entries: PairTable
     vns: VnTable
     reports: TrafficReport
-    seen: Surroundings
+    seen: IntervalContext
 
 
-class Answered(NamedTuple):
+class SenderMessages(NamedTuple):
     """What own senders are told, by rows of their table; those of ``forfeits`` lose the bursts that they have saved."""
 
     set_rate: SetRate
@@ -35,14 +35,14 @@ class Answered(NamedTuple):
     forfeits: IntArray
 
 
-class Elsewhere:
+class RemoteSide:
     """Nobody and nothing: all senders and all receivers are here."""
 
-    def crosses(self, entries: EntryTable) -> BoolArray | bool:
+    def crosses(self, entries: PairTable) -> BoolArray | bool:
         """Return which entries, (entries,), lead to receivers that others decide for."""
         return False
 
-    def with_loads(self, loads: Loads) -> Loads:
+    def with_loads(self, loads: ReceiverLoads) -> ReceiverLoads:
         """Return the loads with what others bring to receivers."""
         return loads
 
@@ -54,20 +54,20 @@ class Elsewhere:
         """Return those of the rows of entries that lead to receivers for whom the decision is here."""
         return rows
 
-    def view(self, senders: SenderSide, receivers: ReceiverSide, vns: VnTable, seen: Surroundings) -> View:
+    def view(self, senders: SenderSide, receivers: ReceiverSide, vns: VnTable, seen: IntervalContext) -> ReceiverInput:
         """Return what all senders report, and what policies see besides; ``seen`` is that of the own ones."""
         machines = senders.machines
         reports = traffic_reports(machines, machines.rows, senders.entries, vns, senders.seen.measured)
-        return View(senders.entries, vns, reports, seen)
+        return ReceiverInput(senders.entries, vns, reports, seen)
 
     def answered(
-        self, view: View, receivers: ReceiverSide, set_rate: SetRate, keep_alive: KeepAlive
-    ) -> tuple[ReceiverSide, Answered]:
+        self, view: ReceiverInput, receivers: ReceiverSide, set_rate: SetRate, keep_alive: KeepAlive
+    ) -> tuple[ReceiverSide, SenderMessages]:
         """Return what the receivers' side keeps, and what own senders are told of what was decided on the ``view``."""
-        return receivers, Answered(set_rate, keep_alive, _forfeits(receivers.allocators.decisions))
+        return receivers, SenderMessages(set_rate, keep_alive, _forfeits(receivers.allocators.decisions))
 
 
-NOWHERE = Elsewhere()
+NO_REMOTE_SIDE = RemoteSide()
 
 
 def _forfeits(decisions: Iterable[Decision]) -> IntArray:

@@ -10,43 +10,43 @@ from typing import NamedTuple
 
 import numpy as np
 
-from controller.columns import BoolArray, ShortArray
-from controller.dets.messages import DeactivateTrafficControl, InitializeTrafficControl, Loads
+from controller.columns import BoolArray, Int16Array
+from controller.dets.messages import DeactivateTrafficControl, InitializeTrafficControl, ReceiverLoads
 from controller.dets.send_rate_controller import SendRateControllers
-from controller.fabric.pair_table import EntryTable
+from controller.fabric.pair_table import PairTable
 from controller.fabric.vn_table import VnTable
 from controller.metering.counters import MeterCounters, Readings
-from controller.metering.enforcement import Enforcement, taken_by
-from controller.metering.measurement import Measurement, Seen, look
+from controller.metering.enforcement import Enforcement, passed_bits_by
+from controller.metering.measurement import Measurement, MeterObservation, evaluate_readings
 
 
 class SenderSide(NamedTuple):
     """What is known of sending VNs in one interval; ``seen`` is what their meters show."""
 
-    entries: EntryTable
-    seen: Seen
+    entries: PairTable
+    seen: MeterObservation
     machines: SendRateControllers
 
     def told(self, begin: InitializeTrafficControl, end: DeactivateTrafficControl) -> SenderSide:
         """Obey the receivers' first messages."""
         return self._replace(machines=self.machines.on_initialize(begin).on_deactivate(end))
 
-    def loads(self, before: Enforcement, vns: VnTable, now_s: float) -> Loads:
+    def loads(self, before: Enforcement, vns: VnTable, now_s: float) -> ReceiverLoads:
         """Return what these entries bring to each receiver. ``before`` is how their meters stood in the interval."""
         seen = self.seen
         if vns.all_shaped:  # a VN that a queue holds needs no account
             taken_bits = np.zeros(len(vns))
         else:
-            taken_bits = taken_by(before, seen.measured, seen.seen_s, now_s, self.entries.receiver, len(vns))
-        return Loads(seen.passed_bps, seen.smoothed_bps, seen.dropped_bps, taken_bits)
+            taken_bits = passed_bits_by(before, seen.measured, seen.seen_s, now_s, self.entries.receiver, len(vns))
+        return ReceiverLoads(seen.passed_bps, seen.smoothed_bps, seen.dropped_bps, taken_bits)
 
 
 def read_meters(
-    entries: EntryTable,
+    entries: PairTable,
     counters: MeterCounters,
     measured: Measurement,
     machines: SendRateControllers,
-    unread_intervals: ShortArray,
+    unread_intervals: Int16Array,
     readings: Readings,
     vns: VnTable,
     holds: BoolArray | bool,
@@ -55,5 +55,7 @@ def read_meters(
 
     Entries that ``holds`` marks, (entries,), stay under control however long their receivers are silent.
     """
-    seen = look((entries.sender, entries.receiver), counters, measured, unread_intervals, readings, vns.capacity_bps)
+    seen = evaluate_readings(
+        (entries.sender, entries.receiver), counters, measured, unread_intervals, readings, vns.capacity_bps
+    )
     return SenderSide(entries, seen, machines.on_interval(holds))

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.columns import BoolArray, FloatArray
-from controller.metering.enforcement import Enforcement, MeterChanges, burst_for, kilo, least_burst, whole_rates
+from controller.metering.enforcement import Enforcement, MeterChanges, burst_for, least_burst, to_kilo, whole_rates
 
 BACKSTOP = 1.05
 BACKSTOP_BURST_S = 0.030
@@ -56,8 +56,8 @@ def with_backstops(
 
     standing_bits = np.where(moved, burst_bits, before.burst_bits)
     enforcement = after._replace(
-        rate_kbps=held(after.rate_kbps, np.where(moved, kilo(target_bps), before.rate_kbps)),
-        burst_kbits=held(after.burst_kbits, kilo(standing_bits)),
+        rate_kbps=held(after.rate_kbps, np.where(moved, to_kilo(target_bps), before.rate_kbps)),
+        burst_kbits=held(after.burst_kbits, to_kilo(standing_bits)),
         modified_s=held(after.modified_s, np.where(moved, now_s, before.modified_s)),
         level_bits=held(after.level_bits, standing_bits),
         credit_bits=held(after.credit_bits, burst_for(limit_bps, after.unresponsive)),

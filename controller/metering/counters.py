@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.columns import BoolArray, FloatArray, IntArray, carry
+from controller.columns import BoolArray, FloatArray, IntArray, reindex
 from controller.metering import measurement_native
 from controller.native_loader import choose
 from controller.openflow.constants import COUNTER_UNAVAILABLE
@@ -155,11 +155,11 @@ class MeterCounters(NamedTuple):
         """
         initial = np.nan if added_s is None else 0.0
         return MeterCounters(
-            carry(self.byte_in_count, old_row, initial),
-            carry(self.dropped_byte_count, old_row, initial),
-            carry(self.duration_s, old_row, initial),
-            carry(self.epoch_s, old_row, initial),
-            carry(self.received_s, old_row, np.nan if added_s is None else added_s),
+            reindex(self.byte_in_count, old_row, initial),
+            reindex(self.dropped_byte_count, old_row, initial),
+            reindex(self.duration_s, old_row, initial),
+            reindex(self.epoch_s, old_row, initial),
+            reindex(self.received_s, old_row, np.nan if added_s is None else added_s),
         )
 
     def forgotten(self, rows: IntArray) -> MeterCounters:
@@ -181,7 +181,7 @@ class MeterCounters(NamedTuple):
         counts = (self.byte_in_count, self.dropped_byte_count, self.epoch_s)
         byte_in, dropped, epoch = counts if own else (column.copy() for column in counts)
         if measurement_native.library is not None:
-            measurement_native.modify((rows, self.duration_s, self.received_s, byte_in, dropped, epoch), sent_s)
+            measurement_native.reset_counters((rows, self.duration_s, self.received_s, byte_in, dropped, epoch), sent_s)
             return MeterCounters(byte_in, dropped, self.duration_s, epoch, self.received_s)
         byte_in[rows] = 0.0
         dropped[rows] = 0.0

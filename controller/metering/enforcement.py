@@ -26,10 +26,10 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.columns import BoolArray, FloatArray, IntArray, KiloArray, ShortArray, carry, one_more
+from controller.columns import BoolArray, FloatArray, Int16Array, IntArray, UInt32Array, incremented, reindex
 from controller.metering import enforcement_native, measurement_native
 from controller.metering.measurement import IDLE_INTERVALS, Measurement
-from controller.metering.receive_budgets import RESERVE_S, Rooms
+from controller.metering.receive_budgets import IDLE_RESERVE_S, RemainingBudget
 from controller.native_loader import choose
 
 RESPONSIVE_BURST_S = 0.300  # the minimum retransmission time-out of TCP, 200 ms, and the recovery after it
@@ -48,10 +48,10 @@ RESPONSIVE_INTERVALS = 20
 
 # What a meter may let through beyond the grants, or withhold, before it is modified: so much time of the grant, and at
 # least MIN_BURST_BITS. An algorithm that looks at what its grants bring, as RAA-FE does, swings if it has to wait.
-BUDGET_S = 0.010
+DEADBAND_S = 0.010
 REPAY_S = 0.220  # what was given too much is taken back in this time
-MOST_REPAID = 0.5  # ... but a rate is never lowered by more than this part of it
-MOST_OWED = 1.0  # and no more than so many depths: what passed before a switch acted is not all held up
+MAX_REPAY = 0.5  # ... but a rate is never lowered by more than this part of it
+MAX_DEBT = 1.0  # and no more than so many depths: what passed before a switch acted is not all held up
 
 MOST_UNREAD_S = 0.220  # so long a meter stands whose counters, zeroed by the last modify, say nothing yet
 
@@ -60,7 +60,7 @@ MOST_KILO = float(2**32 - 1)  # and it carries no more of them, which bounds eve
 _SETTINGS = np.array(
     [
         *(RESPONSIVE_BURST_S, UNRESPONSIVE_BURST_S, FRAME_BITS, MIN_BURST_BITS, MIN_BURST_S, UNRESPONSIVE_DROP),
-        *(UNRESPONSIVE_INTERVALS, RESPONSIVE_DROP, RESPONSIVE_INTERVALS, BUDGET_S, REPAY_S, MOST_REPAID, MOST_OWED),
+        *(UNRESPONSIVE_INTERVALS, RESPONSIVE_DROP, RESPONSIVE_INTERVALS, DEADBAND_S, REPAY_S, MAX_REPAY, MAX_DEBT),
         *(MOST_UNREAD_S, RATE_STEP_BPS, MOST_KILO),
     ]
 )  # as Settings of _enforcement.c
@@ -80,14 +80,14 @@ class Enforcement(NamedTuple):
 
     limit_bps: FloatArray
     allowed_bps: FloatArray
-    rate_kbps: KiloArray
-    burst_kbits: KiloArray
+    rate_kbps: UInt32Array
+    burst_kbits: UInt32Array
     modified_s: FloatArray
     level_bits: FloatArray
     credit_bits: FloatArray
     updated_s: FloatArray
     unresponsive: BoolArray
-    evidence: ShortArray
+    evidence: Int16Array
 
     @classmethod
     def none(cls) -> Enforcement:
@@ -100,12 +100,12 @@ class Enforcement(NamedTuple):
     @property
     def rate_bps(self) -> FloatArray:
         """What the meters are set to, in bit/s."""
-        return exact(self.rate_kbps)
+        return from_kilo(self.rate_kbps)
 
     @property
     def burst_bits(self) -> FloatArray:
         """What the meters' buckets hold, in bits."""
-        return exact(self.burst_kbits)
+        return from_kilo(self.burst_kbits)
 
     def carried(
         self, old_row: IntArray, rate_bps: FloatArray, burst_bits: FloatArray, now_s: float, *, full: bool = True
@@ -117,16 +117,16 @@ class Enforcement(NamedTuple):
         """
         saved_bits = burst_bits if full else 0.0
         return Enforcement(
-            carry(self.limit_bps, old_row, rate_bps),
-            carry(self.allowed_bps, old_row, rate_bps),
-            carry(self.rate_kbps, old_row, kilo(rate_bps)),
-            carry(self.burst_kbits, old_row, kilo(burst_bits)),
-            carry(self.modified_s, old_row, now_s - REPAY_S),  # its counters have not restarted
-            carry(self.level_bits, old_row, saved_bits),
-            carry(self.credit_bits, old_row, saved_bits),
-            carry(self.updated_s, old_row, now_s),
-            carry(self.unresponsive, old_row, False),
-            carry(self.evidence, old_row, 0),
+            reindex(self.limit_bps, old_row, rate_bps),
+            reindex(self.allowed_bps, old_row, rate_bps),
+            reindex(self.rate_kbps, old_row, to_kilo(rate_bps)),
+            reindex(self.burst_kbits, old_row, to_kilo(burst_bits)),
+            reindex(self.modified_s, old_row, now_s - REPAY_S),  # its counters have not restarted
+            reindex(self.level_bits, old_row, saved_bits),
+            reindex(self.credit_bits, old_row, saved_bits),
+            reindex(self.updated_s, old_row, now_s),
+            reindex(self.unresponsive, old_row, False),
+            reindex(self.evidence, old_row, 0),
         )
 
     def forfeited(self, rows: IntArray) -> Enforcement:
@@ -141,26 +141,26 @@ class MeterChanges(NamedTuple):
     """
 
     rows: IntArray
-    rate_kbps: KiloArray
-    burst_kbits: KiloArray
+    rate_kbps: UInt32Array
+    burst_kbits: UInt32Array
 
     @property
     def rate_bps(self) -> FloatArray:
         """The rates of the meters to modify, shape of ``rows``."""
-        return exact(self.rate_kbps[self.rows])
+        return from_kilo(self.rate_kbps[self.rows])
 
     @property
     def burst_bits(self) -> FloatArray:
         """The bursts of the meters to modify, shape of ``rows``."""
-        return exact(self.burst_kbits[self.rows])
+        return from_kilo(self.burst_kbits[self.rows])
 
 
-def kilo(values: FloatArray) -> KiloArray:
+def to_kilo(values: FloatArray) -> UInt32Array:
     """Return bit/s as kb/s, or bits as kb: they are whole already, or more than a band carries."""
     return np.minimum(np.rint(values / RATE_STEP_BPS), MOST_KILO).astype(np.uint32)
 
 
-def exact(kilos: KiloArray | IntArray) -> FloatArray:
+def from_kilo(kilos: UInt32Array | IntArray) -> FloatArray:
     """Return kb/s as bit/s, or kb as bits."""
     return kilos.astype(np.float64) * RATE_STEP_BPS
 
@@ -185,7 +185,7 @@ def _whole_bursts(burst_bits: FloatArray) -> FloatArray:
     return np.ceil(burst_bits / RATE_STEP_BPS) * RATE_STEP_BPS
 
 
-def judge(before: Enforcement, measured: Measurement) -> tuple[BoolArray, ShortArray]:
+def classify_senders(before: Enforcement, measured: Measurement) -> tuple[BoolArray, Int16Array]:
     """Return which senders are unresponsive now, and the evidence so far.
 
     An interval in which more than UNRESPONSIVE_DROP of the load was dropped speaks against a sender, one with less
@@ -194,13 +194,13 @@ def judge(before: Enforcement, measured: Measurement) -> tuple[BoolArray, ShortA
     dropped = measured.dropped_bps / np.maximum(measured.offered_bps, 1.0)
     against = dropped > UNRESPONSIVE_DROP
     in_favour = dropped < RESPONSIVE_DROP
-    evidence = np.where(against, one_more(np.maximum(before.evidence, 0)), 0)
-    evidence = np.where(in_favour, -one_more(-np.minimum(before.evidence, 0)), evidence).astype(np.int16)
+    evidence = np.where(against, incremented(np.maximum(before.evidence, 0)), 0)
+    evidence = np.where(in_favour, -incremented(-np.minimum(before.evidence, 0)), evidence).astype(np.int16)
     unresponsive = before.unresponsive | (evidence >= UNRESPONSIVE_INTERVALS)
     return unresponsive & (evidence > -RESPONSIVE_INTERVALS), evidence
 
 
-def account(
+def update_buckets(
     before: Enforcement, measured: Measurement, seen_s: FloatArray, unresponsive: BoolArray, elapsed_s: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return level and credit after ``elapsed_s`` more seconds, (entries,) each.
@@ -236,7 +236,7 @@ def account(
     return level_bits, np.minimum(credit_bits, burst_for(before.limit_bps, unresponsive)) - missing_bits
 
 
-def taken_bits(before: Enforcement, measured: Measurement, seen_s: FloatArray, now_s: float) -> FloatArray:
+def passed_bits(before: Enforcement, measured: Measurement, seen_s: FloatArray, now_s: float) -> FloatArray:
     """Return what passed each entry's meter since its last reading, (entries,); 0 where nothing is known yet.
 
     Between the last reading and a modify, no counter saw it: it is taken to be as much as afterwards, at most the rate.
@@ -254,14 +254,14 @@ def _compiled_taken_by(
 ) -> FloatArray:
     times = (before.rate_kbps, before.modified_s, before.updated_s)
     columns = (*times, measured.passed_bps, measured.dropped_bps, seen_s)
-    return enforcement_native.taken(now_s, RATE_STEP_BPS, columns, receiver, vns)
+    return enforcement_native.passed_bits(now_s, RATE_STEP_BPS, columns, receiver, vns)
 
 
 def _plain_taken_by(
     before: Enforcement, measured: Measurement, seen_s: FloatArray, now_s: float, receiver: IntArray, vns: int
 ) -> FloatArray:
     """Return the same summed up by ``receiver`` (entries,), rows of the VN table: shape (vns,)."""
-    bits = taken_bits(before, measured, seen_s, now_s)
+    bits = passed_bits(before, measured, seen_s, now_s)
     return np.bincount(receiver, weights=bits, minlength=vns).astype(np.float64)
 
 
@@ -272,7 +272,7 @@ def _plain_enforce(
     seen_s: FloatArray,
     now_s: float,
     too_soon: BoolArray | None = None,
-    rooms: Rooms | None = None,
+    rooms: RemainingBudget | None = None,
     receiver: IntArray | None = None,
 ) -> tuple[Enforcement, MeterChanges]:
     """Return which meters to modify so that the limits hold, and the state in which they stand afterwards.
@@ -285,16 +285,16 @@ def _plain_enforce(
     ``rooms`` bound what the senders of a ``receiver`` (entries,) may send together; None where queues do.
     """
     known = ~np.isnan(seen_s)
-    unresponsive, evidence = judge(before, measured)
+    unresponsive, evidence = classify_senders(before, measured)
     granted_bps = whole_rates(limit_bps)
     limit_bps = np.maximum(limit_bps, RATE_STEP_BPS)
     elapsed_s = np.maximum(now_s - before.updated_s, 0.0)
     # 1, 2
-    level_bits, credit_bits = account(before, measured, seen_s, unresponsive, elapsed_s)
+    level_bits, credit_bits = update_buckets(before, measured, seen_s, unresponsive, elapsed_s)
     depth_bits = burst_for(granted_bps, unresponsive)
     spent_bits = credit_bits - np.where(known, 0.0, level_bits)  # of whom nothing is known, no bucket is filled again
-    credit_bits = np.clip(credit_bits, -MOST_OWED * depth_bits, depth_bits)
-    spent_bits = np.clip(spent_bits, -MOST_OWED * depth_bits, depth_bits)
+    credit_bits = np.clip(credit_bits, -MAX_DEBT * depth_bits, depth_bits)
+    spent_bits = np.clip(spent_bits, -MAX_DEBT * depth_bits, depth_bits)
     meter_bps, usable_bits, given_bits = limit_bps, credit_bits, spent_bits
     if rooms is not None and receiver is not None:
         meter_bps, usable_bits = rooms.share(receiver, limit_bps, credit_bits, measured)
@@ -303,11 +303,11 @@ def _plain_enforce(
     # 4, for all; step 3 tells whose meters are modified
     burst_bits = _whole_bursts(np.maximum(given_bits, np.maximum(MIN_BURST_S * exact_bps, MIN_BURST_BITS)))
     excess_bits = np.maximum(burst_bits - given_bits - RATE_STEP_BPS, 0.0)
-    rate_bps = whole_rates(exact_bps - np.minimum(excess_bits / REPAY_S, MOST_REPAID * exact_bps))
+    rate_bps = whole_rates(exact_bps - np.minimum(excess_bits / REPAY_S, MAX_REPAY * exact_bps))
     # 3
     was_bps = before.rate_bps
     ahead_bits = level_bits - usable_bits + (was_bps - meter_bps) * elapsed_s
-    budget_bits = np.maximum(BUDGET_S * meter_bps, MIN_BURST_BITS)
+    budget_bits = np.maximum(DEADBAND_S * meter_bps, MIN_BURST_BITS)
     stands_s = np.maximum(now_s - before.modified_s, REPAY_S)
     saves = (was_bps - rate_bps) * stands_s > burst_bits - level_bits
     too_deep = unresponsive & (before.burst_bits > 2.0 * depth_bits)  # whoever pauses would have that much at once
@@ -320,8 +320,8 @@ def _plain_enforce(
     after = Enforcement(
         limit_bps,
         meter_bps,
-        _put(before.rate_kbps, rows, kilo(rate_bps[rows])),
-        _put(before.burst_kbits, rows, kilo(burst_bits)),
+        _put(before.rate_kbps, rows, to_kilo(rate_bps[rows])),
+        _put(before.burst_kbits, rows, to_kilo(burst_bits)),
         _put(before.modified_s, rows, now_s),
         _put(np.where(known, level_bits, before.level_bits), rows, burst_bits),
         _put(np.where(known, credit_bits, before.credit_bits), rows, spent_bits[rows]),
@@ -339,7 +339,7 @@ def _compiled_enforce(
     seen_s: FloatArray,
     now_s: float,
     too_soon: BoolArray | None = None,
-    rooms: Rooms | None = None,
+    rooms: RemainingBudget | None = None,
     receiver: IntArray | None = None,
 ) -> tuple[Enforcement, MeterChanges]:
     granted, set_to = (before.limit_bps, before.allowed_bps), (before.rate_kbps, before.burst_kbits)
@@ -352,7 +352,7 @@ def _compiled_enforce(
     floats, kilos, judged, rows = enforcement_native.enforce(
         _SETTINGS,
         now_s,
-        (RESERVE_S, IDLE_INTERVALS),
+        (IDLE_RESERVE_S, IDLE_INTERVALS),
         RATE_STEP_BPS,
         limit_bps,
         (*granted, *set_to, *stands, before.unresponsive, before.evidence),
@@ -365,14 +365,14 @@ def _compiled_enforce(
     return Enforcement(limit_bps, allowed_bps, *kilos, *stands_now, *judged), MeterChanges(rows, *kilos)
 
 
-def settle(before: Enforcement, now_s: float) -> tuple[Enforcement, MeterChanges]:
+def finalize(before: Enforcement, now_s: float) -> tuple[Enforcement, MeterChanges]:
     """Return the meters to modify so that all stand at the rates and bursts of their limits, for good."""
     rate_bps = whole_rates(before.limit_bps)
     burst_bits = burst_for(rate_bps, before.unresponsive)
     rows = np.flatnonzero((before.rate_bps != rate_bps) | (before.burst_bits < burst_bits))
     after = before._replace(
-        rate_kbps=kilo(rate_bps),
-        burst_kbits=_put(before.burst_kbits, rows, kilo(burst_bits[rows])),
+        rate_kbps=to_kilo(rate_bps),
+        burst_kbits=_put(before.burst_kbits, rows, to_kilo(burst_bits[rows])),
         modified_s=_put(before.modified_s, rows, now_s),
         level_bits=_put(before.level_bits, rows, burst_bits[rows]),
     )
@@ -385,5 +385,5 @@ def _put(column: NDArray[_Scalar], rows: IntArray, values: NDArray[_Scalar] | fl
     return changed
 
 
-taken_by = choose(measurement_native, _compiled_taken_by, _plain_taken_by)
+passed_bits_by = choose(measurement_native, _compiled_taken_by, _plain_taken_by)
 enforce = choose(measurement_native, _compiled_enforce, _plain_enforce)

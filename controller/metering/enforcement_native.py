@@ -8,13 +8,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.columns import BoolArray, FloatArray, IntArray, KiloArray, ShortArray
+from controller.columns import BoolArray, FloatArray, Int16Array, IntArray, UInt32Array
 from controller.metering import measurement_native
 
 Columns = tuple[NDArray[np.generic], ...]
 
 
-def taken(now_s: float, rate_step_bps: float, columns: Columns, receiver: IntArray, vns: int) -> FloatArray:
+def passed_bits(now_s: float, rate_step_bps: float, columns: Columns, receiver: IntArray, vns: int) -> FloatArray:
     """Return what passed by receiver (vns,).
 
     ``columns`` are the rate in steps, modified, updated, passed, dropped and seen.
@@ -34,7 +34,7 @@ def enforce(
     measured: Columns,
     receiver: IntArray,
     rooms: Columns | None,
-) -> tuple[list[FloatArray], tuple[KiloArray, KiloArray], tuple[BoolArray, ShortArray], IntArray]:
+) -> tuple[list[FloatArray], tuple[UInt32Array, UInt32Array], tuple[BoolArray, Int16Array], IntArray]:
     """Return the columns of Enforcement, and the rows to modify, decreases first.
 
     The columns are those of floats, rates and bursts, who is unresponsive and the evidence. What is kept until the next
@@ -58,7 +58,7 @@ def enforce(
     return [limits_bps, limits_bps if rooms is None else allowed_bps, *floats[1:]], kilos, judged, rows[:count]
 
 
-def receive(
+def update_budgets(
     now_s: float, horizon_s: float, columns: Columns
 ) -> tuple[tuple[FloatArray, FloatArray, FloatArray], tuple[FloatArray, FloatArray, FloatArray, FloatArray]]:
     """Return the columns of ReceiverAccounts after an interval, and those of Rooms but for the limit.
@@ -75,7 +75,7 @@ def receive(
     return after, (ahead_s[:times], free_bits[:times], saved_bits, lasting_bits)
 
 
-def fare(share: float, columns: Columns) -> tuple[tuple[FloatArray, FloatArray, BoolArray, IntArray], bool]:
+def track_guarantees(share: float, columns: Columns) -> tuple[tuple[FloatArray, FloatArray, BoolArray, IntArray], bool]:
     """Return the columns of Guarantees, and whether others miss what they were promised than before.
 
     ``columns`` are below which part of what it is owed a VN misses it, above which it has it again, and from which rate

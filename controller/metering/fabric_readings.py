@@ -10,7 +10,7 @@ from controller.metering.port_readings import PortReadings
 from controller.metering.queue_readings import QueueReadings
 
 
-class Reading(StrEnum):
+class ReadingKind(StrEnum):
     """What can be read for a policy; nothing is computed that none asks for."""
 
     LINKS = "links"
@@ -22,7 +22,7 @@ class Reading(StrEnum):
 
 
 @dataclass(frozen=True)
-class Observed:
+class FabricReadings:
     """The readings of one interval; None where nobody asked."""
 
     queues: QueueReadings | None = None

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.columns import FloatArray, IntArray, carry
+from controller.columns import FloatArray, IntArray, reindex
 from controller.metering.counters import MIN_ELAPSED_S
 from controller.openflow.constants import COUNTER_UNAVAILABLE
 from controller.openflow.meters import PACKETS_UNAVAILABLE
@@ -78,15 +78,15 @@ class FloodRates:
         """Return the rates for a re-arranged VN table."""
 
         def times(column: FloatArray) -> FloatArray:
-            return carry(column, old_row, -np.inf)
+            return reindex(column, old_row, -np.inf)
 
-        last = [np.stack([carry(kind, old_row, np.nan) for kind in column]) for column in self._last]
+        last = [np.stack([reindex(kind, old_row, np.nan) for kind in column]) for column in self._last]
         return FloodRates(
-            carry(self.passed_bps, old_row, np.nan),
-            carry(self.dropped_bps, old_row, np.nan),
-            carry(self.taken_bps, old_row, 0.0),
-            carry(self.reports_dropped, old_row, 0.0),
-            carry(self.dropping, old_row, False),
+            reindex(self.passed_bps, old_row, np.nan),
+            reindex(self.dropped_bps, old_row, np.nan),
+            reindex(self.taken_bps, old_row, 0.0),
+            reindex(self.reports_dropped, old_row, 0.0),
+            reindex(self.dropping, old_row, False),
             times(self._dropped_s),
             _Counters(*last),
             times(self._last_s),

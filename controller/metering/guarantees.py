@@ -6,15 +6,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from controller.columns import BoolArray, FloatArray, IntArray, carry
+from controller.columns import BoolArray, FloatArray, IntArray, reindex
 from controller.metering import enforcement_native, measurement_native
 
 # Over an interval TCP gets more or less than its rate by chance, and a raised limit is followed by an interval or two.
 MEAN_S = 3.0
-MISSED_BELOW = 0.95  # of what was promised and wanted
-MET_ABOVE = 0.97
+VIOLATED_BELOW = 0.95  # of what was promised and wanted
+RESTORED_ABOVE = 0.97
 LEAST_OWED_BPS = 1000.0  # a mean that fades away is no traffic
-_PROMISE = np.array([MISSED_BELOW, MET_ABOVE, LEAST_OWED_BPS])  # as Promise of _budgets.c
+_PROMISE = np.array([VIOLATED_BELOW, RESTORED_ABOVE, LEAST_OWED_BPS])  # as Promise of _budgets.c
 
 
 class Guarantees(NamedTuple):
@@ -39,10 +39,10 @@ class Guarantees(NamedTuple):
     def carried(self, old_row: IntArray) -> Guarantees:
         """Return the state for a re-arranged VN table."""
         return Guarantees(
-            carry(self.owed_bps, old_row, 0.0),
-            carry(self.received_bps, old_row, 0.0),
-            carry(self.missing, old_row, False),
-            carry(self.missed_intervals, old_row, 0),
+            reindex(self.owed_bps, old_row, 0.0),
+            reindex(self.received_bps, old_row, 0.0),
+            reindex(self.missing, old_row, False),
+            reindex(self.missed_intervals, old_row, 0),
         )
 
     def after(
@@ -53,17 +53,17 @@ class Guarantees(NamedTuple):
         if measurement_native.library is not None:
             before = (self.owed_bps, self.received_bps, self.missing, self.missed_intervals)
             columns = (_PROMISE, offered_bps, received_bps, limit_bps, *before)
-            (owed, received, missing, missed), changed = enforcement_native.fare(share, columns)
+            (owed, received, missing, missed), changed = enforcement_native.track_guarantees(share, columns)
             # Where nobody's state has changed it is the same column, so that callers need not compare.
             return Guarantees(owed, received, missing if changed else self.missing, missed)
         owed = self.owed_bps + share * (np.minimum(offered_bps, limit_bps) - self.owed_bps)
         received = self.received_bps + share * (received_bps - self.received_bps)
-        least = np.where(self.missing, MET_ABOVE, MISSED_BELOW) * owed
+        least = np.where(self.missing, RESTORED_ABOVE, VIOLATED_BELOW) * owed
         missing = (received < least) & (owed >= LEAST_OWED_BPS)
         return Guarantees(owed, received, missing, self.missed_intervals + missing)
 
 
-def owed_to_senders(
+def sender_entitlements(
     sender: IntArray,
     receiver: IntArray,
     offered_bps: FloatArray,

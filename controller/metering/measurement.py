@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from controller.columns import BoolArray, FloatArray, IntArray, ShortArray, carry, one_more
+from controller.columns import BoolArray, FloatArray, Int16Array, IntArray, incremented, reindex
 from controller.metering import measurement_native
 from controller.metering.counters import (
     MIN_ELAPSED_S,
@@ -45,7 +45,7 @@ class Measurement(NamedTuple):
     dropped_bps: FloatArray
     passed_bps: FloatArray
     smoothed_bps: FloatArray
-    silent_intervals: ShortArray
+    silent_intervals: Int16Array
 
     @classmethod
     def none(cls, entries: int) -> Measurement:
@@ -56,14 +56,14 @@ class Measurement(NamedTuple):
     def carried(self, old_row: IntArray) -> Measurement:
         """Return the state for a re-arranged entry table."""
         return Measurement(
-            carry(self.offered_bps, old_row, 0.0),
-            carry(self.dropped_bps, old_row, 0.0),
-            carry(self.passed_bps, old_row, 0.0),
-            carry(self.smoothed_bps, old_row, 0.0),
-            carry(self.silent_intervals, old_row, 0),
+            reindex(self.offered_bps, old_row, 0.0),
+            reindex(self.dropped_bps, old_row, 0.0),
+            reindex(self.passed_bps, old_row, 0.0),
+            reindex(self.smoothed_bps, old_row, 0.0),
+            reindex(self.silent_intervals, old_row, 0),
         )
 
-    def held_back(self, rows: IntArray, offered_bps: FloatArray, passed_bps: FloatArray) -> Measurement:
+    def assume_backlogged(self, rows: IntArray, offered_bps: FloatArray, passed_bps: FloatArray) -> Measurement:
         """Return the state in which these entries, of which nothing is known, are taken to offer more than passes."""
 
         def with_rows(column: FloatArray, values: FloatArray) -> FloatArray:
@@ -101,7 +101,7 @@ def measure(before: Measurement, rates: MeterRates) -> Measurement:
     dropped_bps = np.where(known, rates.dropped_bps, before.dropped_bps)
     passed_bps = np.where(known, rates.passed_bps, before.passed_bps)
     smoothed_bps = before.smoothed_bps + (passed_bps - before.smoothed_bps) / MEMORY_INTERVALS
-    silent = np.where(offered_bps > 0.0, 0, one_more(before.silent_intervals)).astype(np.int16)
+    silent = np.where(offered_bps > 0.0, 0, incremented(before.silent_intervals)).astype(np.int16)
     return Measurement(
         offered_bps, dropped_bps, passed_bps, smoothed_bps, np.where(known, silent, before.silent_intervals)
     )
@@ -116,7 +116,7 @@ def _plain_sums_by(row: IntArray, columns: tuple[FloatArray, ...], rows: int) ->
     return tuple(np.bincount(row, weights=column, minlength=rows).astype(np.float64) for column in columns)
 
 
-class Seen(NamedTuple):
+class MeterObservation(NamedTuple):
     """What a reading shows; columns of shape (entries,).
 
     ``counters`` are those to which the next reading is compared. ``unread_intervals`` counts the intervals since a
@@ -128,7 +128,7 @@ class Seen(NamedTuple):
 
     counters: MeterCounters
     measured: Measurement
-    unread_intervals: ShortArray
+    unread_intervals: Int16Array
     seen_s: FloatArray
     implausible: BoolArray
     too_soon: BoolArray
@@ -147,10 +147,10 @@ def _plain_look(
     ends: tuple[IntArray, IntArray],
     counters: MeterCounters,
     measured: Measurement,
-    unread_intervals: ShortArray,
+    unread_intervals: Int16Array,
     readings: Readings,
     capacity_bps: FloatArray,
-) -> Seen:
+) -> MeterObservation:
     """Return what the meters of entries show.
 
     ``ends`` are their senders and receivers, rows of VNs, whose edge ports have ``capacity_bps`` (vns,).
@@ -159,24 +159,24 @@ def _plain_look(
     rates, counters = meter_rates(counters, readings, capacity_bps[ends[0]])
     measured = measure(measured, rates)
     unknown = np.isnan(rates.seen_s)
-    unread = np.where(unknown, one_more(unread_intervals), 0).astype(np.int16)
+    unread = np.where(unknown, incremented(unread_intervals), 0).astype(np.int16)
     too_soon = readings.present & unknown & ~rates.implausible
     columns = (measured.passed_bps, measured.smoothed_bps, measured.dropped_bps, measured.offered_bps)
-    sums = sums_by(ends[1], columns, len(capacity_bps))
-    return Seen(counters, measured, unread, rates.seen_s, rates.implausible, too_soon, *sums)
+    sums = sum_by_row(ends[1], columns, len(capacity_bps))
+    return MeterObservation(counters, measured, unread, rates.seen_s, rates.implausible, too_soon, *sums)
 
 
 def _compiled_look(
     ends: tuple[IntArray, IntArray],
     counters: MeterCounters,
     measured: Measurement,
-    unread_intervals: ShortArray,
+    unread_intervals: Int16Array,
     readings: Readings,
     capacity_bps: FloatArray,
-) -> Seen:
+) -> MeterObservation:
     listed = isinstance(readings, ListedReadings) and readings.modified_s is not None
     rates_bps = (measured.offered_bps, measured.dropped_bps, measured.passed_bps, measured.smoothed_bps)
-    found = measurement_native.look(
+    found = measurement_native.evaluate_readings(
         (MIN_ELAPSED_S, PLAUSIBLE_LOAD, float(BITS_PER_BYTE), MEMORY_INTERVALS),
         (*ends, capacity_bps),
         (*counters.columns, *rates_bps, measured.silent_intervals, unread_intervals),
@@ -184,7 +184,7 @@ def _compiled_look(
         listed,
     )
     offered_bps, dropped_bps, passed_bps, smoothed_bps = found.rates_bps
-    return Seen(
+    return MeterObservation(
         MeterCounters(*found.counters),
         Measurement(offered_bps, dropped_bps, passed_bps, smoothed_bps, found.silent_intervals),
         found.unread_intervals,
@@ -195,5 +195,5 @@ def _compiled_look(
     )
 
 
-sums_by = choose(measurement_native, _compiled_sums_by, _plain_sums_by)
-look = choose(measurement_native, _compiled_look, _plain_look)
+sum_by_row = choose(measurement_native, _compiled_sums_by, _plain_sums_by)
+evaluate_readings = choose(measurement_native, _compiled_look, _plain_look)

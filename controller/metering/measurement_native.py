@@ -13,24 +13,24 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.columns import BoolArray, FloatArray, IntArray, KiloArray, ShortArray
-from controller.native_loader import load
+from controller.columns import BoolArray, FloatArray, Int16Array, IntArray, UInt32Array
+from controller.native_loader import load_native
 
 
-class Looked(NamedTuple):
+class NativeObservation(NamedTuple):
     """Columns of MeterCounters and of Measurement, and the other columns of Seen."""
 
     counters: list[FloatArray]
     rates_bps: list[FloatArray]
-    silent_intervals: ShortArray
-    unread_intervals: ShortArray
+    silent_intervals: Int16Array
+    unread_intervals: Int16Array
     seen_s: FloatArray
     implausible: BoolArray
     too_soon: BoolArray
     sums_bps: FloatArray
 
 
-library = load(
+library = load_native(
     "controller.metering._measurement",
     "dets_sums",
     "dets_places",
@@ -53,7 +53,7 @@ def sums(row: IntArray, columns: tuple[FloatArray, ...], rows: int) -> FloatArra
     return added
 
 
-def places(ends: IntArray, row: NDArray[np.int32], meter: NDArray[np.int32], switch: NDArray[np.int32]) -> None:
+def index_meters(ends: IntArray, row: NDArray[np.int32], meter: NDArray[np.int32], switch: NDArray[np.int32]) -> None:
     """Write where the meters of rows are listed, and the number of the switch: ``row`` (meters,), -1 for none.
 
     The meters of each switch end at its ``ends``. Raises IndexError for a row that ``meter`` does not have.
@@ -74,12 +74,12 @@ def read(listed: Sequence[NDArray[np.generic]], modified: bool) -> tuple[list[Fl
     return columns, present
 
 
-def watch(
+def update_windows(
     ends: IntArray,
     stats: NDArray[np.void],
     rows: NDArray[np.int32],
-    settings: tuple[KiloArray, KiloArray],
-    windows: Sequence[tuple[NDArray[np.uint32], FloatArray, KiloArray]],
+    settings: tuple[UInt32Array, UInt32Array],
+    windows: Sequence[tuple[NDArray[np.uint32], FloatArray, UInt32Array]],
 ) -> list[int]:
     """Add what METER_STATS counted since the last reading to a window for each switch, whose meters end at ``ends``.
 
@@ -112,13 +112,13 @@ def meter_rates(
     return rates, implausible, after
 
 
-def look(
+def evaluate_readings(
     settings: tuple[float, float, float, float],
     ends: tuple[IntArray, IntArray, FloatArray],
     before: tuple[NDArray[np.generic], ...],
     now: Sequence[NDArray[np.generic]],
     listed: bool,
-) -> Looked:
+) -> NativeObservation:
     """Return all that one reading of the meters shows.
 
     ``settings`` are those of ``meter_rates`` and the memory of measuring; ``ends`` each entry's sender and receiver and
@@ -129,14 +129,14 @@ def look(
     counters, measured = [np.empty(entries) for _ in range(5)], [np.empty(entries) for _ in range(4)]
     silent, unread, seen_s = np.empty(entries, np.int16), np.empty(entries, np.int16), np.empty(entries)
     implausible, too_soon, sums = np.empty(entries, np.bool_), np.empty(entries, np.bool_), np.zeros((4, vns))
-    found = Looked(counters, measured, silent, unread, seen_s, implausible, too_soon, sums)
+    found = NativeObservation(counters, measured, silent, unread, seen_s, implausible, too_soon, sums)
     after: list[NDArray[np.generic]] = [*counters, *measured, silent, unread, seen_s, implausible, too_soon, sums]
     columns: tuple[NDArray[np.generic], ...] = (*ends, *before, *after, *now)
     library.dets_look(columns, *settings, int(listed))
     return found
 
 
-def modify(columns: tuple[NDArray[np.generic], ...], sent_s: float) -> None:
+def reset_counters(columns: tuple[NDArray[np.generic], ...], sent_s: float) -> None:
     """Let counters begin again: ``columns`` are the rows to modify, duration and arrival, and bytes in, dropped, epoch.
 
     The last three are written to.

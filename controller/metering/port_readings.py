@@ -27,7 +27,7 @@ class PortChanges:
 
 @dataclass(frozen=True)
 class PortReadings:
-    """All directions of links (rows of ``FabricLinks``), shape (links,): what went over them since the last reading.
+    """All directions of links (rows of ``LinkTable``), shape (links,): what went over them since the last reading.
 
     A switch says what it sent into a link and what it dropped before (``tx_bytes``, ``tx_dropped``); of the links from
     hosts it says what came out (``rx_bytes``), so that their ``dropped_packets`` is always NaN. ``elapsed_s`` is the

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from controller.columns import BoolArray, FloatArray, IntArray, carry
+from controller.columns import BoolArray, FloatArray, IntArray, reindex
 from controller.metering import enforcement_native, measurement_native
 from controller.metering.measurement import Measurement
 
@@ -32,7 +32,7 @@ NEVER_S = -1e9  # before anything was received
 SLOT_S = 0.050
 SLOTS = 21  # of at least SLOT_S each: they cover the window
 ALLOWED = 1.07  # of the limit within a window; what the meters' grain adds stays below 1.1
-RESERVE_S = 0.080  # what all idle senders may send before they are seen, in seconds of the limit
+IDLE_RESERVE_S = 0.080  # what all idle senders may send before they are seen, in seconds of the limit
 SAVED_S = 0.300  # what the senders in use may save and grow by in all, in seconds of the limit
 DIP = 0.5  # of the limit: a slot that brought so much less is a dip
 IDLE = 0.8  # ... and one that brought so much less nothing to speak of
@@ -42,7 +42,7 @@ REACTION_S = 0.008  # from reading the counters to meters that stand, on a busy 
 _SETTINGS = np.array([ALLOWED, WINDOW_S, SAVED_S, SLOT_S, DIP, IDLE, DIP_SLOTS])  # as Settings of _budgets.c
 
 
-class ReceiverAccounts(NamedTuple):
+class ReceiveBudgets(NamedTuple):
     """What VNs received lately. ``updated_s`` has shape (1,), ``slot_start_s`` (SLOTS,), newest first.
 
     ``slot_bits``, shape (SLOTS * vns,), holds a row of all VNs for each slot: what came above the limit of that time,
@@ -54,28 +54,28 @@ class ReceiverAccounts(NamedTuple):
     updated_s: FloatArray
 
     @classmethod
-    def unused(cls, vns: int) -> ReceiverAccounts:
+    def unused(cls, vns: int) -> ReceiveBudgets:
         """Return the state before anything was received."""
         return cls(np.zeros(SLOTS * vns), np.full(SLOTS, NEVER_S), np.full(1, NEVER_S))
 
-    def carried(self, old_row: IntArray) -> ReceiverAccounts:
+    def carried(self, old_row: IntArray) -> ReceiveBudgets:
         """Return the state for a re-arranged VN table."""
-        slots = [carry(slot, old_row, 0.0) for slot in self._slots()]
+        slots = [reindex(slot, old_row, 0.0) for slot in self._slots()]
         return self._replace(slot_bits=np.concatenate(slots))
 
     def received(
         self, received_bits: FloatArray, counted_bps: FloatArray, limit_bps: FloatArray, now_s: float, horizon_s: float
-    ) -> tuple[ReceiverAccounts, Rooms]:
+    ) -> tuple[ReceiveBudgets, RemainingBudget]:
         """Return ``after`` with the limits ``counted_bps``, and ``rooms`` of that with ``limit_bps``."""
         if measurement_native.library is not None:
             before = (self.slot_bits, self.slot_start_s, self.updated_s)
             columns = (_SETTINGS, received_bits, counted_bps, limit_bps, *before)
-            after, rooms = enforcement_native.receive(now_s, horizon_s, columns)
-            return ReceiverAccounts(*after), Rooms(limit_bps, *rooms)
+            after, rooms = enforcement_native.update_budgets(now_s, horizon_s, columns)
+            return ReceiveBudgets(*after), RemainingBudget(limit_bps, *rooms)
         accounts = self.after(received_bits, counted_bps, now_s)
         return accounts, accounts.rooms(limit_bps, horizon_s)
 
-    def after(self, received_bits: FloatArray, limit_bps: FloatArray, now_s: float) -> ReceiverAccounts:
+    def after(self, received_bits: FloatArray, limit_bps: FloatArray, now_s: float) -> ReceiveBudgets:
         """Return the accounts after ``received_bits`` (vns,) came since the last update, under these limits (vns,)."""
         slots, starts_s = self._slots(), self.slot_start_s
         received_bits = received_bits - limit_bps * min(now_s - float(self.updated_s[0]), WINDOW_S)
@@ -85,9 +85,9 @@ class ReceiverAccounts(NamedTuple):
         else:
             slots = slots.copy()
             slots[0] += received_bits
-        return ReceiverAccounts(slots.ravel(), starts_s, np.full(1, now_s))
+        return ReceiveBudgets(slots.ravel(), starts_s, np.full(1, now_s))
 
-    def rooms(self, limit_bps: FloatArray, horizon_s: float) -> Rooms:
+    def rooms(self, limit_bps: FloatArray, horizon_s: float) -> RemainingBudget:
         """Return what may come over the next ``horizon_s`` and later, for limits of shape (vns,)."""
         since_s = self.updated_s - self.slot_start_s
         if (old := since_s > 2 * WINDOW_S).any():
@@ -103,7 +103,7 @@ class ReceiverAccounts(NamedTuple):
         saved_bits = SAVED_S * limit_bps - np.maximum(above_bits.max(axis=0), 0.0)
         lasting_bits = (free_bits - limit_bps * (ahead_s - horizon_s)[:, None]).min(axis=0)
         lasting_bits = np.where(self._dipped(limit_bps, since_s), free_bits[0], lasting_bits)
-        return Rooms(limit_bps, ahead_s, free_bits, saved_bits, lasting_bits)
+        return RemainingBudget(limit_bps, ahead_s, free_bits, saved_bits, lasting_bits)
 
     def _dipped(self, limit_bps: FloatArray, since_s: FloatArray) -> BoolArray:
         """Return which VNs (vns,) got much less than their limit lately, and not for long.
@@ -130,16 +130,16 @@ def _running_sums(rows: FloatArray) -> FloatArray:
     return sums
 
 
-def standing(limit_bps: FloatArray, senders: FloatArray, horizon_s: float) -> tuple[FloatArray, FloatArray]:
+def first_meter_setting(limit_bps: FloatArray, senders: FloatArray, horizon_s: float) -> tuple[FloatArray, FloatArray]:
     """Return rate and burst of the meter of a sender that has not been seen yet, one of so many at its receiver.
 
     Half of its part of the reserve is for its burst, half for what its rate brings within ``horizon_s``.
     """
-    each_bits = RESERVE_S * limit_bps / senders
+    each_bits = IDLE_RESERVE_S * limit_bps / senders
     return each_bits / (2 * horizon_s), each_bits / 2
 
 
-class Rooms(NamedTuple):
+class RemainingBudget(NamedTuple):
     """What may come to receiving VNs: ``free_bits`` (times, vns) until ``ahead_s`` (times,) from now.
 
     The first of the times is that of the next reading. ``saved_bits`` (vns,) is what senders in use may have saved,
@@ -172,7 +172,7 @@ class Rooms(NamedTuple):
         now_bits = np.where(still > 0, self.free_bits[0], self.lasting_bits)
         left_bits = now_bits - scale * used_sum_bps * horizon_s
         # 4
-        reserve_bits = np.where(idle > 0, np.clip(left_bits, 0.0, RESERVE_S * self.limit_bps), 0.0)
+        reserve_bits = np.where(idle > 0, np.clip(left_bits, 0.0, IDLE_RESERVE_S * self.limit_bps), 0.0)
         each_bits = reserve_bits / np.maximum(idle, 1)
         # 5
         left_bits = np.minimum(left_bits - reserve_bits, self.saved_bits)

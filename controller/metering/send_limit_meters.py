@@ -10,14 +10,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from controller.columns import FloatArray, IntArray, ShortArray, carry
+from controller.columns import FloatArray, Int16Array, IntArray, reindex
 from controller.metering import measurement_native
 from controller.metering.counters import ListedReadings, MeterCounters, Readings, columns_of, meter_rates
-from controller.metering.measurement import Measurement, look
+from controller.metering.measurement import Measurement, evaluate_readings
 
 
 @lru_cache(maxsize=4)
-def _columns_of(vns: int) -> tuple[IntArray, FloatArray, ShortArray]:
+def _columns_of(vns: int) -> tuple[IntArray, FloatArray, Int16Array]:
     """Return the rows of so many VNs, no rates and no counts, for all who ask: nobody writes to them."""
     return np.arange(vns), np.zeros(vns), np.zeros(vns, dtype=np.int16)
 
@@ -46,7 +46,7 @@ class SendLimitMeters(NamedTuple):
         if measurement_native.library is not None and isinstance(readings, ListedReadings):
             each, nothing, never = _columns_of(len(capacity_bps))
             last = Measurement(self.offered_bps, self.dropped_bps, nothing, nothing, never)
-            seen = look((each, each), self.counters, last, never, readings.never_modified, capacity_bps)
+            seen = evaluate_readings((each, each), self.counters, last, never, readings.never_modified, capacity_bps)
             return SendLimitMeters(seen.counters, seen.measured.offered_bps, seen.measured.dropped_bps)
         readings = columns_of(readings)
         rates, counters = meter_rates(self.counters, readings, capacity_bps)
@@ -66,8 +66,8 @@ class SendLimitMeters(NamedTuple):
         """Return the state for a re-arranged VN table."""
         return SendLimitMeters(
             self.counters.carried(old_row),
-            carry(self.offered_bps, old_row, np.nan),
-            carry(self.dropped_bps, old_row, np.nan),
+            reindex(self.offered_bps, old_row, np.nan),
+            reindex(self.dropped_bps, old_row, np.nan),
         )
 
     @property

@@ -26,7 +26,7 @@ class FabricLink:
     up_since_s: float
 
 
-class LinkTimes:
+class LinkUptime:
     """Which links are up, and since when."""
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class LinkTimes:
         ]
 
 
-class LinkPromises:
+class LinkCommitments:
     """What limits let through each direction of the links of a configuration, worked out one direction at a time."""
 
     def __init__(self, config: Config) -> None:
@@ -75,7 +75,7 @@ class LinkPromises:
         self._vns: VnTable | None = None
         self._limits: tuple[FloatArray, FloatArray] = (np.empty((0, 0)), np.empty((0, 0)))
 
-    def out_of(self, port: PortId, vns: VnTable) -> float:
+    def committed_bps(self, port: PortId, vns: VnTable) -> float:
         """Return what the limits of ``vns`` let out of a port into its link, bit/s; 0 where no path leads over it."""
         if vns is not self._vns:
             vids, vlan = np.unique(vns.vlan_vid, return_inverse=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from controller.central.controller import CentralController
-from controller.columns import BoolArray, FloatArray, unknown
-from controller.dets.send_rate_controller import Control
-from controller.metering.measurement import sums_by
+from controller.columns import BoolArray, FloatArray, nan_column
+from controller.dets.send_rate_controller import MachineState
+from controller.metering.measurement import sum_by_row
 from controller.monitoring.policy_metrics import marked_and_lost
 
 
@@ -33,8 +33,8 @@ def live_rates(central: CentralController, online: BoolArray | None = None) -> t
     if all_online and times is None:
         meant_for, received, dropped_for = fabric.brought_bps
     else:
-        received, meant_for, dropped_for = sums_by(entries.receiver, told_bps, vns)
-    sent, meant_by, dropped_by = sums_by(entries.sender, told_bps, vns)
+        received, meant_for, dropped_for = sum_by_row(entries.receiver, told_bps, vns)
+    sent, meant_by, dropped_by = sum_by_row(entries.sender, told_bps, vns)
     in_all, over = send_limits.offered_bps, send_limits.dropped_bps
     if not all_online or central.pairs.unmetered:
         of_receivers, of_senders = _known(central, online)
@@ -80,14 +80,14 @@ def granted_bps(central: CentralController) -> FloatArray:
     fabric = central.fabric
     state, congested = fabric.control.state, fabric.congestion.congested
     if not congested.any():
-        return unknown(len(congested))
-    counted = (state.machines.control == int(Control.LIMITED)) & state.measured.active
+        return nan_column(len(congested))
+    counted = (state.machines.control == int(MachineState.LIMITED)) & state.measured.active
     counted_bps = np.where(counted, state.machines.limit_bps, 0.0)
-    (sums_bps,) = sums_by(state.entries.receiver, (counted_bps,), len(congested))
+    (sums_bps,) = sum_by_row(state.entries.receiver, (counted_bps,), len(congested))
     return np.where(congested, sums_bps, np.nan)
 
 
-def congested_here(central: CentralController) -> BoolArray:
+def locally_congested(central: CentralController) -> BoolArray:
     """Return which VNs are congested, (vns,), of those that no other node speaks for."""
     return central.fabric.congestion.congested & central.fabric.share.receives
 

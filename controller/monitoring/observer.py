@@ -6,10 +6,10 @@ It follows the controller through changes of its configuration by itself, and de
 from __future__ import annotations
 
 from controller.central.controller import CentralController
-from controller.monitoring.link_status import LinkPromises, LinkTimes
-from controller.monitoring.port_rates import PortTraffic
-from controller.monitoring.time_series import Series
-from controller.monitoring.traffic_totals import Traffic, rates_now
+from controller.monitoring.link_status import LinkCommitments, LinkUptime
+from controller.monitoring.port_rates import PortRates
+from controller.monitoring.time_series import TimeSeries
+from controller.monitoring.traffic_totals import TrafficTotals, current_rates
 
 
 class Observer:
@@ -17,11 +17,11 @@ class Observer:
 
     def __init__(self, central: CentralController) -> None:
         self.central = central
-        self.traffic = Traffic.none(len(central.vns))
-        self.series = Series(central.vns)
-        self.ports = PortTraffic()
-        self.links = LinkTimes()
-        self.promises = LinkPromises(central.config)
+        self.traffic = TrafficTotals.none(len(central.vns))
+        self.series = TimeSeries(central.vns)
+        self.ports = PortRates()
+        self.links = LinkUptime()
+        self.promises = LinkCommitments(central.config)
         self._fabric, self._vns = central.fabric, central.vns
         self._noted_s: float | None = None
 
@@ -32,7 +32,7 @@ class Observer:
         elapsed_s = fabric.config.interval_s if self._noted_s is None else max(now_s - self._noted_s, 0.0)
         self._noted_s = now_s
         self.links.note(fabric.network.topology.links(), now_s)
-        rates_bps = rates_now(central)
+        rates_bps = current_rates(central)
         self.series.add(central, rates_bps)
         if self.traffic.add(rates_bps, central, elapsed_s, now_s):
             self.series.close(central.vns, self.traffic.mean_bps, now_s)
@@ -45,6 +45,6 @@ class Observer:
             return
         if not central.vns.has_rows_of(self._vns):
             self.traffic = self.traffic.carried(central.vns.rows_in(self._vns))
-            self.series = Series(central.vns).carried(self.series, central.vns)
-        self.promises = LinkPromises(central.config)
+            self.series = TimeSeries(central.vns).carried(self.series, central.vns)
+        self.promises = LinkCommitments(central.config)
         self._fabric, self._vns = central.fabric, central.vns

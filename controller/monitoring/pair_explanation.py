@@ -12,11 +12,11 @@ import numpy as np
 
 from controller.allocation.explanation import FAIR_RATE, RECEIVE_LIMIT, Explanation
 from controller.central.fabric_state import FabricState
-from controller.dets.send_rate_controller import Control
+from controller.dets.send_rate_controller import MachineState
 from controller.fabric.agent_ports import Shaping
 from controller.loop import control_step
 from controller.metering.enforcement import RATE_STEP_BPS
-from controller.policy.explanation_text import lower_of, rate_in_words
+from controller.policy.explanation_text import explain_lower_limit, format_rate_text
 
 _SHAPED_BY = {
     Shaping.METER: "",
@@ -26,7 +26,7 @@ _SHAPED_BY = {
 
 
 @dataclass(frozen=True, slots=True)
-class EntryExplanation:
+class PairExplanation:
     """What binds the limit of one entry. Rates in bits per second; ``str`` makes a sentence of it."""
 
     vlan_vid: int
@@ -54,25 +54,25 @@ class EntryExplanation:
     def __str__(self) -> str:
         share = f", share {self.place} of {self.sharers}" if self.sharers else ""
         return (
-            f"VLAN {self.vlan_vid}, {self.sender} to {self.receiver}: {rate_in_words(self.limit_bps)}; "
-            f"bound by {self.bound}{share}; next bound: {self.next_bound} at {rate_in_words(self.next_limit_bps)}"
+            f"VLAN {self.vlan_vid}, {self.sender} to {self.receiver}: {format_rate_text(self.limit_bps)}; "
+            f"bound by {self.bound}{share}; next bound: {self.next_bound} at {format_rate_text(self.next_limit_bps)}"
             f"{self._drops()}{_SHAPED_BY[self.shaping].format(self.sender)}"
         )
 
     def _drops(self) -> str:
         if not self.send_limit_dropped_bps >= RATE_STEP_BPS:
             return ""
-        dropped, sent = rate_in_words(self.send_limit_dropped_bps), rate_in_words(self.sent_bps)
+        dropped, sent = format_rate_text(self.send_limit_dropped_bps), format_rate_text(self.sent_bps)
         return f"; {self.sender}'s send limit drops {dropped} of the {sent} that it sends in all"
 
 
-def explain_entry(fabric: FabricState, row: int) -> EntryExplanation:
+def explain_pair(fabric: FabricState, row: int) -> PairExplanation:
     """Explain the limit that entry ``row`` of the entry table has since the last interval."""
     state, vns = fabric.state, fabric.shared_vns
     sender, receiver = int(state.entries.sender[row]), int(state.entries.receiver[row])
     from_place, to_place = fabric.place_name(sender), fabric.place_name(receiver)
     vlan_vid = int(vns.vlan_vid[sender])
-    if state.machines.control[row] != Control.LIMITED:
+    if state.machines.control[row] != MachineState.LIMITED:
         found = _explain_limits(fabric, row, sender, receiver)
     else:
         found = _explain_grant(fabric, row, sender, receiver)
@@ -85,11 +85,11 @@ def explain_entry(fabric: FabricState, row: int) -> EntryExplanation:
     def in_words(bound: str) -> str:
         return bound.replace(RECEIVE_LIMIT, receive).replace(FAIR_RATE, fair)
 
-    return EntryExplanation(
+    return PairExplanation(
         vlan_vid,
         from_place,
         to_place,
-        float(control_step.limits_in_force_bps(state, vns)[row]),
+        float(control_step.effective_limits_bps(state, vns)[row]),
         in_words(found.bound),
         found.place,
         found.sharers,
@@ -102,7 +102,7 @@ def explain_entry(fabric: FabricState, row: int) -> EntryExplanation:
 
 def _less_floods(fabric: FabricState, receiver: int) -> str:
     taken_bps = float(fabric.floods.taken_bps[receiver])
-    return f", of which floods take {rate_in_words(taken_bps)}" if taken_bps else ""
+    return f", of which floods take {format_rate_text(taken_bps)}" if taken_bps else ""
 
 
 def _explain_grant(fabric: FabricState, row: int, sender: int, receiver: int) -> Explanation:
@@ -118,5 +118,5 @@ def _explain_grant(fabric: FabricState, row: int, sender: int, receiver: int) ->
 
 def _explain_limits(fabric: FabricState, row: int, sender: int, receiver: int) -> Explanation:
     """Nobody holds the entry back: the lower of its two limits (or ceilings) binds it, then the other one."""
-    send_bps, receive_bps = fabric.vns.send_most_bps[sender], fabric.shared_vns.receive_most_bps[receiver]
-    return lower_of(row, float(send_bps), float(receive_bps))
+    send_bps, receive_bps = fabric.vns.send_max_bps[sender], fabric.shared_vns.receive_max_bps[receiver]
+    return explain_lower_limit(row, float(send_bps), float(receive_bps))

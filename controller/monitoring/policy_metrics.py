@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 from controller.central.fabric_state import FabricState
-from controller.columns import FloatArray, IntArray, unknown
+from controller.columns import FloatArray, IntArray, nan_column
 
 
-class PolicyColumns(NamedTuple):
+class PolicyMetrics(NamedTuple):
     """Of some entries: shares of their traffic, NaN where unknown or not reported, and the bottleneck in words."""
 
     marked: FloatArray
@@ -19,7 +19,7 @@ class PolicyColumns(NamedTuple):
     bottleneck: list[str | None]
 
 
-def policy_columns(fabric: FabricState, rows: IntArray) -> PolicyColumns:
+def policy_columns(fabric: FabricState, rows: IntArray) -> PolicyMetrics:
     """Return what the last decisions report of these rows of the entry table, ascending."""
     marked, lost = np.full((2, len(rows)), np.nan)
     bottleneck: list[str | None] = [None] * len(rows)
@@ -36,7 +36,7 @@ def policy_columns(fabric: FabricState, rows: IntArray) -> PolicyColumns:
             names = [None if one < 0 else decision.bottleneck_name(one, fabric.place_name) for one in numbers.tolist()]
             for index, one in zip(mine.tolist(), number.tolist(), strict=True):
                 bottleneck[index] = names[one]
-    return PolicyColumns(marked, lost, bottleneck)
+    return PolicyMetrics(marked, lost, bottleneck)
 
 
 def busiest_entries(fabric: FabricState, vns: IntArray) -> IntArray:
@@ -57,7 +57,7 @@ def marked_and_lost(fabric: FabricState) -> tuple[FloatArray, FloatArray]:
     state, vns = fabric.control.state, len(fabric.control.vns)
     reporting = [one for one in state.allocators.decisions if one.marked is not None or one.lost is not None]
     if not reporting:
-        return unknown(vns), unknown(vns)
+        return nan_column(vns), nan_column(vns)
     columns = np.full((2, vns), np.nan)
     for decision in reporting:
         view = decision.view
@@ -73,7 +73,7 @@ def marked_and_lost(fabric: FabricState) -> tuple[FloatArray, FloatArray]:
     return columns[0], columns[1]
 
 
-def held_entries(fabric: FabricState) -> dict[str, int]:
+def bottleneck_counts(fabric: FabricState) -> dict[str, int]:
     """Return how many entries are held back at each place, by its name."""
     found: Counter[str] = Counter()
     for decision in fabric.state.allocators.decisions:

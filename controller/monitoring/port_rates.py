@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from controller.central.controller import CentralController
 from controller.columns import FloatArray, IntArray
-from controller.switch.delivered_rates import Delivery
+from controller.switch.delivered_rates import DeliveredRates
 
-_UNKNOWN = Delivery()
+_UNKNOWN = DeliveredRates()
 
 
-class PortTraffic:
+class PortRates:
     """The ports' counters, looked at once a second, by dpid; what they moved is worked out when somebody asks."""
 
     def __init__(self) -> None:
-        self._switches: dict[int, Delivery] = {}
+        self._switches: dict[int, DeliveredRates] = {}
 
     def read(self, central: CentralController) -> None:
         """Take the last counters of every switch that is connected, and forget those of others."""
@@ -21,7 +21,7 @@ class PortTraffic:
         for dpid, record in central.switches.items():
             ports = central.fabric.deliveries[dpid].ports
             if ports.latest is not None and record.connected:
-                self._switches[dpid] = last.get(dpid) or Delivery()
+                self._switches[dpid] = last.get(dpid) or DeliveredRates()
                 self._switches[dpid].read_ports(ports.latest, ports.received_s)
 
     def sent_bps(self, dpid: int, port_no: IntArray) -> FloatArray:

@@ -11,16 +11,16 @@ from numpy.typing import NDArray
 from controller.central.controller import CentralController
 from controller.columns import FloatArray
 from controller.fabric.vn_table import VnKey, VnTable
-from controller.metering.measurement import sums_by
+from controller.metering.measurement import sum_by_row
 from controller.monitoring.traffic_totals import COLUMNS
 
 SECONDS = 300
 MOST_WATCHED = 64
 WATCHED_S = 120.0
 """A VN that nobody has asked for in so long is watched no more."""
-KEPT = ("offered", "received", "dropped", "granted", "send_offered", "sent", "send_limit_dropped", "flooded")
+SERIES_COLUMNS = ("offered", "received", "dropped", "granted", "send_offered", "sent", "send_limit_dropped", "flooded")
 """Those of the columns of traffic that are kept, for each second their mean and the highest of its intervals."""
-_ROWS = np.array([COLUMNS.index(name) for name in KEPT], dtype=np.int64)
+_ROWS = np.array([COLUMNS.index(name) for name in SERIES_COLUMNS], dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class _Ring:
 
     def __init__(self, keys: int) -> None:
         self.at_s = np.full(SECONDS, np.nan)
-        self.rows: NDArray[np.float32] = np.full((SECONDS, 2, len(KEPT), keys), np.nan, dtype=np.float32)
+        self.rows: NDArray[np.float32] = np.full((SECONDS, 2, len(SERIES_COLUMNS), keys), np.nan, dtype=np.float32)
         self.limit_bps: NDArray[np.float32] = np.zeros((SECONDS, keys), dtype=np.float32)
         self.next = 0
 
@@ -61,7 +61,7 @@ class _Ring:
 
 
 @dataclass
-class _Watched:
+class _WatchedVn:
     """A VN that somebody looks at: its row, when it was asked for last, and the highest rates of this second."""
 
     row: int
@@ -70,7 +70,7 @@ class _Watched:
     max_bps: FloatArray
 
 
-class Series:
+class TimeSeries:
     """The series of a fabric's VLANs, and of the VNs that are watched.
 
     Of a VLAN the highest rate of an interval is known of what is sent to its VNs; of the rest the mean stands for it.
@@ -80,10 +80,10 @@ class Series:
         vids, self._vlan_of_vn = np.unique(vns.vlan_vid, return_inverse=True)
         self._vlan_at = {vid: at for at, vid in enumerate(vids.tolist())}
         self._vlans = _Ring(len(vids))
-        self._max_bps = np.zeros((len(KEPT), len(vids)))
-        self._watched: OrderedDict[VnKey, _Watched] = OrderedDict()
+        self._max_bps = np.zeros((len(SERIES_COLUMNS), len(vids)))
+        self._watched: OrderedDict[VnKey, _WatchedVn] = OrderedDict()
 
-    def carried(self, before: Series, vns: VnTable) -> Series:
+    def carried(self, before: TimeSeries, vns: VnTable) -> TimeSeries:
         """Take over the VNs that are watched and are still there, and the VLANs that are."""
         for key, one in before._watched.items():
             row = vns.row_of(*key)
@@ -98,7 +98,7 @@ class Series:
 
     def add(self, central: CentralController, rates_bps: FloatArray) -> None:
         """Take the rates of an interval, shape (COLUMNS, vns)."""
-        sums_bps = sums_by(self._vlan_of_vn, central.fabric.brought_bps, len(self._vlan_at))
+        sums_bps = sum_by_row(self._vlan_of_vn, central.fabric.brought_bps, len(self._vlan_at))
         most_bps = self._max_bps[: len(sums_bps)]
         np.maximum(most_bps, sums_bps, out=most_bps)
         for one in self._watched.values():
@@ -130,7 +130,7 @@ class Series:
         Of more VNs than MOST_WATCHED the one that nobody has asked for the longest is watched no more.
         """
         key = vns.key(row)
-        one = self._watched.pop(key, None) or _Watched(row, now_s, _Ring(1), np.zeros(len(KEPT)))
+        one = self._watched.pop(key, None) or _WatchedVn(row, now_s, _Ring(1), np.zeros(len(SERIES_COLUMNS)))
         self._watched[key] = replace(one, row=row, asked_s=now_s)
         if len(self._watched) > MOST_WATCHED:
             self._watched.popitem(last=False)

@@ -12,7 +12,7 @@ from enum import IntEnum
 import numpy as np
 
 from controller.central.controller import CentralController
-from controller.columns import BoolArray, FloatArray, IntArray, carry
+from controller.columns import BoolArray, FloatArray, IntArray, reindex
 from controller.metering.guarantees import LEAST_OWED_BPS, MEAN_S
 from controller.monitoring.live_rates import connected, flood_rates, granted_bps, live_rates, mark_rates
 from controller.units import BITS_PER_BYTE
@@ -43,7 +43,7 @@ FLOODED_PART = 0.01
 """Floods take part in a missed guarantee when they take this part of the receive limit."""
 
 
-class Fulfilment(IntEnum):
+class GuaranteeState(IntEnum):
     """How a VN's guarantee fares: nothing is owed, it is met, or it is missed for a reason.
 
     MISSED_SWITCH: the VN's switch, or one of its senders', is not connected. MISSED_MACHINE: the controller was late in
@@ -54,16 +54,21 @@ class Fulfilment(IntEnum):
     IDLE = 0
     MET = 1
     MISSED_SWITCH = 2
-    MISSED_MACHINE = 3
+    VIOLATED_CONTROLLER_LATE = 3
     MISSED_FLOODS = 4
     MISSED_GRANTS = 5
 
 
-MISSED = (Fulfilment.MISSED_SWITCH, Fulfilment.MISSED_MACHINE, Fulfilment.MISSED_FLOODS, Fulfilment.MISSED_GRANTS)
+MISSED = (
+    GuaranteeState.MISSED_SWITCH,
+    GuaranteeState.VIOLATED_CONTROLLER_LATE,
+    GuaranteeState.MISSED_FLOODS,
+    GuaranteeState.MISSED_GRANTS,
+)
 
 
 @dataclass
-class Traffic:
+class TrafficTotals:
     """Sums over time. ``bytes`` has shape (COLUMNS, vns), ``seconds`` (Fulfilment, vns), ``congested_s`` (vns,).
 
     ``mean_bps`` (COLUMNS, vns) is the mean over the last whole second, NaN before it has passed and where nothing is
@@ -84,12 +89,12 @@ class Traffic:
     _rows: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     @classmethod
-    def none(cls, vns: int) -> Traffic:
+    def none(cls, vns: int) -> TrafficTotals:
         """Return the sums before anything was sent."""
         columns = np.zeros((len(COLUMNS), vns))
         return cls(
             columns,
-            np.zeros((len(Fulfilment), vns)),
+            np.zeros((len(GuaranteeState), vns)),
             np.zeros(vns),
             np.full((len(COLUMNS), vns), np.nan),
             np.full(vns, np.nan),
@@ -98,9 +103,9 @@ class Traffic:
             _rows=np.arange(vns, dtype=np.int64),
         )
 
-    def carried(self, old_row: IntArray) -> Traffic:
+    def carried(self, old_row: IntArray) -> TrafficTotals:
         """Return the sums for a re-arranged VN table."""
-        fresh = Traffic.none(len(old_row))
+        fresh = TrafficTotals.none(len(old_row))
         for mine, others in (
             (fresh.bytes, self.bytes),
             (fresh.seconds, self.seconds),
@@ -109,9 +114,9 @@ class Traffic:
             (fresh._second_bytes, self._second_bytes),
         ):
             for row, column in enumerate(others):
-                mine[row] = carry(column, old_row, mine[row])
-        fresh.congested_s = carry(self.congested_s, old_row, 0.0)
-        fresh.missing_since_s = carry(self.missing_since_s, old_row, np.nan)
+                mine[row] = reindex(column, old_row, mine[row])
+        fresh.congested_s = reindex(self.congested_s, old_row, 0.0)
+        fresh.missing_since_s = reindex(self.missing_since_s, old_row, np.nan)
         fresh._late_s, fresh._second_s = self._late_s, self._second_s
         fresh._minute_s, fresh._minute = self._minute_s, self._minute
         return fresh
@@ -152,7 +157,9 @@ class Traffic:
     def _judge(self, central: CentralController, elapsed_s: float, now_s: float) -> None:
         """Count the seconds since the last look for the state that guarantees are in now: it is a mean over seconds."""
         guarantees = central.fabric.guarantees
-        outcome = np.where(guarantees.owed_bps >= LEAST_OWED_BPS, Fulfilment.MET, Fulfilment.IDLE).astype(np.int64)
+        outcome = np.where(guarantees.owed_bps >= LEAST_OWED_BPS, GuaranteeState.MET, GuaranteeState.IDLE).astype(
+            np.int64
+        )
         missing = guarantees.missing
         if missing.any():
             outcome[missing] = self._reasons(central, now_s)[missing]
@@ -165,14 +172,14 @@ class Traffic:
     def _reasons(self, central: CentralController, now_s: float) -> IntArray:
         fabric = central.fabric
         flooded = fabric.floods.taken_bps >= FLOODED_PART * central.vns.receive_limit_bps
-        why = np.where(flooded, Fulfilment.MISSED_FLOODS, Fulfilment.MISSED_GRANTS).astype(np.int64)
+        why = np.where(flooded, GuaranteeState.MISSED_FLOODS, GuaranteeState.MISSED_GRANTS).astype(np.int64)
         if now_s - self._late_s < MEAN_S:
-            why[:] = Fulfilment.MISSED_MACHINE
-        why[_behind_lost_switches(central)] = Fulfilment.MISSED_SWITCH
+            why[:] = GuaranteeState.VIOLATED_CONTROLLER_LATE
+        why[_behind_lost_switches(central)] = GuaranteeState.MISSED_SWITCH
         return why
 
 
-def rates_now(central: CentralController) -> FloatArray:
+def current_rates(central: CentralController) -> FloatArray:
     """Return the rates of the last interval in bit/s, shape (COLUMNS, vns); NaN is unknown."""
     online = connected(central)
     of_vns = *live_rates(central, online), granted_bps(central)

@@ -8,14 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.node_protocol.header import Octets
-from controller.node_protocol.rejection import Cause, FrameError
+from controller.node_protocol.rejection import MessageRejectedError, RejectCause
 
 MOST_FRAMES = 8
 """of a message: one of each kind"""
 _LENGTH = Struct("<I")
 
 
-class Message:
+class Bundle:
     """Frames for one hearer, written where they are sent from.
 
     It grows when it has to; it begins with room for so many ``octets``.
@@ -52,10 +52,12 @@ def unbundle(data: Octets) -> list[Octets]:
     frames, at, data = list[Octets](), 0, memoryview(data)
     while at < len(data):
         if at + _LENGTH.size > len(data) or len(frames) == MOST_FRAMES:
-            raise FrameError(Cause.LENGTH, f"{len(data)} octets are not a message of {MOST_FRAMES} frames at most")
+            raise MessageRejectedError(
+                RejectCause.LENGTH, f"{len(data)} octets are not a message of {MOST_FRAMES} frames at most"
+            )
         (length,) = _LENGTH.unpack_from(data, at)
         at += _LENGTH.size + length
         if at > len(data):
-            raise FrameError(Cause.LENGTH, f"a frame of {length} octets ends beyond its message")
+            raise MessageRejectedError(RejectCause.LENGTH, f"a frame of {length} octets ends beyond its message")
         frames.append(data[at - length : at])
     return frames

@@ -14,16 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.columns import FloatArray, IntArray
-from controller.native_loader import load
+from controller.native_loader import load_native
 
 _PASSES = "dets_say", "dets_as_before", "dets_listed", "dets_right"
-library: Any = load("controller.node_protocol._node_codec", *_PASSES) if sys.byteorder == "little" else None
+library: Any = load_native("controller.node_protocol._node_codec", *_PASSES) if sys.byteorder == "little" else None
 Columns: TypeAlias = Sequence[NDArray[Any]]
 WIDE = 8
 """octets of a number in a column"""
 
 
-def say(to: NDArray[np.uint8], rows: IntArray, eights: Columns, fours: Columns, ones: Columns) -> None:
+def write_columns(to: NDArray[np.uint8], rows: IntArray, eights: Columns, fours: Columns, ones: Columns) -> None:
     """Write these rows of columns into ``to``, each column as a whole, of so many octets a row.
 
     ``eights`` are doubles, ``fours`` int64 of which the lower half counts, ``ones`` bool.
@@ -33,7 +33,7 @@ def say(to: NDArray[np.uint8], rows: IntArray, eights: Columns, fours: Columns, 
     library.dets_say((rows, to, *eights, *fours, *ones), *counts)
 
 
-def as_before(
+def matches_previous(
     rates: FloatArray,
     unlimited: int,
     most_bps: float,
@@ -50,7 +50,7 @@ def as_before(
     return found == 1
 
 
-def listed(
+def is_valid_table(
     rates: FloatArray, most_bps: float, rows: NDArray[np.uint32], bound: int, flags: Sequence[NDArray[np.bool_]]
 ) -> bool:
     """Whether ``rates`` (columns, rows) are rates up to ``most_bps``, ``rows`` ascending and below ``bound``.
@@ -61,7 +61,7 @@ def listed(
     return found == 1
 
 
-def right(
+def is_valid_message(
     octets: NDArray[np.uint8],
     first: tuple[int, int, int, int, int],
     entries: tuple[int, int, int, int],

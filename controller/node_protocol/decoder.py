@@ -18,30 +18,30 @@ from controller.node_protocol.header import (
     LEFT,
     LIMIT,
     MAGIC,
-    MAY_LEAVE,
+    MAY_OMIT,
     MOST_BPS,
     MOST_ROWS,
     PAIRS,
     VERSION,
-    Head,
+    Header,
     Octets,
     TableColumns,
     columns_of_entries,
 )
-from controller.node_protocol.message_types import Frame, Given, Grants, Report
-from controller.node_protocol.rejection import Cause, FrameError
+from controller.node_protocol.message_types import Frame, GrantMessage, GrantRecord, ReportMessage
+from controller.node_protocol.rejection import MessageRejectedError, RejectCause
 
 _AS_BEFORE = 2  # of a frame that is right
 _ROWS = frozenset({"loaded", "decided", "sender", "receiver", "vn"})
 
 
-class Known(NamedTuple):
+class PreviousMessage(NamedTuple):
     """A ``frame`` that has the pairs of all frames of that ``token``, ``first`` to ``latest``, which have some."""
 
     token: int
     first: int
     latest: int
-    frame: Report | Grants
+    frame: ReportMessage | GrantMessage
 
 
 def decode(
@@ -49,9 +49,9 @@ def decode(
     fabric: bytes,
     vns: int,
     links: int = 0,
-    before: Mapping[type[Frame], Known] | None = None,
-    given: Mapping[int, Given] | None = None,
-) -> tuple[Head, Frame]:
+    before: Mapping[type[Frame], PreviousMessage] | None = None,
+    given: Mapping[int, GrantRecord] | None = None,
+) -> tuple[Header, Frame]:
     """Return what the bytes of a frame say, its columns views of them; raise FrameError for any that say nothing.
 
     ``vns`` is how many rows the VN table has, ``links`` how many links there are. A frame that has the pairs of the one
@@ -59,41 +59,45 @@ def decode(
     ``given`` is what the hearer has granted, by number.
     """
     if len(data) < HEAD.size:
-        raise FrameError(Cause.LENGTH, f"{len(data)} octets are less than a header's {HEAD.size}")
+        raise MessageRejectedError(RejectCause.LENGTH, f"{len(data)} octets are less than a header's {HEAD.size}")
     magic, version, kind, asked, left, its_fabric, token, number, heard, *knows, pairs, limits, of_first, of_entries = (
         HEAD.unpack_from(data)
     )
     counts = of_first, of_entries
     if magic != MAGIC or kind not in KINDS or asked > 1:
-        raise FrameError(Cause.NOT_A_FRAME, f"begins with {data[:8].hex()}")
+        raise MessageRejectedError(RejectCause.NOT_A_FRAME, f"begins with {data[:8].hex()}")
     if version != VERSION:
-        raise FrameError(Cause.VERSION, f"version {version} is not {VERSION}")
+        raise MessageRejectedError(RejectCause.VERSION, f"version {version} is not {VERSION}")
     if its_fabric != fabric:
-        raise FrameError(Cause.FABRIC, "names the VNs of another configuration, or knows other owners")
+        raise MessageRejectedError(RejectCause.FABRIC, "names the VNs of another configuration, or knows other owners")
     form = KINDS[kind]
     known = (before or {}).get(form)
     last = known.frame if known is not None else None
-    if left & ~MAY_LEAVE.get(kind, 0) or (limits and form is not Report):
-        raise FrameError(Cause.NOT_A_FRAME, "leaves out columns that its kind has to have")
+    if left & ~MAY_OMIT.get(kind, 0) or (limits and form is not ReportMessage):
+        raise MessageRejectedError(RejectCause.NOT_A_FRAME, "leaves out columns that its kind has to have")
     if pairs:
         if known is not None and token < known.token:
-            raise FrameError(Cause.TOKEN, f"token {token} is below {known.token}: its owner was replaced")
+            raise MessageRejectedError(
+                RejectCause.TOKEN, f"token {token} is below {known.token}: its owner was replaced"
+            )
         if known is None or known.token != token or not known.first <= pairs <= known.latest:
-            raise FrameError(Cause.PAIRS, f"has the pairs of number {pairs}, which are not known")
+            raise MessageRejectedError(RejectCause.PAIRS, f"has the pairs of number {pairs}, which are not known")
         if len(known.frame.sender) != of_entries:
-            raise FrameError(Cause.LENGTH, f"{of_entries} rows are not the {len(known.frame.sender)} of its pairs")
+            raise MessageRejectedError(
+                RejectCause.LENGTH, f"{of_entries} rows are not the {len(known.frame.sender)} of its pairs"
+            )
     granted = (given or {}).get(limits) if limits else None
     if limits and (not pairs or last is None or granted is None or granted.sender is not last.sender):
-        raise FrameError(Cause.PAIRS, f"has the limits of number {limits}, which are not known")
+        raise MessageRejectedError(RejectCause.PAIRS, f"has the limits of number {limits}, which are not known")
     names_of = COLUMNS[form][0], columns_of_entries(kind, pairs > 0, left, limits > 0)
     if counts[1] and not form.tables[1]:
-        raise FrameError(Cause.LENGTH, f"{counts[1]} rows of a table that has no columns")
+        raise MessageRejectedError(RejectCause.LENGTH, f"{counts[1]} rows of a table that has no columns")
     if max(counts) > MOST_ROWS:
-        raise FrameError(Cause.LENGTH, f"{max(counts)} rows are more than {MOST_ROWS}")
+        raise MessageRejectedError(RejectCause.LENGTH, f"{max(counts)} rows are more than {MOST_ROWS}")
     size = HEAD.size + counts[0] * names_of[0].octets + counts[1] * names_of[1].octets
     if len(data) != size:
-        raise FrameError(Cause.LENGTH, f"{len(data)} octets are not the {size} of its rows")
-    head = Head(token, number, heard, bool(asked), (knows[0], knows[1]), pairs, left, limits)
+        raise MessageRejectedError(RejectCause.LENGTH, f"{len(data)} octets are not the {size} of its rows")
+    head = Header(token, number, heard, bool(asked), (knows[0], knows[1]), pairs, left, limits)
     columns = dict[str, Any]()
     if pairs and last is not None:
         columns = _read_as_mostly(data, counts, names_of, vns, last)
@@ -102,13 +106,17 @@ def decode(
     columns |= {
         name: _same(value, of_entries) for one, usual in LEFT.items() if left & one for name, value in usual.items()
     }
-    if form is Report:
+    if form is ReportMessage:
         columns["limits"] = columns.pop(LIMIT) if granted is None else granted
     return head, form(**columns)
 
 
 def _read_as_mostly(
-    data: Octets, counts: tuple[int, int], names_of: tuple[TableColumns, TableColumns], vns: int, last: Report | Grants
+    data: Octets,
+    counts: tuple[int, int],
+    names_of: tuple[TableColumns, TableColumns],
+    vns: int,
+    last: ReportMessage | GrantMessage,
 ) -> dict[str, Any]:
     """Return the columns of a frame that has the pairs of the ``last`` one; none if anything in it is to be refused."""
     if codec_native.library is None:
@@ -117,7 +125,7 @@ def _read_as_mostly(
     widths = [(len(names.eights), len(names.fours), len(names.ones)) for names in names_of]
     unlimited = entries.eights.index(LIMIT) if LIMIT in entries.eights else -1
     parts = (HEAD.size, counts[0], *widths[0]), (counts[1], *widths[1])
-    right = codec_native.right(np.frombuffer(data, np.uint8), *parts, vns, unlimited, MOST_BPS, before)
+    right = codec_native.is_valid_message(np.frombuffer(data, np.uint8), *parts, vns, unlimited, MOST_BPS, before)
     if not right:
         return {}
     columns, at = {"sender": last.sender, "receiver": last.receiver}, HEAD.size
@@ -138,7 +146,7 @@ def _read(
     names_of: tuple[TableColumns, TableColumns],
     vns: int,
     links: int,
-    last: Report | Grants | None,
+    last: ReportMessage | GrantMessage | None,
     pairs: bool,
 ) -> dict[str, Any]:
     """Return the columns of a frame, ``pairs`` and what it has of these from the ``last`` one; raise FrameError."""
@@ -189,11 +197,11 @@ def _is_listed(first: str, rates: FloatArray, others: Mapping[str, NDArray[Any]]
     if codec_native.library is None:
         return False
     flags = [column for column in others.values() if column.dtype == np.bool_]
-    return codec_native.listed(rates, MOST_BPS, others[first], rows_of[first], flags)
+    return codec_native.is_valid_table(rates, MOST_BPS, others[first], rows_of[first], flags)
 
 
 def _as_before(
-    names: Sequence[str], rates: FloatArray, others: Mapping[str, NDArray[Any]], last: Report | Grants
+    names: Sequence[str], rates: FloatArray, others: Mapping[str, NDArray[Any]], last: ReportMessage | GrantMessage
 ) -> bool:
     """Whether entries have the pairs of the ``last`` frame, or none, and nothing that is refused: mostly it is so."""
     if codec_native.library is None:
@@ -201,7 +209,7 @@ def _as_before(
     unlimited = names.index(LIMIT) if LIMIT in names else -1
     flags = [column for column in others.values() if column.dtype == np.bool_]
     pairs = [(others[name], getattr(last, name)) for name in PAIRS if name in others]
-    return codec_native.as_before(rates, unlimited, MOST_BPS, flags, pairs)
+    return codec_native.matches_previous(rates, unlimited, MOST_BPS, flags, pairs)
 
 
 def _as_read(column: NDArray[Any]) -> NDArray[Any]:
@@ -218,7 +226,7 @@ def _check_rates(names: Sequence[str], rates: FloatArray) -> None:
         return
     for name, column in zip(names, rates, strict=True):
         if not _are_rates(column[~np.isposinf(column)] if name == LIMIT else column):
-            raise FrameError(Cause.VALUE, f"{name} has values that are no rates")
+            raise MessageRejectedError(RejectCause.VALUE, f"{name} has values that are no rates")
 
 
 def _are_rates(rates: FloatArray) -> bool:
@@ -229,14 +237,14 @@ def _are_rates(rates: FloatArray) -> bool:
 def _check(name: str, column: NDArray[Any], rows_of: Mapping[str, int]) -> None:
     if column.dtype == np.bool_:
         if column.view(np.uint8).max(initial=0) > 1:
-            raise FrameError(Cause.VALUE, f"{name} has values that are neither true nor false")
+            raise MessageRejectedError(RejectCause.VALUE, f"{name} has values that are neither true nor false")
     elif name in rows_of and len(column) and column.max() >= rows_of[name]:
-        raise FrameError(Cause.ROW, f"{name} names rows beyond the {rows_of[name]} that there are")
+        raise MessageRejectedError(RejectCause.ROW, f"{name} names rows beyond the {rows_of[name]} that there are")
 
 
 def _check_order(name: str, keys: IntArray) -> None:
     if not (keys[1:] > keys[:-1]).all():
-        raise FrameError(Cause.ROW, f"{name} are not in ascending order")
+        raise MessageRejectedError(RejectCause.ROW, f"{name} are not in ascending order")
 
 
 def _same(value: NDArray[Any], rows: int) -> NDArray[Any]:

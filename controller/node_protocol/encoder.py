@@ -16,24 +16,26 @@ from controller.node_protocol.header import (
     HEAD,
     MAGIC,
     VERSION,
-    Head,
+    Header,
     Octets,
     TableColumns,
     columns_of_entries,
 )
-from controller.node_protocol.message_types import Frame, Grants, Report
+from controller.node_protocol.message_types import Frame, GrantMessage, ReportMessage
 
 Place: TypeAlias = Callable[[int], NDArray[np.uint8]]
 
 
-def encode(head: Head, fabric: bytes, frame: Frame, said: IntArray | None = None, place: Place | None = None) -> Octets:
+def encode(
+    head: Header, fabric: bytes, frame: Frame, said: IntArray | None = None, place: Place | None = None
+) -> Octets:
     """Return the bytes of a frame. ``said`` are which rows of its entries it says, None: all.
 
     With a ``place``, which returns where so many octets are to be written, what is returned is a view of that.
     """
     first = COLUMNS[type(frame)][0]
     entries = columns_of_entries(frame.kind, head.pairs > 0, head.left, head.limits > 0)
-    rows = said if said is not None else frame.sender if isinstance(frame, Report | Grants) else ()
+    rows = said if said is not None else frame.sender if isinstance(frame, ReportMessage | GrantMessage) else ()
     counts = len(getattr(frame, frame.first)), len(rows)
     of_entries = HEAD.size + counts[0] * first.octets
     octets = of_entries + counts[1] * entries.octets
@@ -49,7 +51,7 @@ def _write(whole: NDArray[np.uint8], at: int, frame: Frame, names: TableColumns,
     """Write a table's columns into a frame, from octet ``at`` on."""
     by_width = [[getattr(frame, name) for name in some] for some in names[:-1]]
     if said is not None and codec_native.library is not None:
-        codec_native.say(whole[at:], said, *by_width)
+        codec_native.write_columns(whole[at:], said, *by_width)
         return
     for dtype, columns in zip(DTYPES, by_width, strict=True):
         for column in columns:

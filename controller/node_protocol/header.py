@@ -43,7 +43,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.fabric.vn_table import VnTable
-from controller.node_protocol.message_types import FORMS, Frame, Grants, Layout, Left, Report
+from controller.node_protocol.message_types import FORMS, Frame, GrantMessage, Layout, OmittedColumns, ReportMessage
 
 MAGIC, VERSION = b"DETS", 7
 MOST_ROWS = 1_000_000
@@ -58,15 +58,18 @@ DTYPES = tuple(map(np.dtype, _WIDTHS))
 PAIRS = ("sender", "receiver")
 LIMIT = "limit_bps"  # infinite of an entry that has no grant yet
 LEFT: dict[int, dict[str, NDArray[Any]]] = {
-    Left.UNREAD: {"unread_intervals": np.zeros(1, np.int64)},
-    Left.ACTIVE: {"active": np.ones(1, np.bool_)},
-    Left.FORFEITS: {"forfeits": np.zeros(1, np.bool_)},
-    Left.AMOUNTS: {"last_bps": np.zeros(1), "refused_bps": np.zeros(1)},
+    OmittedColumns.UNREAD: {"unread_intervals": np.zeros(1, np.int64)},
+    OmittedColumns.ACTIVE: {"active": np.ones(1, np.bool_)},
+    OmittedColumns.FORFEITS: {"forfeits": np.zeros(1, np.bool_)},
+    OmittedColumns.AMOUNTS: {"last_bps": np.zeros(1), "refused_bps": np.zeros(1)},
 }
-MAY_LEAVE = {Report.kind: Left.UNREAD | Left.ACTIVE | Left.AMOUNTS, Grants.kind: Left.FORFEITS}
+MAY_OMIT = {
+    ReportMessage.kind: OmittedColumns.UNREAD | OmittedColumns.ACTIVE | OmittedColumns.AMOUNTS,
+    GrantMessage.kind: OmittedColumns.FORFEITS,
+}
 
 
-class Head(NamedTuple):
+class Header(NamedTuple):
     """Who speaks, and when; what it ``knows`` of Reports and Grants, and which ``pairs`` the frame is of, as above.
 
     ``left`` and ``limits`` are what it leaves out besides.
@@ -78,7 +81,7 @@ class Head(NamedTuple):
     asked: bool = False
     knows: tuple[int, int] = (0, 0)
     pairs: int = 0
-    left: int = Left.NONE
+    left: int = OmittedColumns.NONE
     limits: int = 0
 
 
@@ -118,6 +121,6 @@ def columns_of_entries(kind: int, pairs: bool, left: int, limits: bool) -> Table
     return TableColumns.of(tuple(column for column in KINDS[kind].tables[1] if column[0] not in out))
 
 
-def is_left_out(column: NDArray[Any]) -> bool:
+def is_omitted(column: NDArray[Any]) -> bool:
     """Whether a column that was read from a frame was not there: it has the same value everywhere."""
     return column.strides == (0,)

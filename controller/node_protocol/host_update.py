@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from controller.columns import IntArray
 from controller.node_protocol.header import Octets
-from controller.node_protocol.rejection import Cause, FrameError
+from controller.node_protocol.rejection import MessageRejectedError, RejectCause
 from controller.node_protocol.table_codec import Tables, decode_tables, encode_tables
 
 KIND = 8
@@ -42,7 +42,7 @@ _TABLES: Tables = (
 )
 
 
-class HostsHead(NamedTuple):
+class HostUpdateHeader(NamedTuple):
     """Who speaks and when; which numbers the frame is of, and what the speaker knows of the hearer's hosts."""
 
     token: int
@@ -67,27 +67,29 @@ class VnHosts:
     hosts: IntArray
 
 
-def encode_hosts(head: HostsHead, fabric: bytes, hosts: VnHosts) -> bytes:
+def encode_host_update(head: HostUpdateHeader, fabric: bytes, hosts: VnHosts) -> bytes:
     """Return the bytes of a frame."""
     return encode_tables(KIND, fabric, _HEAD, head, _TABLES, hosts)
 
 
-def decode_hosts(data: Octets, fabric: bytes, vns: int) -> tuple[HostsHead, VnHosts]:
+def decode_host_update(data: Octets, fabric: bytes, vns: int) -> tuple[HostUpdateHeader, VnHosts]:
     """Return what the bytes of a frame say; raise FrameError for any that say nothing."""
     values, columns = decode_tables(data, KIND, fabric, _HEAD, _TABLES)
-    head, found = HostsHead._make(values), VnHosts(**columns)
+    head, found = HostUpdateHeader._make(values), VnHosts(**columns)
     _check(head, found, vns)
     return head, found
 
 
-def _check(head: HostsHead, found: VnHosts, vns: int) -> None:
+def _check(head: HostUpdateHeader, found: VnHosts, vns: int) -> None:
     if head.since > head.until:
-        raise FrameError(Cause.VALUE, f"is of the numbers since {head.since} until {head.until}")
+        raise MessageRejectedError(RejectCause.VALUE, f"is of the numbers since {head.since} until {head.until}")
     if found.vn.max(initial=0) >= vns:
-        raise FrameError(Cause.ROW, f"vn names rows beyond {vns} VNs")
+        raise MessageRejectedError(RejectCause.ROW, f"vn names rows beyond {vns} VNs")
     if found.hosts.sum() != len(found.mac):
-        raise FrameError(Cause.LENGTH, f"{len(found.mac)} hosts are not the {found.hosts.sum()} of its VNs")
+        raise MessageRejectedError(
+            RejectCause.LENGTH, f"{len(found.mac)} hosts are not the {found.hosts.sum()} of its VNs"
+        )
     if (found.mac >> np.uint64(48)).any() or (found.mac & np.uint64(_MULTICAST)).any():
-        raise FrameError(Cause.VALUE, "mac has values that are no host's address")
+        raise MessageRejectedError(RejectCause.VALUE, "mac has values that are no host's address")
     if found.learned.max(initial=0) > head.until:
-        raise FrameError(Cause.VALUE, f"learned has numbers above {head.until}")
+        raise MessageRejectedError(RejectCause.VALUE, f"learned has numbers above {head.until}")

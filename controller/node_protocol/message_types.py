@@ -12,7 +12,7 @@ from controller.columns import BoolArray, FloatArray, IntArray
 Layout: TypeAlias = tuple[tuple[str, str], ...]
 
 
-class Left:
+class OmittedColumns:
     """Columns of entries that are left out of a frame, since they have one value or are of no use to the hearer.
 
     They are added up. Numbers, not an enumeration, whose operators take a microsecond each: a frame is asked for all.
@@ -29,7 +29,7 @@ class Left:
     """``last_bps`` and ``refused_bps``, which the allocator alone looks at"""
 
 
-class Given(NamedTuple):
+class GrantRecord(NamedTuple):
     """What a peer was granted: the ``rows`` of ``rate_bps``, for the pairs of ``sender``, an array that stays."""
 
     sender: IntArray
@@ -38,7 +38,7 @@ class Given(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Report:
+class ReportMessage:
     """Senders' to receivers' shard: Loads, and Traffic Reports of entries under control or with traffic.
 
     ``loaded`` (receivers,) are rows of VNs, ascending, with what the speaker's meters bring there, as in ``Loads``. The
@@ -73,7 +73,7 @@ class Report:
     measured_bps: FloatArray
     refused_bps: FloatArray
     """what the entry's meter dropped"""
-    limits: FloatArray | Given
+    limits: FloatArray | GrantRecord
     """``limit_bps``, or where it is to be found"""
     available_bps: FloatArray
     last_bps: FloatArray
@@ -91,7 +91,7 @@ class Report:
 
 
 @dataclass(frozen=True)
-class Grants:
+class GrantMessage:
     """Receivers' to senders' shard: which receivers are congested, and Set Rate for the entries that were reported.
 
     ``decided`` (receivers,) are the rows of VNs whose senders are under control, ascending, ``congested`` those of them
@@ -116,7 +116,7 @@ class Grants:
 
 
 @dataclass(frozen=True)
-class LinkUse:
+class LinkUseMessage:
     """To who decides for the whole network: what other VLANs' senders to the speaker's receivers use of links.
 
     ``link`` are rows of links, ascending; the others have its shape and are as in ``PolicyView``.
@@ -135,7 +135,7 @@ class LinkUse:
 
 
 @dataclass(frozen=True)
-class QueuesRead:
+class QueueReadingsMessage:
     """To the same: what the receiving queues of the speaker's VNs did since they were read before (``QueueReadings``).
 
     ``vn`` are the rows of those that were read now, ascending; the others have its shape.
@@ -164,7 +164,7 @@ class QueuesRead:
 
 
 @dataclass(frozen=True)
-class PortsRead:
+class PortReadingsMessage:
     """To the same: what the ports of the speaker's switches sent since they were read before (``PortReadings``).
 
     ``link`` are the rows of the links whose ports were read now, ascending; the others have its shape.
@@ -183,7 +183,7 @@ class PortsRead:
 
 
 @dataclass(frozen=True)
-class MarksRead:
+class MarkReadingsMessage:
     """To the same: what the phantom meters of the speaker's VNs counted since they were read before (``MarkReadings``).
 
     ``vn`` are the rows of those that were read now, ascending; the others have its shape.
@@ -198,6 +198,13 @@ class MarksRead:
     beyond_bps: FloatArray
 
 
-Read: TypeAlias = QueuesRead | PortsRead | MarksRead
-Frame: TypeAlias = Report | Grants | LinkUse | Read
-FORMS: tuple[type[Frame], ...] = (Report, Grants, LinkUse, QueuesRead, PortsRead, MarksRead)
+Read: TypeAlias = QueueReadingsMessage | PortReadingsMessage | MarkReadingsMessage
+Frame: TypeAlias = ReportMessage | GrantMessage | LinkUseMessage | Read
+FORMS: tuple[type[Frame], ...] = (
+    ReportMessage,
+    GrantMessage,
+    LinkUseMessage,
+    QueueReadingsMessage,
+    PortReadingsMessage,
+    MarkReadingsMessage,
+)

@@ -7,7 +7,7 @@ from enum import StrEnum
 from controller.errors import DetsError
 
 
-class Cause(StrEnum):
+class RejectCause(StrEnum):
     """Why a frame is refused; each is counted."""
 
     LENGTH = "length"
@@ -23,9 +23,9 @@ class Cause(StrEnum):
     PAIRS = "pairs"
 
 
-class FrameError(DetsError):
+class MessageRejectedError(DetsError):
     """A frame is refused."""
 
-    def __init__(self, cause: Cause, text: str) -> None:
+    def __init__(self, cause: RejectCause, text: str) -> None:
         self.cause = cause
         super().__init__(text)

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from controller.columns import BoolArray, IntArray
 from controller.node_protocol.header import Octets
-from controller.node_protocol.rejection import Cause, FrameError
+from controller.node_protocol.rejection import MessageRejectedError, RejectCause
 from controller.node_protocol.table_codec import Tables, decode_tables, encode_tables
 
 KIND = 3
@@ -45,7 +45,7 @@ _TABLES: Tables = (
 )
 
 
-class PlacesHead(NamedTuple):
+class SnapshotHeader(NamedTuple):
     """Who speaks, and when."""
 
     token: int
@@ -53,7 +53,7 @@ class PlacesHead(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Places:
+class SwitchSnapshot:
     """What a node knows of its own switches.
 
     ``up`` (switches,) are the dpids of those under its control. ``sender_*`` and ``receiver_*`` (hellos,) are the ports
@@ -72,16 +72,16 @@ class Places:
     lost: NDArray[np.uint64]
 
 
-def encode_places(head: PlacesHead, fabric: bytes, places: Places) -> bytes:
+def encode_snapshot(head: SnapshotHeader, fabric: bytes, places: SwitchSnapshot) -> bytes:
     """Return the bytes of a snapshot."""
     return encode_tables(KIND, fabric, _HEAD, head, _TABLES, places)
 
 
-def decode_places(data: Octets, fabric: bytes, vns: int) -> tuple[PlacesHead, Places]:
+def decode_places(data: Octets, fabric: bytes, vns: int) -> tuple[SnapshotHeader, SwitchSnapshot]:
     """Return what the bytes of a snapshot say; raise FrameError for any that say nothing."""
     head, columns = decode_tables(data, KIND, fabric, _HEAD, _TABLES)
     if columns["sent_to"].max(initial=0) >= vns:
-        raise FrameError(Cause.ROW, f"sent_to names rows beyond {vns} VNs")
+        raise MessageRejectedError(RejectCause.ROW, f"sent_to names rows beyond {vns} VNs")
     if columns["late"].view(np.uint8).max(initial=0) > 1:
-        raise FrameError(Cause.VALUE, "late has values that are neither true nor false")
-    return PlacesHead._make(head), Places(**columns)
+        raise MessageRejectedError(RejectCause.VALUE, "late has values that are neither true nor false")
+    return SnapshotHeader._make(head), SwitchSnapshot(**columns)

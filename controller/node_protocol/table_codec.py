@@ -10,13 +10,13 @@ import numpy as np
 
 from controller.node_protocol.header import MAGIC, MOST_ROWS, VERSION, Octets
 from controller.node_protocol.message_types import Layout
-from controller.node_protocol.rejection import Cause, FrameError
+from controller.node_protocol.rejection import MessageRejectedError, RejectCause
 
 Tables: TypeAlias = tuple[Layout, ...]
 _BEGINNING = Struct("<4sBBH8s")
 
 
-def kind_of(data: Octets) -> int:
+def message_kind(data: Octets) -> int:
     """Return of which kind the bytes of a frame would be."""
     return data[5] if len(data) > 5 else 0
 
@@ -37,21 +37,21 @@ def decode_tables(
     counts = Struct(f"<{len(tables)}I")
     at = _BEGINNING.size + head.size + counts.size
     if len(data) < at:
-        raise FrameError(Cause.LENGTH, f"{len(data)} octets are less than a header's {at}")
+        raise MessageRejectedError(RejectCause.LENGTH, f"{len(data)} octets are less than a header's {at}")
     magic, version, its_kind, zero, its_fabric = _BEGINNING.unpack_from(data)
     if magic != MAGIC or its_kind != kind or zero:
-        raise FrameError(Cause.NOT_A_FRAME, f"begins with {bytes(data[:8]).hex()}")
+        raise MessageRejectedError(RejectCause.NOT_A_FRAME, f"begins with {bytes(data[:8]).hex()}")
     if version != VERSION:
-        raise FrameError(Cause.VERSION, f"version {version} is not {VERSION}")
+        raise MessageRejectedError(RejectCause.VERSION, f"version {version} is not {VERSION}")
     if its_fabric != fabric:
-        raise FrameError(Cause.FABRIC, "names the VNs of another configuration")
+        raise MessageRejectedError(RejectCause.FABRIC, "names the VNs of another configuration")
     rows = counts.unpack_from(data, at - counts.size)
     if max(rows) > MOST_ROWS:
-        raise FrameError(Cause.LENGTH, f"{max(rows)} rows are more than {MOST_ROWS}")
+        raise MessageRejectedError(RejectCause.LENGTH, f"{max(rows)} rows are more than {MOST_ROWS}")
     widths = [sum(np.dtype(dtype).itemsize for _, dtype in table) for table in tables]
     size = at + sum(count * width for count, width in zip(rows, widths, strict=True))
     if len(data) != size:
-        raise FrameError(Cause.LENGTH, f"{len(data)} octets are not the {size} of its rows")
+        raise MessageRejectedError(RejectCause.LENGTH, f"{len(data)} octets are not the {size} of its rows")
     columns = dict[str, Any]()
     for table, count in zip(tables, rows, strict=True):
         for name, dtype in table:

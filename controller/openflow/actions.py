@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from controller.errors import InvalidValueError
 from controller.openflow import constants as ofp
-from controller.openflow.bounded_reader import check_range, malformed, read, take
+from controller.openflow.bounded_reader import check_range, malformed, read, read_bytes
 from controller.openflow.match import walk_oxms
 
 ETH_TYPE_VLAN = 0x8100
@@ -107,7 +107,7 @@ def decode_actions(view: memoryview, message: str) -> tuple[Action, ...]:
         action_type, length = read(_HEADER, view, offset, message, "action")
         if length < 8 or length % 8:
             raise malformed(message, "action.len", length, "a multiple of 8 from 8 on")
-        raw = take(view, offset, length, message, "action.len")
+        raw = read_bytes(view, offset, length, message, "action.len")
         try:
             actions.append(_decode_action(action_type, raw, message))
         except UnknownActionError as error:
@@ -164,7 +164,7 @@ def _decode_action(action_type: int, raw: memoryview, message: str) -> Action:
 
 def _decode_set_field(raw: memoryview, message: str) -> Action:
     size = read(Struct("!7xB"), raw, 0, message, "set_field")[0]
-    oxm = next(walk_oxms(take(raw, 4, 4 + size, message, "set_field.oxm_length"), message))
+    oxm = next(walk_oxms(read_bytes(raw, 4, 4 + size, message, "set_field.oxm_length"), message))
     if (oxm.oxm_class, oxm.field, oxm.mask) == (ofp.OXM_CLASS_BASIC, ofp.OxmField.IP_ECN, None):
         return SetIpEcn(oxm.value)
     if (oxm.oxm_class, oxm.field, oxm.mask) != (ofp.OXM_CLASS_BASIC, ofp.OxmField.VLAN_VID, None):

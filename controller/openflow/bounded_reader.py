@@ -45,7 +45,7 @@ def read(layout: Struct, view: memoryview, offset: int, message: str, field: str
     return layout.unpack_from(view, offset)
 
 
-def take(view: memoryview, offset: int, size: int, message: str, field: str) -> memoryview:
+def read_bytes(view: memoryview, offset: int, size: int, message: str, field: str) -> memoryview:
     """Return ``size`` bytes at ``offset``; raises ProtocolError naming ``field`` when the bytes end before."""
     if size < 0 or offset + size > len(view):
         raise malformed(message, field, f"{size} bytes claimed", f"0 to {max(len(view) - offset, 0)}, the bytes left")
@@ -118,7 +118,7 @@ def _run(view: memoryview, length_at: int, length: int) -> int:
         window *= 8
 
 
-def gather(view: memoryview, offsets: npt.NDArray[np.int64], layout: npt.DTypeLike) -> npt.NDArray[np.void]:
+def gather_records(view: memoryview, offsets: npt.NDArray[np.int64], layout: npt.DTypeLike) -> npt.NDArray[np.void]:
     """Return the records of ``layout`` that start at ``offsets`` of ``view``, which must hold them all (see above)."""
     dtype = np.dtype(layout)
     if not len(offsets):

@@ -8,13 +8,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.native_loader import load
+from controller.native_loader import load_native
 
-library = load("controller.openflow._flow_stats", "dets_still")
+library = load_native("controller.openflow._flow_stats", "dets_still")
 _MOST_BYTES = 1 << 18  # at once: more than four of the longest entries
 
 
-def still(body: bytes, offset: int, entries: int) -> NDArray[np.uint8] | None:
+def mask_counters(body: bytes, offset: int, entries: int) -> NDArray[np.uint8] | None:
     """Return the next entries of a flow-stats reply from ``offset`` on, so many at most, ages and counters as zeros.
 
     None where a length is wrong.

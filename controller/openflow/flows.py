@@ -24,11 +24,11 @@ from controller.openflow.bounded_reader import (
     check_range,
     duration_s,
     equal_runs,
-    gather,
+    gather_records,
     malformed,
     read,
+    read_bytes,
     record_offsets,
-    take,
     xids,
 )
 from controller.openflow.constants import FlowModCommand, FlowModFlags, InstructionType
@@ -185,7 +185,7 @@ def decode_flow_stats(body: Buffer, known: Mapping[bytes, Flow] | None = None) -
     """
     view = memoryview(body)
     offsets = record_offsets(view, 0, _SMALLEST_STATS, _NAME)
-    records = gather(view, offsets[:-1], _STATS_RECORD)
+    records = gather_records(view, offsets[:-1], _STATS_RECORD)
     flows: list[Flow | UnknownFlow] = []
     decoded: dict[bytes, Flow] = {}
     known = known or {}
@@ -283,7 +283,7 @@ def _walk_instructions(view: memoryview, message: str) -> Iterable[tuple[int, me
         kind, length = read(_INSTRUCTION, view, offset, message, "instruction")
         if length < 8:
             raise malformed(message, "instruction.len", length, "8 or more")
-        yield kind, take(view, offset, length, message, "instruction.len")
+        yield kind, read_bytes(view, offset, length, message, "instruction.len")
         offset += length
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Self
 
 from controller.errors import InvalidValueError
 from controller.openflow import constants as ofp
-from controller.openflow.bounded_reader import check_range, malformed, read, take
+from controller.openflow.bounded_reader import check_range, malformed, read, read_bytes
 
 _HEADER = Struct("!HH")
 _OXM = Struct("!HBB")
@@ -139,7 +139,7 @@ def read_oxms(view: memoryview, offset: int, message: str) -> tuple[list[Oxm], i
     if length < _HEADER.size:
         raise malformed(message, "match.length", length, f"{_HEADER.size} or more")
     padded = max((length + 7) // 8 * 8, _SMALLEST)
-    whole = take(view, offset, padded, message, "match.length")
+    whole = read_bytes(view, offset, padded, message, "match.length")
     return list(walk_oxms(whole[_HEADER.size : length], message)), offset + padded
 
 

@@ -7,7 +7,7 @@ from struct import Struct
 
 from controller.openflow import constants as ofp
 from controller.openflow.actions import Action, encode_actions
-from controller.openflow.bounded_reader import HEADER, Buffer, check_range, malformed, open_message, read, take
+from controller.openflow.bounded_reader import HEADER, Buffer, check_range, malformed, open_message, read, read_bytes
 from controller.openflow.constants import ControllerRole, ErrorType, MessageType
 from controller.openflow.match import Match, UnknownMatchError, match_from_oxms, read_oxms
 from controller.openflow.multipart import PortDesc, decode_port_desc
@@ -79,7 +79,7 @@ class PortStatus:
     port: PortDesc
 
 
-def speaks(version: int, hello: Buffer) -> bool:
+def supports_version(version: int, hello: Buffer) -> bool:
     """Return whether who sent this hello speaks a version, when the controller speaks no later one (6.3.1, 7.5.1).
 
     Its bitmap of versions says so, if it has one; else it is whether its header has that version or a later one. A
@@ -141,7 +141,7 @@ def parse_packet_in(buf: Buffer) -> PacketIn:
     in_port = fields.get(ofp.OxmField.IN_PORT)
     if in_port is None:
         raise malformed(name, "match", "no in_port", "in_port")
-    take(view, offset, 2, name, "pad")
+    read_bytes(view, offset, 2, name, "pad")
     return PacketIn(reason, table_id, cookie, in_port, bytes(view[offset + 2 :]), fields.get(ofp.OxmField.METADATA, 0))
 
 

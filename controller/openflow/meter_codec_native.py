@@ -10,11 +10,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.native_loader import load
+from controller.native_loader import load_native
 from controller.openflow.bounded_reader import Buffer
 
 _PASSES = "dets_decode_meters", "dets_modify_meters", "dets_encode_meters"
-library = load("controller.openflow._meter_codec", *_PASSES)
+library = load_native("controller.openflow._meter_codec", *_PASSES)
 _STATS_BYTES = 56
 
 
@@ -27,7 +27,7 @@ def decode(body: Buffer, out_type: np.dtype[np.void]) -> NDArray[np.void] | None
     return out if library.dets_decode_meters((np.frombuffer(body, np.uint8), out)) == meters else None
 
 
-def modifications(
+def pack_modifications(
     command: int, columns: Sequence[NDArray[np.generic]], switches: int
 ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
     """Return the rows command, meter_id, rate_kbps and burst_kbits (4, meters) by switch, and where each switch's end.

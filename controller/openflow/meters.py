@@ -25,7 +25,7 @@ IntColumn: TypeAlias = npt.NDArray[np.integer] | Sequence[int]
 MeterMods: TypeAlias = npt.NDArray[np.uint32]
 """Meter-mods that add or modify: rows command, meter_id, rate_kbps and burst_kbits, shape (4, meters)."""
 
-OUR_FLAGS = MeterFlags.KBPS | MeterFlags.BURST | MeterFlags.STATS
+METER_FLAGS = MeterFlags.KBPS | MeterFlags.BURST | MeterFlags.STATS
 
 METER_STATS = np.dtype(
     [
@@ -64,7 +64,20 @@ _METER_MOD = np.dtype(
     ]
 )
 _TEMPLATE = np.array(
-    (ofp.VERSION, ofp.MessageType.METER_MOD, _METER_MOD.itemsize, 0, 0, OUR_FLAGS, 0, ofp.METER_BAND_DROP, 16, 0, 0, 0),
+    (
+        ofp.VERSION,
+        ofp.MessageType.METER_MOD,
+        _METER_MOD.itemsize,
+        0,
+        0,
+        METER_FLAGS,
+        0,
+        ofp.METER_BAND_DROP,
+        16,
+        0,
+        0,
+        0,
+    ),
     _METER_MOD,
 ).tobytes()
 _LAST = (int(MeterModCommand.MODIFY), ofp.METER_MAX)
@@ -146,7 +159,7 @@ def encode_meter_mods(
     return _pack_meter_mods(commands, ids, rates, bursts, deletes, xid_first)
 
 
-def encode_meter_mods_of_all(mods: Sequence[MeterMods], xid_first: Sequence[int], request: bytes) -> Sequence[Buffer]:
+def encode_meter_mods_batch(mods: Sequence[MeterMods], xid_first: Sequence[int], request: bytes) -> Sequence[Buffer]:
     """Return the meter-mods of each switch with xids from its ``xid_first`` on, and ``request`` with the next one.
 
     ``mods`` are those of each switch, best with the values of a meter next to each other; ``request`` is a message

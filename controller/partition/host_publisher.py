@@ -14,31 +14,31 @@ from controller.fabric.vn_table import VnTable
 from controller.forwarding.pairs import Host, HostChange
 from controller.node_protocol.host_update import VnHosts
 
-MOST_SAID = 1000
+MAX_BATCH = 1000
 """hosts and VNs in one frame, and one VN more"""
-UNDER_WAY = 4
+MAX_IN_FLIGHT = 4
 """frames that a peer is told at most before it has said that it knows the first one"""
 _LEAST_LOG = 1024
 _NOTHING = VnHosts(np.empty(0, np.uint64), np.empty(0, np.uint64), np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 @dataclass
-class Hearer:
+class Subscriber:
     """A peer, as far as it is told of hosts: up to which change it ``known`` them, and what is ``under_way`` to it."""
 
     known: int = 0
     under_way: list[int] = field(default_factory=list)
-    moved_s: float = -np.inf  # when it has said last that it knows more, or was told something after nothing
+    progress_s: float = -np.inf  # when it has said last that it knows more, or was told something after nothing
 
     def knows(self, number: int, now_s: float) -> None:
         """It says that it knows what was said up to a number; a lower one than before, when it has lost it."""
         if number != self.known:
-            self.moved_s = now_s
+            self.progress_s = now_s
         self.under_way = [until for until in self.under_way if until > number] if number >= self.known else []
         self.known = number
 
 
-class HostsSaid:
+class HostPublisher:
     """The hosts of VNs behind a node's switches, in the order in which they have changed.
 
     ``number`` is that of the last change. A VN is said with all its hosts as they are, so that of its changes only the
@@ -55,7 +55,7 @@ class HostsSaid:
         self._owners: dict[int, Owner] = {}
         self._made: dict[int, tuple[int, VnHosts]] = {}
 
-    def speak_for(self, owners: Mapping[int, Owner]) -> None:
+    def set_owned_switches(self, owners: Mapping[int, Owner]) -> None:
         """These are the switches to speak for, by dpid; all is said of one that was none of them or another life's."""
         if owners == self._owners:
             return
@@ -81,18 +81,18 @@ class HostsSaid:
         """Return the number of the change by which a host got behind a switch of this node; 0: it did otherwise."""
         return self._learned.get(host, 0)
 
-    def due(self, hearer: Hearer, now_s: float, again_s: float) -> tuple[int, int, VnHosts]:
+    def due(self, hearer: Subscriber, now_s: float, again_s: float) -> tuple[int, int, VnHosts]:
         """Return what a peer is to be told: since and until which number, and the VNs.
 
         What it does not say that it knows is said again after ``again_s``.
         """
-        if hearer.under_way and now_s - hearer.moved_s >= again_s:
-            hearer.under_way, hearer.moved_s = [], now_s
+        if hearer.under_way and now_s - hearer.progress_s >= again_s:
+            hearer.under_way, hearer.progress_s = [], now_s
         since = hearer.under_way[-1] if hearer.under_way else hearer.known
-        if since >= self.number or len(hearer.under_way) >= UNDER_WAY:
+        if since >= self.number or len(hearer.under_way) >= MAX_IN_FLIGHT:
             return since, since, _NOTHING
         if not hearer.under_way:
-            hearer.moved_s = now_s
+            hearer.progress_s = now_s
         if since not in self._made:
             self._made[since] = self._put_together(since)
         until, hosts = self._made[since]
@@ -103,8 +103,8 @@ class HostsSaid:
         """Return the first VNs whose last change is after ``since``, and up to which number these are all."""
         at = int(np.searchsorted(self._log[0, : self._logged], since, side="right"))
         until, rows, macs, learned, counts = self.number, list[int](), list[int](), list[int](), list[int]()
-        for number, row in self._log[:, at : min(at + 2 * MOST_SAID, self._logged)].T.tolist():
-            if len(macs) + len(rows) >= MOST_SAID:
+        for number, row in self._log[:, at : min(at + 2 * MAX_BATCH, self._logged)].T.tolist():
+            if len(macs) + len(rows) >= MAX_BATCH:
                 break
             until = number
             if self._changed[row] != number:

@@ -14,15 +14,15 @@ import numpy as np
 
 from controller.cluster.ownership import Owner
 from controller.fabric.vn_table import VnTable
-from controller.forwarding.forwarding_state import Network
+from controller.forwarding.forwarding_state import ForwardingState
 from controller.forwarding.pairs import Host
 from controller.node_protocol.header import Octets
-from controller.node_protocol.host_update import HostsHead, decode_hosts, encode_hosts
-from controller.node_protocol.rejection import Cause, FrameError
-from controller.partition.host_publisher import Hearer, HostsSaid
-from controller.partition.remote_hosts import Heard, OthersHosts
+from controller.node_protocol.host_update import HostUpdateHeader, decode_host_update, encode_host_update
+from controller.node_protocol.rejection import MessageRejectedError, RejectCause
+from controller.partition.host_publisher import HostPublisher, Subscriber
+from controller.partition.remote_hosts import HostSubscription, RemoteHosts
 
-AGAIN_S = 1.0
+RETRANSMIT_S = 1.0
 """how long a node waits for a peer to say that it knows of hosts before it says them again, or says nothing new"""
 _AT_ONCE = 25  # hosts that come or go in a piece of work: each has entries at all own switches of its VLAN
 _VNS_AT_ONCE = 500
@@ -30,23 +30,23 @@ _VNS_AT_ONCE = 500
 
 @dataclass
 class _Peer:
-    heard: Heard = field(default_factory=Heard)
-    hearer: Hearer = field(default_factory=Hearer)
+    heard: HostSubscription = field(default_factory=HostSubscription)
+    hearer: Subscriber = field(default_factory=Subscriber)
     last: tuple[int, int] = (0, 0)  # token and number of its last frame
     told_s: float = -np.inf
     answer: bool = False  # it has said something since it was told what this node knows
 
 
-class SharedHosts:
+class HostReplication:
     """Lets ``network`` know the hosts behind peers' switches, and peers those behind the own ones.
 
     ``digest`` is that of the fabric.
     """
 
-    def __init__(self, network: Network, vns: VnTable, digest: bytes) -> None:
+    def __init__(self, network: ForwardingState, vns: VnTable, digest: bytes) -> None:
         self._vns, self._digest = vns, digest
-        self._said = HostsSaid(vns, network.hosts_of_vn)
-        self._others = OthersHosts(network, vns, self._said)
+        self._said = HostPublisher(vns, network.hosts_of_vn)
+        self._others = RemoteHosts(network, vns, self._said)
         self._peers = defaultdict[str, _Peer](_Peer)
         self._owners: Mapping[int, str] = {}
         self._own: frozenset[int] = frozenset()
@@ -57,7 +57,7 @@ class SharedHosts:
         if token != self._token:
             self._token = token
             for peer in self._peers.values():
-                peer.hearer = Hearer()
+                peer.hearer = Subscriber()
         self._owners, before = dict(owners), self._own
         self._own = frozenset(dpid for dpid, node in owners.items() if node == name)
         if new := self._own - before:  # what others said of them counts no more
@@ -65,13 +65,15 @@ class SharedHosts:
 
     def hear(self, node: str, data: Octets, now_s: float) -> int:
         """Take a peer's frame, and return its token; raise FrameError for one that is of no use."""
-        head, hosts = decode_hosts(data, self._digest, len(self._vns))
+        head, hosts = decode_host_update(data, self._digest, len(self._vns))
         peer = self._peers[node]
         if head[:2] <= peer.last:
-            raise FrameError(Cause.ORDER, f"number {head.number} of {head.token} is not above that of the last one")
+            raise MessageRejectedError(
+                RejectCause.ORDER, f"number {head.number} of {head.token} is not above that of the last one"
+            )
         owned = np.array([dpid for dpid, owner in self._owners.items() if owner == node], dtype=np.uint64)
         if not np.isin(self._vns.dpid[hosts.vn], owned).all():
-            raise FrameError(Cause.NOT_OWNED, "speaks of VNs of switches that are not its own")
+            raise MessageRejectedError(RejectCause.NOT_OWNED, "speaks of VNs of switches that are not its own")
         peer.last, self._others.now_s = (head.token, head.number), now_s
         known = head.known if head.known_token == self._token else 0
         peer.hearer.knows(known if known <= self._said.number else 0, now_s)
@@ -87,7 +89,7 @@ class SharedHosts:
             yield
             left = self._take_some()
 
-    def take_came(self) -> list[Host]:
+    def drain_new_hosts(self) -> list[Host]:
         """Return the hosts behind others' switches that have come since this was last asked."""
         came, self._others.came = self._others.came, []
         return came
@@ -110,16 +112,18 @@ class SharedHosts:
     def due(self, peers: Collection[str], up: Mapping[int, Owner], now_s: float, again_s: float) -> dict[str, bytes]:
         """Return the frames that are due to these peers; ``up`` are the own switches under control, by dpid."""
         self._others.note_changes(self._own)
-        self._others.restore(self._own)
-        self._said.speak_for(up)
+        self._others.restore_hosts(self._own)
+        self._said.set_owned_switches(up)
         found = dict[str, bytes]()
         for node in peers:
             peer = self._peers[node]
             since, until, hosts = self._said.due(peer.hearer, now_s, again_s)
-            if since == until and not peer.answer and now_s - peer.told_s < AGAIN_S:
+            if since == until and not peer.answer and now_s - peer.told_s < RETRANSMIT_S:
                 continue
             self._number += 1
             known = peer.heard.token, peer.heard.known
-            found[node] = encode_hosts(HostsHead(self._token, self._number, since, until, *known), self._digest, hosts)
+            found[node] = encode_host_update(
+                HostUpdateHeader(self._token, self._number, since, until, *known), self._digest, hosts
+            )
             peer.told_s, peer.answer = now_s, bool(peer.heard.words)
         return found

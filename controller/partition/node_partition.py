@@ -23,23 +23,23 @@ import numpy as np
 from controller.central.controller import CentralController
 from controller.cluster.ownership import Owner
 from controller.columns import BoolArray, IntArray
-from controller.fabric.link_table import FabricLinks
+from controller.fabric.link_table import LinkTable
 from controller.fabric.topology import Link, PortId
 from controller.fabric.vn_table import VnTable
 from controller.loop import control_step
-from controller.loop.fabric_partition import Share
+from controller.loop.fabric_partition import FabricPartition
 from controller.metering.counters import Readings
-from controller.metering.fabric_readings import Observed
-from controller.node_protocol.bundle import Message, unbundle
+from controller.metering.fabric_readings import FabricReadings
+from controller.node_protocol.bundle import Bundle, unbundle
 from controller.node_protocol.header import Octets, fabric_digest
 from controller.node_protocol.host_update import KIND as HOSTS
-from controller.node_protocol.rejection import Cause, FrameError
+from controller.node_protocol.rejection import MessageRejectedError, RejectCause
 from controller.node_protocol.switch_snapshot import KIND as PLACES
-from controller.node_protocol.switch_snapshot import Places, PlacesHead, decode_places, encode_places
-from controller.node_protocol.table_codec import kind_of
-from controller.partition.host_replication import SharedHosts
+from controller.node_protocol.switch_snapshot import SnapshotHeader, SwitchSnapshot, decode_places, encode_snapshot
+from controller.node_protocol.table_codec import message_kind
+from controller.partition.host_replication import HostReplication
 from controller.policy.policy_groups import PolicyGroup
-from controller.shards.shard import NOBODY, Shard
+from controller.shards.shard import NO_OWNER, Shard
 from controller.switch.switch_record import SwitchRecord
 
 AGAIN_S = 1.0
@@ -48,10 +48,10 @@ LEAST_S = 0.2
 """and how often it does at most"""
 HEARD_INTERVALS = 6
 """in which other nodes learn who has a switch, and say what they send there"""
-SILENT_S = 2.5
+PEER_TIMEOUT_S = 2.5
 """after so long without a word, a node is silent; less than links take to be down"""
 _ME = 0
-_UNHEARD = PlacesHead(0, 0)
+_UNHEARD = SnapshotHeader(0, 0)
 
 
 @dataclass
@@ -60,13 +60,13 @@ class _Peer:
 
     number: int
     token: int = 0
-    head: PlacesHead = _UNHEARD
+    head: SnapshotHeader = _UNHEARD
     heard_s: float = -math.inf
     up: frozenset[int] = frozenset()
     sent_to: frozenset[int] = frozenset()
 
 
-class Sharing(Share):
+class NodePartition(FabricPartition):
     """The share of ``central``'s fabric that the node ``name`` controls. There must be no other configuration later.
 
     ``refused`` counts by cause what peers said and was not taken. Raises InvalidValueError as ``Shard`` does.
@@ -79,24 +79,24 @@ class Sharing(Share):
         self._central, self._name, self._vns = central, name, fabric.vns
         links = fabric.links.of(fabric.vns, fabric.network.topology).names
         self._digest = fabric_digest(fabric.vns, links)
-        nobody = np.full(len(fabric.vns), NOBODY)
+        nobody = np.full(len(fabric.vns), NO_OWNER)
         interval_s = fabric.config.interval_s
         self._shard = Shard(fabric.shared_vns, fabric.control.groups, nobody, _ME, 0, interval_s, links)
-        self._token, self._allocator = 0, NOBODY
+        self._token, self._allocator = 0, NO_OWNER
         self.owners: dict[int, Owner] = {}
         self._heard: Mapping[int, Owner] | None = None
         self._peers: dict[str, _Peer] = {}
         self.elsewhere: frozenset[int] = frozenset()
-        self._due: defaultdict[str, Message] = defaultdict(Message)
-        self.refused: Counter[Cause] = Counter()
+        self._due: defaultdict[str, Bundle] = defaultdict(Bundle)
+        self.refused: Counter[RejectCause] = Counter()
         self._had: set[int] = set()  # of its switches, those that were under its control since they are
         self._sent_to: list[frozenset[int]] = []  # of all peers
-        self._hosts = SharedHosts(fabric.network, fabric.vns, self._digest)
+        self._hosts = HostReplication(fabric.network, fabric.vns, self._digest)
         self._number = 0
         self._said_s = self._recut_s = -math.inf
         self._said: tuple[frozenset[Link], frozenset[int], frozenset[int], int] | None = None
         fabric.share, self.hears_s = self, HEARD_INTERVALS * interval_s
-        fabric.network.share_out()
+        fabric.network.enable_sharding()
 
     @property
     def receives(self) -> BoolArray:  # noqa: D102
@@ -133,11 +133,11 @@ class Sharing(Share):
         self._freeze(changed, now_s)
         owner_of = {dpid: self._number_of(owner.node) for dpid, owner in self.owners.items()}
         self._shard.state = fabric.state
-        owner = np.array([owner_of.get(dpid, NOBODY) for dpid in self._vns.dpid.tolist()])
+        owner = np.array([owner_of.get(dpid, NO_OWNER) for dpid in self._vns.dpid.tolist()])
         self._shard.recut(owner, token, allocator, owners_digest(self.owners))
         self._hosts.hear_owners({dpid: one.node for dpid, one in self.owners.items()}, self._name, token)
 
-    def freeze(self, now_s: float) -> None:
+    def freeze_grants(self, now_s: float) -> None:
         """A switch is about to change hands: let no grant rise until a while after this was said last.
 
         Its last owner hears of that later than its new one, who tells it nothing more.
@@ -153,7 +153,7 @@ class Sharing(Share):
         """Forget what was known of a switch's tables and pairs: others change them from now on."""
         fabric = self._central.fabric
         if fabric.switches[dpid].connected:
-            self._central.switch_released(dpid, now_s)
+            self._central.on_switch_released(dpid, now_s)
         self._central.pairs.let_go(dpid)
         self._central.network.let_go(dpid)
         before = fabric.switches[dpid]
@@ -170,39 +170,39 @@ class Sharing(Share):
         try:
             for data in unbundle(message):
                 self._hear(node, data, now_s)
-        except FrameError as error:
+        except MessageRejectedError as error:
             self.refused[error.cause] += 1
 
     def _hear(self, node: str, data: Octets, now_s: float) -> None:
-        peer, kind = self._peers.get(node), kind_of(data)
+        peer, kind = self._peers.get(node), message_kind(data)
         if peer is None:
-            self.refused[Cause.NOT_OWNED] += 1
+            self.refused[RejectCause.NOT_OWNED] += 1
         elif kind == HOSTS:
-            self._note_life(node, peer, self._hosts.hear(node, data, now_s), now_s)
+            self._check_incarnation(node, peer, self._hosts.hear(node, data, now_s), now_s)
         elif kind == PLACES:
             head, places = decode_places(data, self._digest, len(self._vns))
             self._check(node, peer, head, places)
-            self._note_life(node, peer, head.token, now_s)
+            self._check_incarnation(node, peer, head.token, now_s)
             peer.head, peer.heard_s = head, now_s
             self._take(peer, places, now_s)
         elif peer.number not in self._shard.peers:
-            self.refused[Cause.NOT_OWNED] += 1
+            self.refused[RejectCause.NOT_OWNED] += 1
         else:
             error = self._shard.hear(peer.number, data, now_s)
             if error is not None:
                 self.refused[error.cause] += 1
-            self._note_life(node, peer, self._shard.peers[peer.number].token, now_s)
+            self._check_incarnation(node, peer, self._shard.peers[peer.number].token, now_s)
 
-    def take_hosts(self, now_s: float) -> Iterator[None]:
+    def apply_host_updates(self, now_s: float) -> Iterator[None]:
         """Take what peers have said of hosts, in pieces: those that have changed; yield after each but the last one.
 
         Pairs that switches hold, and whose receivers these are, are taken over then. One at a time may be at it.
         """
         yield from self._hosts.take()
-        if came := self._hosts.take_came():
-            yield from self._central.reconciler.adopt_awaiting(now_s, come=came)
+        if came := self._hosts.drain_new_hosts():
+            yield from self._central.reconciler.adopt_deferred(now_s, come=came)
 
-    def _note_life(self, node: str, peer: _Peer, token: int, now_s: float) -> None:
+    def _check_incarnation(self, node: str, peer: _Peer, token: int, now_s: float) -> None:
         """A node that has started again knows nothing of its switches' senders until it has read these."""
         if token <= peer.token:
             return
@@ -215,19 +215,21 @@ class Sharing(Share):
         fabric = self._central.fabric
         fabric.arrivals.known -= dpids
         fabric.arrivals.new_s = now_s
-        fabric.state = control_step.frozen(fabric.state)
+        fabric.state = control_step.with_frozen_grants(fabric.state)
 
-    def _check(self, node: str, peer: _Peer, head: PlacesHead, places: Places) -> None:
+    def _check(self, node: str, peer: _Peer, head: SnapshotHeader, places: SwitchSnapshot) -> None:
         if head.token < peer.head.token:
-            raise FrameError(Cause.TOKEN, f"token {head.token} is below {peer.head.token}: its owner was replaced")
+            raise MessageRejectedError(
+                RejectCause.TOKEN, f"token {head.token} is below {peer.head.token}: its owner was replaced"
+            )
         if head <= peer.head:
-            raise FrameError(Cause.ORDER, f"number {head.number} is not above {peer.head.number}")
+            raise MessageRejectedError(RejectCause.ORDER, f"number {head.number} is not above {peer.head.number}")
         owned = np.array(sorted(self._owned_by(node)), dtype=np.uint64)
         own = (places.up, places.lost, places.receiver_dpid)
         if not all(np.isin(dpids, owned).all() for dpids in own):
-            raise FrameError(Cause.NOT_OWNED, "speaks of switches that are not its own")
+            raise MessageRejectedError(RejectCause.NOT_OWNED, "speaks of switches that are not its own")
 
-    def _take(self, peer: _Peer, places: Places, now_s: float) -> None:
+    def _take(self, peer: _Peer, places: SwitchSnapshot, now_s: float) -> None:
         central, network = self._central, self._central.network
         peer.up, sent_to = frozenset(places.up.tolist()), frozenset(places.sent_to.tolist())
         if sent_to != peer.sent_to:  # what stays the same object is not looked through in each interval
@@ -241,7 +243,7 @@ class Sharing(Share):
         ends = (places.sender_dpid, places.sender_port, places.receiver_dpid, places.receiver_port)
         rows = zip(*(column.tolist() for column in ends), strict=True)
         hellos = [(PortId(*row[:2]), PortId(*row[2:])) for row in rows]
-        network.paths.hear_peer(peer.up, dict(zip(hellos, places.late.tolist(), strict=True)), now_s)
+        network.paths.merge_peer_probes(peer.up, dict(zip(hellos, places.late.tolist(), strict=True)), now_s)
 
     # -- the interval
 
@@ -252,8 +254,8 @@ class Sharing(Share):
         groups: tuple[PolicyGroup, ...],
         readings: Readings,
         now_s: float,
-        links: FabricLinks | None,
-        observed: Observed | None,
+        links: LinkTable | None,
+        observed: FabricReadings | None,
         shaped: BoolArray | None,
     ) -> tuple[control_step.ControlState, control_step.StepResult]:
         """Run one interval of the own switches; what goes to peers is due then (``take_messages``).
@@ -265,11 +267,11 @@ class Sharing(Share):
             shard.under(groups)
         shard.vns, shard.state = vns, state
         shard.report(readings, now_s)
-        shard.say_read(observed, now_s)
+        shard.encode_readings(observed, now_s)
         shard.decide(now_s, links, observed)
-        shard.use_of_links(now_s)
+        shard.encode_link_usage(now_s)
         result = shard.enforce(now_s)
-        names, self._due = {peer.number: name for name, peer in self._peers.items()}, defaultdict(Message)
+        names, self._due = {peer.number: name for name, peer in self._peers.items()}, defaultdict(Bundle)
         self._due |= {names[number]: message for number, message in shard.take_messages().items()}
         return shard.state, result
 
@@ -283,7 +285,7 @@ class Sharing(Share):
         ``ready`` are the switches under this node's control.
         """
         network = self._central.network
-        live = {name: peer for name, peer in self._peers.items() if now_s - peer.heard_s < SILENT_S}
+        live = {name: peer for name, peer in self._peers.items() if now_s - peer.heard_s < PEER_TIMEOUT_S}
         owners = self.owners.items()
         self.elsewhere = frozenset(dpid for dpid, own in owners if own.node in live and dpid in live[own.node].up)
         sent_to = [peer.sent_to for peer in self._peers.values()]
@@ -301,7 +303,9 @@ class Sharing(Share):
         if now_s - self._said_s >= (AGAIN_S if calm else LEAST_S):
             self._said_s, self._said = now_s, known
             self._number += 1
-            data = encode_places(PlacesHead(self._token, self._number), self._digest, self._places(up, lost, now_s))
+            data = encode_snapshot(
+                SnapshotHeader(self._token, self._number), self._digest, self._places(up, lost, now_s)
+            )
             for name in self._peers:
                 self._due[name].put(data)
         again_s = AGAIN_S if now_s - self._recut_s >= AGAIN_S else LEAST_S
@@ -311,18 +315,18 @@ class Sharing(Share):
 
     def take_messages(self) -> dict[str, memoryview]:
         """Return what is due to peers by name, one message each; what is not taken before the next interval is lost."""
-        due, self._due = self._due, defaultdict(Message)
+        due, self._due = self._due, defaultdict(Bundle)
         return {name: message.data for name, message in due.items()}
 
-    def _places(self, up: frozenset[int], lost: frozenset[int], now_s: float) -> Places:
+    def _places(self, up: frozenset[int], lost: frozenset[int], now_s: float) -> SwitchSnapshot:
         network = self._central.network
-        hellos = network.topology.heard_at(up)
+        hellos = network.topology.probes_received_at(up)
         late = np.array([network.topology.is_late(ends, now_s) for ends in hellos], dtype=np.bool_)
         heard = np.array([(*one, *other) for one, other in hellos], dtype=np.uint64)
         sender_dpid, sender_port, receiver_dpid, receiver_port = heard.reshape(-1, 4).T
         ports = sender_port.astype(np.int64), receiver_port.astype(np.int64)
         dpids, gone = (np.array(sorted(some), dtype=np.uint64) for some in (up, lost))
-        return Places(dpids, sender_dpid, receiver_dpid, *ports, late, network.pairs.receivers(), gone)
+        return SwitchSnapshot(dpids, sender_dpid, receiver_dpid, *ports, late, network.pairs.receivers(), gone)
 
 
 def owners_digest(owners: Mapping[int, Owner]) -> bytes:

@@ -10,10 +10,10 @@ from itertools import islice
 from typing import NamedTuple, TypeVar
 
 from controller.fabric.vn_table import VnTable
-from controller.forwarding.forwarding_state import Network
+from controller.forwarding.forwarding_state import ForwardingState
 from controller.forwarding.pairs import Host
-from controller.node_protocol.host_update import HostsHead, VnHosts
-from controller.partition.host_publisher import UNDER_WAY, HostsSaid
+from controller.node_protocol.host_update import HostUpdateHeader, VnHosts
+from controller.partition.host_publisher import MAX_IN_FLIGHT, HostPublisher
 
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
@@ -27,7 +27,7 @@ class _Vn(NamedTuple):
 
 
 @dataclass
-class _Words:
+class _PendingUpdate:
     """A frame that is being taken: its ``vns`` that are left, and up to which number it tells all of them.
 
     What has got there after the number ``since`` is news. ``own`` is what this node's own hosts had changed then.
@@ -40,20 +40,20 @@ class _Words:
 
 
 @dataclass
-class Heard:
+class HostSubscription:
     """A peer's words of hosts: ``known`` is up to which number they are taken, of the life ``token``."""
 
     token: int = 0
     known: int = 0
-    words: deque[_Words] = field(default_factory=deque)
+    words: deque[_PendingUpdate] = field(default_factory=deque)
 
-    def hear(self, head: HostsHead, hosts: VnHosts, own: int) -> None:
+    def hear(self, head: HostUpdateHeader, hosts: VnHosts, own: int) -> None:
         """Take a frame, if it goes on where the last one has ended; else it comes again."""
         if head.token != self.token:
             self.token, self.known, self.words = head.token, 0, deque()
         until = self.words[-1].until if self.words else self.known
-        if head.since <= until < head.until and len(self.words) < UNDER_WAY:
-            self.words.append(_Words(until, head.until, own, _vns(hosts)))
+        if head.since <= until < head.until and len(self.words) < MAX_IN_FLIGHT:
+            self.words.append(_PendingUpdate(until, head.until, own, _vns(hosts)))
 
 
 def _vns(hosts: VnHosts) -> Iterator[_Vn]:
@@ -62,14 +62,14 @@ def _vns(hosts: VnHosts) -> Iterator[_Vn]:
         yield _Vn(row, dict(islice(rest, count)))
 
 
-class OthersHosts:
+class RemoteHosts:
     """Lets a ``network`` know the hosts behind other nodes' switches; its own ones are ``said``.
 
     A host that two nodes claim has moved: whose claim is news has it. The other claim is remembered until its owner
     takes it back, and counts again if the host is forgotten before.
     """
 
-    def __init__(self, network: Network, vns: VnTable, said: HostsSaid) -> None:
+    def __init__(self, network: ForwardingState, vns: VnTable, said: HostPublisher) -> None:
         self._network, self._vns, self._said = network, vns, said
         self._claims: defaultdict[Host, set[int]] = defaultdict(set)  # rows of other VNs that are said to have a host
         self._claimed: defaultdict[int, set[Host]] = defaultdict(set)  # the same by row
@@ -88,7 +88,7 @@ class OthersHosts:
             else:
                 self._unclaim(change.host, change.after)
 
-    def restore(self, own: frozenset[int]) -> None:
+    def restore_hosts(self, own: frozenset[int]) -> None:
         """Let hosts that nobody knows any more be where somebody still says that they are."""
         while self._gone:
             host = self._gone.pop()
@@ -102,7 +102,7 @@ class OthersHosts:
             for host in list(self._claimed.get(row, ())):
                 self._unclaim(host, row)
 
-    def take(self, words: _Words, vn: _Vn, own: frozenset[int]) -> int:
+    def take(self, words: _PendingUpdate, vn: _Vn, own: frozenset[int]) -> int:
         """Take what was said of a VN; return how many hosts came or went."""
         network, vid = self._network, self._vns.key(vn.row).vlan_vid
         claimed = {Host(vid, mac): number for mac, number in vn.learned.items()}
@@ -123,7 +123,7 @@ class OthersHosts:
             else:
                 self._claim(host, vn.row)
         self.note_changes(own)
-        self.restore(own)
+        self.restore_hosts(own)
         return changed
 
     def _place(self, host: Host, row: int) -> None:

@@ -5,19 +5,19 @@ from __future__ import annotations
 import numpy as np
 
 from controller.columns import BoolArray, FloatArray
-from controller.fabric.link_table import FabricLinks
-from controller.fabric.pair_table import EntryTable
+from controller.fabric.link_table import LinkTable
+from controller.fabric.pair_table import PairTable
 from controller.fabric.vn_table import VnTable
 
 # Choice: VLANs under other policies keep this part above what they send, so that they can show that they want more.
-OTHERS_HEADROOM = 0.10
+CROSS_TRAFFIC_MARGIN = 0.10
 
 
-def load_of_others(
+def cross_traffic_load(
     mine: BoolArray,
-    entries: EntryTable,
+    entries: PairTable,
     vns: VnTable,
-    links: FabricLinks,
+    links: LinkTable,
     used_bps: FloatArray,
     limit_bps: FloatArray,
 ) -> tuple[FloatArray, FloatArray]:
@@ -29,9 +29,9 @@ def load_of_others(
     """
     rows = np.flatnonzero(~mine[entries.receiver])
     receiver = entries.receiver[rows]
-    wanted_bps = np.minimum(used_bps[rows] * (1.0 + OTHERS_HEADROOM), limit_bps[rows])
+    wanted_bps = np.minimum(used_bps[rows] * (1.0 + CROSS_TRAFFIC_MARGIN), limit_bps[rows])
     sums_bps = np.bincount(receiver, weights=wanted_bps, minlength=len(vns))
-    offsets, link = links.of_entries(entries, rows)
+    offsets, link = links.pair_links(entries, rows)
 
     def up_to(most_bps: FloatArray) -> FloatArray:
         part = np.minimum(most_bps / np.maximum(sums_bps, 1.0), 1.0)
@@ -39,4 +39,4 @@ def load_of_others(
         return np.bincount(link, weights=uses_bps, minlength=len(links.capacity_bps)).astype(np.float64)
 
     within_bps = up_to(vns.receive_limit_bps)
-    return up_to(vns.receive_most_bps) if (vns.borrows & ~mine).any() else within_bps, within_bps
+    return up_to(vns.receive_max_bps) if (vns.borrows & ~mine).any() else within_bps, within_bps

@@ -11,7 +11,7 @@ STARTING = "the equal share with which a sender that was silent may start"
 _UNITS = ((1e12, "Tb/s"), (1e9, "Gb/s"), (1e6, "Mb/s"), (1e3, "kb/s"))
 
 
-def rate_in_words(rate_bps: float) -> str:
+def format_rate_text(rate_bps: float) -> str:
     """Return a rate with one decimal in the unit that suits it: ``37.0 Mb/s``."""
     for scale, unit in _UNITS:
         if rate_bps >= scale:
@@ -19,7 +19,7 @@ def rate_in_words(rate_bps: float) -> str:
     return f"{rate_bps:.0f} b/s"
 
 
-def lower_of(row: int, send_bps: float, receive_bps: float) -> Explanation:
+def explain_lower_limit(row: int, send_bps: float, receive_bps: float) -> Explanation:
     """Explain the lower of two limits; where they are equal both bind, and then nothing that is configured."""
     if send_bps == receive_bps:
         return Explanation(row, send_bps, f"{SEND_LIMIT} and {RECEIVE_LIMIT}", 0, 0, LIFTED_BPS, NO_OTHER)
@@ -31,9 +31,9 @@ def lower_of(row: int, send_bps: float, receive_bps: float) -> Explanation:
 def lower_ceiling(view: PolicyView, at: int) -> Explanation:
     """Explain what the entry ``view.rows[at]`` may carry at most: the lower of its VNs' limits, or ceilings."""
     vns, sender, receiver = view.vns, int(view.sender[at]), int(view.receiver[at])
-    return lower_of(at, float(vns.send_most_bps[sender]), float(vns.receive_most_bps[receiver]))
+    return explain_lower_limit(at, float(vns.send_max_bps[sender]), float(vns.receive_max_bps[receiver]))
 
 
-def starting(limit: Explanation, grant_bps: float) -> Explanation:
+def explain_idle_share(limit: Explanation, grant_bps: float) -> Explanation:
     """Explain the rate of a sender that was silent: its standing share, and then the ``limit`` that binds it."""
     return replace(limit, bound=STARTING, next_bound=limit.bound, lifted_bps=limit.grant_bps, grant_bps=grant_bps)

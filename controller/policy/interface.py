@@ -16,19 +16,19 @@ from typing import ClassVar, NamedTuple, Self
 import numpy as np
 
 from controller.allocation.explanation import Explanation
-from controller.columns import BoolArray, FloatArray, IntArray, ShortArray
-from controller.fabric.link_table import FabricLinks
-from controller.fabric.pair_table import EntryTable
+from controller.columns import BoolArray, FloatArray, Int16Array, IntArray
+from controller.fabric.link_table import LinkTable
+from controller.fabric.pair_table import PairTable
 from controller.fabric.vn_table import VnTable
-from controller.metering.fabric_readings import Reading
+from controller.metering.fabric_readings import ReadingKind
 from controller.metering.mark_readings import MarkReadings
 from controller.metering.port_readings import PortReadings
 from controller.metering.queue_readings import QueueReadings
 from controller.policy.feedback import CongestionFeedback
-from controller.policy.policy_state import Memory
+from controller.policy.policy_state import PolicyState
 
 
-class Silence(Enum):
+class StaleMode(Enum):
     """What holds for an entry whose meter is not read."""
 
     LAST_KNOWN = "the policy decides on what was read last"
@@ -46,7 +46,7 @@ class PolicyView(NamedTuple):
     now_s: float
     elapsed_s: float
     """since the interval before; 0 in the first"""
-    entries: EntryTable
+    entries: PairTable
     vns: VnTable
     mine: BoolArray
     """(vns,) whether a VN's VLAN is under this policy"""
@@ -74,9 +74,9 @@ class PolicyView(NamedTuple):
     """(rows,) the sender's limit less what it sends elsewhere"""
     active: BoolArray
     """(rows,) whether the sender has traffic for this receiver"""
-    unread_intervals: IntArray | ShortArray
+    unread_intervals: IntArray | Int16Array
     """(rows,) for how many intervals the meter was not read, 0: just now"""
-    links: FabricLinks | None = None
+    links: LinkTable | None = None
     """with Reading.LINKS"""
     others_bps: FloatArray | None = None
     """(links,) what VLANs under other policies use of a link, and 10 % more, up to limits or ceilings"""
@@ -92,10 +92,10 @@ class PolicyView(NamedTuple):
     @property
     def ceiling_bps(self) -> FloatArray:
         """What an entry may carry at most, (rows,): no grant above it has an effect."""
-        return np.minimum(self.vns.send_most_bps[self.sender], self.vns.receive_most_bps[self.receiver])
+        return np.minimum(self.vns.send_max_bps[self.sender], self.vns.receive_max_bps[self.receiver])
 
 
-Place = Callable[[int], str]
+LocationName = Callable[[int], str]
 """Where the VN of a row is, as people write it: ``s1:3``."""
 
 
@@ -109,11 +109,11 @@ class Decision:
 
     view: PolicyView
     grant_bps: FloatArray
-    memory: Memory
+    memory: PolicyState
     congested: BoolArray | None = field(default=None, kw_only=True)
     feedback: CongestionFeedback | None = field(default=None, kw_only=True)
     """the messages of receivers to senders that decide by themselves; None: the policy has none"""
-    settled_bps: FloatArray | None = field(default=None, kw_only=True)
+    final_bps: FloatArray | None = field(default=None, kw_only=True)
     """(rows,) what stays in force when the controller stops and nobody decides any more; None: the grants"""
     forfeits: BoolArray | None = field(default=None, kw_only=True)
     """(rows,) whose senders lose the bursts that they have saved, so that the grant holds at once; None: nobody"""
@@ -143,7 +143,7 @@ class Decision:
         """Where each entry is held back, (rows,), as numbers of the policy's own; below 0: nowhere; None: not known."""
         return None
 
-    def bottleneck_name(self, number: int, place: Place) -> str:
+    def bottleneck_name(self, number: int, place: LocationName) -> str:
         """Return one of the places of ``bottlenecks`` in words."""
         raise NotImplementedError
 
@@ -158,7 +158,7 @@ def notifications(decisions: Iterable[Decision], receiver: IntArray, vns: int) -
 
 
 @dataclass(frozen=True)
-class Newcomers:
+class NewPairs:
     """Entries that are about to be added, in VLANs of one policy; all columns of shape (new,)."""
 
     vns: VnTable
@@ -196,8 +196,8 @@ class Policy(ABC):
     """whether its decisions say which of its VNs are congested (``Decision.congested``)"""
     together: ClassVar[bool] = False
     """whether all VLANs under this policy are decided in one call, whatever their parameters"""
-    silence: ClassVar[Silence] = Silence.LAST_KNOWN
-    reads: ClassVar[frozenset[Reading]] = frozenset()
+    silence: ClassVar[StaleMode] = StaleMode.LAST_KNOWN
+    reads: ClassVar[frozenset[ReadingKind]] = frozenset()
 
     @classmethod
     def of(cls, values: Mapping[str, float]) -> Self:
@@ -209,14 +209,14 @@ class Policy(ABC):
         return
 
     @abstractmethod
-    def decide(self, view: PolicyView, memory: Memory) -> Decision:
+    def decide(self, view: PolicyView, memory: PolicyState) -> Decision:
         """Return grants and what to remember. ``memory`` is that of the last decision, aligned with the view."""
 
     @abstractmethod
-    def explain(self, decision: Decision, at: int, place: Place) -> Explanation:
+    def explain(self, decision: Decision, at: int, place: LocationName) -> Explanation:
         """Return what binds the entry ``decision.view.rows[at]``, and what would bind it next."""
 
-    def first_bps(self, newcomers: Newcomers) -> FloatArray:
+    def first_bps(self, newcomers: NewPairs) -> FloatArray:
         """Return the rates at which new entries start, (new,).
 
         Choice: senders that join a congested receiver start at an equal share among all that it then has; any other at

@@ -19,16 +19,16 @@ from controller.allocation.network_max_min import (
     Constraints,
     FlowCounters,
     NetworkGrants,
-    demands,
-    share_network,
+    allocate_network,
+    estimate_demands,
 )
 from controller.columns import FloatArray, IntArray
 from controller.errors import InvalidValueError
-from controller.fabric.link_table import FabricLinks
-from controller.metering.fabric_readings import Reading
-from controller.policy.explanation_text import lower_ceiling, starting
-from controller.policy.interface import Decision, Place, Policy, PolicyView
-from controller.policy.policy_state import Memory
+from controller.fabric.link_table import LinkTable
+from controller.metering.fabric_readings import ReadingKind
+from controller.policy.explanation_text import explain_idle_share, lower_ceiling
+from controller.policy.interface import Decision, LocationName, Policy, PolicyView
+from controller.policy.policy_state import PolicyState
 from controller.units import MIN_RATE_BPS
 
 
@@ -46,14 +46,14 @@ class NetworkDecision(Decision):
         """The limit or the link that each entry fills; below 0 where it wants no more than it has."""
         return self.grants.bound
 
-    def bottleneck_name(self, number: int, place: Place) -> str:
+    def bottleneck_name(self, number: int, place: LocationName) -> str:
         """Return the name of a limit or a link."""
         assert self.view.links is not None
         return constraint_name(self.constraints, place, self.view.links.names.__getitem__, number)
 
 
 @dataclass(frozen=True)
-class MaxMin(ByDemands, Policy):
+class MaxMinPolicy(ByDemands, Policy):
     """Network-wide weighted max-min with guarantees, ceilings and demands from the counters."""
 
     name: ClassVar[str] = "max-min"
@@ -61,9 +61,9 @@ class MaxMin(ByDemands, Policy):
     borrows: ClassVar[bool] = True
     weighted: ClassVar[bool] = True
     together: ClassVar[bool] = True
-    reads: ClassVar[frozenset[Reading]] = frozenset({Reading.LINKS})
+    reads: ClassVar[frozenset[ReadingKind]] = frozenset({ReadingKind.LINKS})
 
-    def decide(self, view: PolicyView, memory: Memory) -> NetworkDecision:
+    def decide(self, view: PolicyView, memory: PolicyState) -> NetworkDecision:
         """Decide on all entries of the VLANs, each with its own VLAN's parameters.
 
         1. What each sender wants; who fills its grant wants its guarantee at least.
@@ -85,18 +85,18 @@ class MaxMin(ByDemands, Policy):
         counters = FlowCounters(view.measured_bps, view.limit_bps, view.dropped_bps, view.active)
         guaranteed_bps = np.minimum(vns.send_limit_bps[sender], vns.receive_limit_bps[receiver])
         probe, headroom = (view.parameters[name][receiver] for name in ("probe", "headroom"))
-        demand_bps = demands(counters, LEAST_DEMAND_BPS, probe, headroom, guaranteed_bps)  # 1
+        demand_bps = estimate_demands(counters, LEAST_DEMAND_BPS, probe, headroom, guaranteed_bps)  # 1
         constraints = Constraints.of(  # 2
             vns.send_limit_bps,
             vns.receive_limit_bps,
             np.maximum(view.links.capacity_bps - view.others_within_bps, MIN_RATE_BPS),
-            vns.send_most_bps,
-            vns.receive_most_bps,
+            vns.send_max_bps,
+            vns.receive_max_bps,
             np.maximum(view.links.capacity_bps - view.others_bps, MIN_RATE_BPS),
         )
         paths = _paths(memory, constraints, view, view.links)
         weight = vns.weight[sender]
-        grant_bps, within_bps, bound = share_network(paths, constraints, demand_bps, weight)  # 3
+        grant_bps, within_bps, bound = allocate_network(paths, constraints, demand_bps, weight)  # 3
         bound = np.where(view.active, bound, BY_DEMAND)
         standing_bps = np.where(bound == BY_DEMAND, _standing_rates(view), 0.0)  # 4
         grant_bps = np.maximum(grant_bps, standing_bps)
@@ -104,7 +104,7 @@ class MaxMin(ByDemands, Policy):
         kept = memory.after(derived=(view.links, paths))
         return NetworkDecision(view, grant_bps, kept, paths, constraints, grants, weight)
 
-    def explain(self, decision: Decision, at: int, place: Place) -> Explanation:
+    def explain(self, decision: Decision, at: int, place: LocationName) -> Explanation:
         """Return what binds the entry: explained by the problem that was solved."""
         assert isinstance(decision, NetworkDecision)
         view, constraints = decision.view, decision.constraints
@@ -112,7 +112,7 @@ class MaxMin(ByDemands, Policy):
         sender = int(view.sender[at])
         if not view.active[at]:
             limits = lower_ceiling(view, at)
-            return starting(limits, limits.grant_bps)
+            return explain_idle_share(limits, limits.grant_bps)
         own, vlan_vid, links = f"{place(sender)}'s send", int(view.vns.vlan_vid[sender]), view.links.names
 
         def name(bound: int) -> str:
@@ -124,12 +124,12 @@ class MaxMin(ByDemands, Policy):
         return explain_network(decision.paths, constraints, decision.grants, decision.weight, at, name)
 
 
-def _paths(memory: Memory, constraints: Constraints, view: PolicyView, links: FabricLinks) -> FlowPaths:
+def _paths(memory: PolicyState, constraints: Constraints, view: PolicyView, links: LinkTable) -> FlowPaths:
     """Return the paths of the entries; most of the time they are those of the interval before."""
     if isinstance(memory.derived, tuple) and memory.derived[0] is links:
         paths: FlowPaths = memory.derived[1]
         return paths
-    return constraints.paths(view.sender, view.receiver, *links.of_entries(view.entries, view.rows))
+    return constraints.paths(view.sender, view.receiver, *links.pair_links(view.entries, view.rows))
 
 
 def _standing_rates(view: PolicyView) -> FloatArray:

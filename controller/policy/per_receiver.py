@@ -10,14 +10,14 @@ import numpy as np
 
 from controller.allocation import native
 from controller.allocation.explanation import SEND_LIMIT, Explanation, explain_receiver
-from controller.allocation.interface import Requests, State
+from controller.allocation.interface import AllocationInput, State
 from controller.columns import FloatArray, IntArray
 from controller.fabric.vn_table import VnTable
 from controller.metering.enforcement import RATE_STEP_BPS
-from controller.metering.measurement import sums_by
-from controller.policy.explanation_text import lower_of, rate_in_words, starting
-from controller.policy.interface import Decision, Place, Policy, PolicyView
-from controller.policy.policy_state import Memory
+from controller.metering.measurement import sum_by_row
+from controller.policy.explanation_text import explain_idle_share, explain_lower_limit, format_rate_text
+from controller.policy.interface import Decision, LocationName, Policy, PolicyView
+from controller.policy.policy_state import PolicyState
 
 
 @dataclass(frozen=True)
@@ -28,15 +28,15 @@ class ReceiverDecision(Decision):
     """
 
     receivers: IntArray
-    requests: Requests
+    requests: AllocationInput
     state: State
 
-    def of_receiver(self, number: int) -> tuple[Requests, State, int]:
+    def of_receiver(self, number: int) -> tuple[AllocationInput, State, int]:
         """Return requests and state of one receiver, by its number in ``receivers``, and where its rows begin."""
         one = slice(number, number + 1)
         first, last = self.requests.offsets[number : number + 2].tolist()
         rows, requests = slice(first, last), self.requests
-        alone = Requests(
+        alone = AllocationInput(
             np.array([0, last - first], dtype=np.int64),
             requests.limit_bps[one],
             requests.received_bps[one],
@@ -70,7 +70,7 @@ class ReceiverRows:
         return cls(view.vns, receivers, offsets, limit_bps, view.vns.weight[view.sender])
 
 
-class PerReceiver(Policy):
+class PerReceiverPolicy(Policy):
     """Senders are under control while their receiver is congested, and share its limit (DETS, section III-A).
 
     A subclass is a rate allocation algorithm. ``weighted`` says whether it shares by the senders' weights; one that
@@ -84,7 +84,7 @@ class PerReceiver(Policy):
     """the names of what it keeps of each receiver"""
 
     @abstractmethod
-    def allocate(self, requests: Requests, state: State) -> tuple[FloatArray, State]:
+    def allocate(self, requests: AllocationInput, state: State) -> tuple[FloatArray, State]:
         """Return grants (entries,) in bits per second and the state for the next interval; no argument is changed.
 
         An inactive entry is granted 0: ``decide`` says what a sender that was idle may start with. No grant is above
@@ -95,7 +95,7 @@ class PerReceiver(Policy):
         """Return what is known of so many receivers at first: nothing."""
         return {name: np.full(receivers, np.nan) for name in self.remembers}
 
-    def decide(self, view: PolicyView, memory: Memory) -> ReceiverDecision:
+    def decide(self, view: PolicyView, memory: PolicyState) -> ReceiverDecision:
         """Run the algorithm for all receivers with senders under control.
 
         A receiver's rate is the sum of what its senders report, each at most its limit: what passed in one interval
@@ -104,9 +104,9 @@ class PerReceiver(Policy):
         rows = memory.derived
         if not isinstance(rows, ReceiverRows) or rows.vns is not view.vns:
             rows = ReceiverRows.of(view)
-        (received_bps,) = sums_by(view.receiver, (view.measured_bps,), len(view.vns))
+        (received_bps,) = sum_by_row(view.receiver, (view.measured_bps,), len(view.vns))
         receivers = rows.receivers
-        requests = Requests(
+        requests = AllocationInput(
             offsets=rows.offsets,
             limit_bps=rows.limit_bps,
             received_bps=received_bps[receivers],
@@ -120,7 +120,7 @@ class PerReceiver(Policy):
         )
         state = {name: memory.of_vn(name)[receivers] for name in self.remembers}
         granted_bps, after = self.allocate(requests, state)
-        grants_bps = native.with_standing(requests, granted_bps)
+        grants_bps = native.with_idle_share(requests, granted_bps)
         if grants_bps is None:
             silent = not requests.active.all()
             grants_bps = np.where(requests.active, granted_bps, _standing_rate(requests)) if silent else granted_bps
@@ -128,7 +128,7 @@ class PerReceiver(Policy):
         kept = memory.after(by_vn=by_vn, derived=rows)
         return ReceiverDecision(view, grants_bps, kept, receivers, requests, state)
 
-    def explain(self, decision: Decision, at: int, place: Place) -> Explanation:
+    def explain(self, decision: Decision, at: int, place: LocationName) -> Explanation:
         """Return what binds the entry, of its receiver alone: others do not matter to it."""
         assert isinstance(decision, ReceiverDecision)
         view = decision.view
@@ -138,12 +138,12 @@ class PerReceiver(Policy):
         if view.active[at]:
             found = explain_receiver(self.allocate, requests, state, at - first)
         else:
-            lower = lower_of(at, available_bps, float(requests.limit_bps[0]))
-            found = starting(lower, float(decision.grant_bps[at]))
+            lower = explain_lower_limit(at, available_bps, float(requests.limit_bps[0]))
+            found = explain_idle_share(lower, float(decision.grant_bps[at]))
         elsewhere_bps = float(view.vns.send_limit_bps[view.sender[at]]) - available_bps
         if elsewhere_bps < RATE_STEP_BPS:
             return found
-        own = f"{SEND_LIMIT}, of which it sends {rate_in_words(elsewhere_bps)} elsewhere"
+        own = f"{SEND_LIMIT}, of which it sends {format_rate_text(elsewhere_bps)} elsewhere"
         return replace(
             found, bound=found.bound.replace(SEND_LIMIT, own), next_bound=found.next_bound.replace(SEND_LIMIT, own)
         )
@@ -157,7 +157,7 @@ def _spread(column: FloatArray, receivers: IntArray, vns: int) -> FloatArray:
     return by_vn
 
 
-def _standing_rate(requests: Requests) -> FloatArray:
+def _standing_rate(requests: AllocationInput) -> FloatArray:
     """Return what a silent sender may start with: an equal share, as if it were one more active sender.
 
     Choice: the paper shares among active nodes and does not say what limit the others keep. With none, a sender that

@@ -11,8 +11,8 @@ from controller.allocation.parameters import check_parameters, parameters_of
 from controller.columns import BoolArray, FloatArray, IntArray
 from controller.fabric.config_model import Config
 from controller.fabric.vn_table import VnTable
-from controller.metering.fabric_readings import Reading
-from controller.policy.interface import Policy, Silence
+from controller.metering.fabric_readings import ReadingKind
+from controller.policy.interface import Policy, StaleMode
 from controller.policy.registry import make_policy, policies
 
 
@@ -89,7 +89,7 @@ def groups_of(vns: VnTable, choices: Choices) -> tuple[PolicyGroup, ...]:
     )
 
 
-def under(vns: VnTable, choices: Choices) -> VnTable:
+def apply_choices(vns: VnTable, choices: Choices) -> VnTable:
     """Return the VNs as these policies have them: where ceilings count, what the default is, who is always controlled.
 
     VLANs without a choice stay as they are.
@@ -107,12 +107,12 @@ def under(vns: VnTable, choices: Choices) -> VnTable:
     )
 
 
-def borrows(choices: Choices, vid: int) -> bool:
+def uses_ceilings(choices: Choices, vid: int) -> bool:
     """Return whether ceilings count in a VLAN."""
     return vid in choices and policies[choices[vid].algorithm].borrows
 
 
-def weighs(choices: Choices, vid: int) -> bool:
+def uses_weights(choices: Choices, vid: int) -> bool:
     """Return whether VNs' weights count in a VLAN."""
     return vid in choices and policies[choices[vid].algorithm].weighted
 
@@ -133,17 +133,17 @@ def declare_congestion(groups: Iterable[PolicyGroup], vns: int) -> BoolArray:
     return declared
 
 
-def readings_of(groups: Iterable[PolicyGroup]) -> frozenset[Reading]:
+def required_readings(groups: Iterable[PolicyGroup]) -> frozenset[ReadingKind]:
     """Return what these policies read."""
     groups = tuple(groups)
     if len(groups) == 1:
         return groups[0].policy.reads
-    return frozenset[Reading]().union(*(group.policy.reads for group in groups))
+    return frozenset[ReadingKind]().union(*(group.policy.reads for group in groups))
 
 
-def held(groups: Iterable[PolicyGroup], receiver: IntArray, vns: int) -> BoolArray | bool:
+def held_while_stale(groups: Iterable[PolicyGroup], receiver: IntArray, vns: int) -> BoolArray | bool:
     """Return which entries, given by their receivers, keep their limits while nobody answers (fail closed)."""
-    holding = [group.vns for group in groups if group.policy.silence is Silence.HOLD]
+    holding = [group.vns for group in groups if group.policy.silence is StaleMode.HOLD]
     if not holding:
         return False
     holds = np.zeros(vns, dtype=np.bool_)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from controller.columns import NEW_ROW, FloatArray, IntArray, carry, same
+from controller.columns import NEW_ROW, FloatArray, IntArray, columns_equal, reindex
 from controller.errors import InvalidValueError
 
 Columns = Mapping[str, FloatArray]
@@ -15,7 +15,7 @@ _NONE = np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
-class Memory:
+class PolicyState:
     """Columns of floats by name; NaN stands for "not known yet", and so does a column that was never written.
 
     ``by_vn`` columns have shape (vns,). ``by_entry`` columns are for the entries that were decided on, whose rows of
@@ -41,11 +41,11 @@ class Memory:
         """Return a column by VN, (vns,)."""
         return _column(self.by_vn, name, self.vns)
 
-    def of_entry(self, name: str) -> FloatArray:
+    def pair_column(self, name: str) -> FloatArray:
         """Return a column by entry, (rows,)."""
         return _column(self.by_entry, name, len(self.rows))
 
-    def of_link(self, name: str) -> FloatArray:
+    def link_column(self, name: str) -> FloatArray:
         """Return a column by link, (links,)."""
         return _column(self.by_link, name, len(self.links))
 
@@ -54,8 +54,8 @@ class Memory:
         if vn is self.use_vn and link is self.use_link:
             return _column(self.by_use, name, len(vn))
         span = max(len(self.links), 1)
-        old = positions(self.use_vn * span + self.use_link, vn * span + link)
-        return carry(_column(self.by_use, name, len(self.use_vn)), old, np.nan)
+        old = match_rows(self.use_vn * span + self.use_link, vn * span + link)
+        return reindex(_column(self.by_use, name, len(self.use_vn)), old, np.nan)
 
     def after(
         self,
@@ -64,7 +64,7 @@ class Memory:
         by_link: Columns | None = None,
         uses: tuple[IntArray, IntArray, Columns] | None = None,
         derived: object = None,
-    ) -> Memory:
+    ) -> PolicyState:
         """Return the memory for the next interval: kinds of columns that are given replace all of their kind.
 
         ``uses`` are VN and link rows, sorted by VN, then link, and their columns. Raises InvalidValueError, naming the
@@ -77,7 +77,7 @@ class Memory:
                 if column.shape != (size,) or column.dtype != np.float64:
                     reason = f"must be float64 of shape ({size},)"
                     raise InvalidValueError(f"{kind}.{name}", f"{column.dtype}{column.shape}", reason)
-        return Memory(
+        return PolicyState(
             self.vns,
             self.rows,
             self.links,
@@ -92,47 +92,47 @@ class Memory:
 
     # -- what the loop does
 
-    def aligned(self, rows: IntArray, links: tuple[str, ...] | None) -> Memory:
+    def aligned(self, rows: IntArray, links: tuple[str, ...] | None) -> PolicyState:
         """Return the memory for today's rows of entries and links (None: as they were); mostly they are yesterday's."""
         memory = self
         if links is not None and links is not self.links and links != self.links:
             memory = memory._with_links(links)
-        if same(rows, memory.rows):
+        if columns_equal(rows, memory.rows):
             return memory
-        old = positions(memory.rows, rows)
-        by_entry = {name: carry(column, old, np.nan) for name, column in memory.by_entry.items()}
+        old = match_rows(memory.rows, rows)
+        by_entry = {name: reindex(column, old, np.nan) for name, column in memory.by_entry.items()}
         return replace(memory, rows=rows, by_entry=by_entry, derived=None)
 
-    def carried(self, old_row: IntArray) -> Memory:
+    def carried(self, old_row: IntArray) -> PolicyState:
         """Return the memory for a re-arranged entry table; entries that are gone are forgotten."""
-        old = positions(self.rows, old_row)
+        old = match_rows(self.rows, old_row)
         rows = np.flatnonzero((old_row != NEW_ROW) & (old != NEW_ROW))
         by_entry = {name: column[old[rows]] for name, column in self.by_entry.items()}
         return replace(self, rows=rows, by_entry=by_entry, derived=None)
 
-    def carried_vns(self, old_vn: IntArray) -> Memory:
+    def carried_vns(self, old_vn: IntArray) -> PolicyState:
         """Return the memory for a re-arranged VN table; what is known of VNs that are gone is forgotten."""
-        by_vn = {name: carry(column, old_vn, np.nan) for name, column in self.by_vn.items()}
-        new_vn = positions(old_vn, np.arange(self.vns))
+        by_vn = {name: reindex(column, old_vn, np.nan) for name, column in self.by_vn.items()}
+        new_vn = match_rows(old_vn, np.arange(self.vns))
         memory = replace(self, vns=len(old_vn), by_vn=by_vn, derived=None)
         return memory._with_uses(new_vn[self.use_vn], self.use_link)
 
-    def limited_to(self, vns: IntArray) -> Memory:
+    def limited_to(self, vns: IntArray) -> PolicyState:
         """Return the memory in which other VNs than these are forgotten."""
-        others = positions(vns, np.arange(self.vns)) == NEW_ROW
+        others = match_rows(vns, np.arange(self.vns)) == NEW_ROW
         by_vn = {name: np.where(others, np.nan, column) for name, column in self.by_vn.items()}
         memory = replace(self, by_vn=by_vn, derived=None)
         return memory._with_uses(np.where(others[self.use_vn], NEW_ROW, self.use_vn), self.use_link)
 
-    def _with_links(self, links: tuple[str, ...]) -> Memory:
+    def _with_links(self, links: tuple[str, ...]) -> PolicyState:
         row_of = {name: row for row, name in enumerate(self.links)}
         old = np.array([row_of.get(name, NEW_ROW) for name in links], dtype=np.int64)
-        by_link = {name: carry(column, old, np.nan) for name, column in self.by_link.items()}
+        by_link = {name: reindex(column, old, np.nan) for name, column in self.by_link.items()}
         memory = replace(self, links=links, by_link=by_link, derived=None)
-        new = positions(old, np.arange(len(self.links)))
+        new = match_rows(old, np.arange(len(self.links)))
         return memory._with_uses(self.use_vn, new[self.use_link])
 
-    def _with_uses(self, vn: IntArray, link: IntArray) -> Memory:
+    def _with_uses(self, vn: IntArray, link: IntArray) -> PolicyState:
         """Return the memory whose uses are now of these VNs and links, NEW_ROW where there is none any more."""
         kept = np.flatnonzero((vn != NEW_ROW) & (link != NEW_ROW))
         kept = kept[np.lexsort((link[kept], vn[kept]))]
@@ -140,7 +140,7 @@ class Memory:
         return replace(self, use_vn=vn[kept], use_link=link[kept], by_use=by_use)
 
 
-def positions(old: IntArray, new: IntArray) -> IntArray:
+def match_rows(old: IntArray, new: IntArray) -> IntArray:
     """Return where each of ``new`` stood in ``old``, NEW_ROW where it did not."""
     if not len(old):
         return np.full(len(new), NEW_ROW, dtype=np.int64)

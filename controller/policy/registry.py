@@ -67,11 +67,11 @@ def title_of(name: str) -> str:
     return policies[name].title if name in policies else name
 
 
-def borrowers() -> str:
+def policies_with_ceilings() -> str:
     """Return the names of the policies under which ceilings count, for messages."""
     return ", ".join(name for name, policy in policies.items() if policy.borrows)
 
 
-def weighers() -> str:
+def policies_with_weights() -> str:
     """Return the names of the policies that use weights, for messages."""
     return ", ".join(name for name, policy in policies.items() if policy.weighted)

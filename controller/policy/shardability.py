@@ -5,7 +5,7 @@ from __future__ import annotations
 from controller.errors import InvalidValueError
 from controller.policy.interface import Policy
 
-SWINGING = frozenset({"fe"})
+DELAY_SENSITIVE = frozenset({"fe"})
 """RAA-FE steers by what is received alone: when frames came an interval late, its grants swung between nothing and 2.8
 times the limit, whatever its gain was."""
 
@@ -15,9 +15,9 @@ def is_network_wide(policy: Policy | type[Policy]) -> bool:
     return bool(policy.reads) or policy.always_controls
 
 
-def check_cut(policy: Policy | type[Policy]) -> None:
+def check_shardable(policy: Policy | type[Policy]) -> None:
     """Raise InvalidValueError for a policy that cannot be cut."""
-    if policy.name in SWINGING:
+    if policy.name in DELAY_SENSITIVE:
         raise InvalidValueError(
             "algorithm", policy.name, "swings when its grants work intervals later, and cannot be cut into shards"
         )

@@ -21,7 +21,7 @@ class Law(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class LoopState:
+class RateLoopState:
     """What loops keep from one interval to the next; NaN in new ones.
 
     ``rate_bps``, ``peak_bps`` what was used at most lately, ``unknown`` for how many intervals feedback was missing,
@@ -34,14 +34,14 @@ class LoopState:
     curve: laws.Curve
 
     @classmethod
-    def new(cls, loops: int) -> LoopState:
+    def new(cls, loops: int) -> RateLoopState:
         """Return loops of which nothing is known."""
         nan = np.full(loops, np.nan)
         return cls(nan, nan, nan, laws.Curve.none(loops))
 
 
 @dataclass(frozen=True, slots=True)
-class Constants:
+class LoopConstants:
     """The constants of the laws, (loops,) each; those of the curve are used by ``cubic`` and ``dctcp`` alone."""
 
     beta: FloatArray
@@ -50,7 +50,7 @@ class Constants:
 
 
 @dataclass(frozen=True, slots=True)
-class Traffic:
+class PairTraffic:
     """What the entries of the loops do: (entries,) each.
 
     ``passed_bps`` is what passed their meters in the last interval, ``backlogged`` whether their meters dropped any,
@@ -71,25 +71,25 @@ class Allocation:
 
     rate_bps: FloatArray
     left_bps: FloatArray
-    state: LoopState
+    state: RateLoopState
 
 
 def allocate(
     law: Law,
     loops: Loops,
-    before: LoopState,
-    traffic: Traffic,
+    before: RateLoopState,
+    traffic: PairTraffic,
     lost: FloatArray,
     marked: FloatArray,
     standing_bps: FloatArray,
     weight: FloatArray,
     ceiling_bps: FloatArray,
     capacity_bps: FloatArray,
-    constants: Constants,
+    constants: LoopConstants,
 ) -> Allocation:
     """Return what the entries may send from now on.
 
-    ``lost`` and ``marked`` (uses,) are the feedback, NaN where it is unknown; ``standing_bps`` (loops,) are the
+    ``lost`` and ``marked`` (uses,) are the feedback, NaN where it is unknown; ``baseline_limits_bps`` (loops,) are the
     entities' shares of their links (laws.standing_shares), ``weight`` (loops,) their weights, ``ceiling_bps`` (loops,)
     is what an entity may send at most, ``capacity_bps`` (links,) what the links have for all.
 

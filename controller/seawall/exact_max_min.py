@@ -10,14 +10,20 @@ import numpy as np
 
 from controller.allocation.explanation import DEMAND, LIFTED_BPS, Explanation, constraint_name
 from controller.allocation.max_min import BY_DEMAND, FlowPaths
-from controller.allocation.network_max_min import LEAST_DEMAND_BPS, ByDemands, Constraints, FlowCounters, demands
+from controller.allocation.network_max_min import (
+    LEAST_DEMAND_BPS,
+    ByDemands,
+    Constraints,
+    FlowCounters,
+    estimate_demands,
+)
 from controller.columns import FloatArray, IntArray
-from controller.metering.fabric_readings import Reading
-from controller.policy.interface import Decision, Place, Policy, PolicyView, Silence
-from controller.policy.policy_state import Memory
+from controller.metering.fabric_readings import ReadingKind
+from controller.policy.interface import Decision, LocationName, Policy, PolicyView, StaleMode
+from controller.policy.policy_state import PolicyState
 from controller.seawall.entity_max_min import entity_max_min
 from controller.seawall.laws import standing_shares
-from controller.seawall.link_state import Ways
+from controller.seawall.link_state import PathLoops
 from controller.seawall.policy import TARGET
 from controller.units import MIN_RATE_BPS
 
@@ -36,7 +42,7 @@ class ExactDecision(Decision):
         """The limit or the link that each entry fills; below 0 where it wants no more than it has."""
         return self.bound
 
-    def bottleneck_name(self, number: int, place: Place) -> str:
+    def bottleneck_name(self, number: int, place: LocationName) -> str:
         """Return the name of a limit or a link."""
         assert self.view.links is not None
         return constraint_name(self.constraints, place, self.view.links.names.__getitem__, number)
@@ -46,7 +52,7 @@ class ExactDecision(Decision):
 class _Problem:
     """What changes with the entries and links alone."""
 
-    ways: Ways
+    ways: PathLoops
     paths: FlowPaths
 
 
@@ -65,21 +71,21 @@ class SeawallExact(ByDemands, Policy):
     borrows: ClassVar[bool] = True
     weighted: ClassVar[bool] = True
     together: ClassVar[bool] = True
-    silence: ClassVar[Silence] = Silence.HOLD
-    reads: ClassVar[frozenset[Reading]] = frozenset({Reading.LINKS})
+    silence: ClassVar[StaleMode] = StaleMode.HOLD
+    reads: ClassVar[frozenset[ReadingKind]] = frozenset({ReadingKind.LINKS})
 
-    def decide(self, view: PolicyView, memory: Memory) -> ExactDecision:
+    def decide(self, view: PolicyView, memory: PolicyState) -> ExactDecision:
         """Decide on all entries. Raises InvalidValueError without links: they are what is shared out."""
         known = memory.derived.ways if isinstance(memory.derived, _Problem) else None
-        ways = Ways.of(view, replace(memory, derived=known), self.name)
+        ways = PathLoops.of(view, replace(memory, derived=known), self.name)
         assert view.links is not None
         assert view.others_bps is not None
         vns, loops = view.vns, ways.loops
         counters = FlowCounters(view.measured_bps, view.limit_bps, view.dropped_bps, view.active)
         probe, headroom = (view.parameters[name][view.sender] for name in ("probe", "headroom"))
-        demand_bps = demands(counters, LEAST_DEMAND_BPS, probe, headroom)  # 1
+        demand_bps = estimate_demands(counters, LEAST_DEMAND_BPS, probe, headroom)  # 1
         capacity_bps = np.maximum(TARGET * view.links.capacity_bps - view.others_bps, MIN_RATE_BPS)  # 2
-        constraints = Constraints.of(vns.send_most_bps, vns.receive_most_bps, capacity_bps)
+        constraints = Constraints.of(vns.send_max_bps, vns.receive_max_bps, capacity_bps)
         if known is ways and isinstance(memory.derived, _Problem):
             paths = memory.derived.paths
         else:
@@ -96,7 +102,7 @@ class SeawallExact(ByDemands, Policy):
         kept = memory.after(derived=_Problem(ways, paths))
         return ExactDecision(view, grant_bps, kept, paths, constraints, demand_bps, bound)
 
-    def explain(self, decision: Decision, at: int, place: Place) -> Explanation:
+    def explain(self, decision: Decision, at: int, place: LocationName) -> Explanation:
         """Return what binds the entry, and what would if that were lifted."""
         assert isinstance(decision, ExactDecision)
         view, paths, bound = decision.view, decision.paths, int(decision.bound[at])
@@ -119,7 +125,7 @@ class SeawallExact(ByDemands, Policy):
         return Explanation(at, grant_bps, words(bound), place_there, entities, lifted_bps, words(int(lifted.bound[at])))
 
 
-def _in_words(decision: ExactDecision, at: int, place: Place) -> Callable[[int], str]:
+def _in_words(decision: ExactDecision, at: int, place: LocationName) -> Callable[[int], str]:
     view = decision.view
     assert view.links is not None
     names, own = view.links.names, f"{place(int(view.sender[at]))}'s send"

@@ -26,7 +26,7 @@ MOST_SKEW = 0.08
 
 
 @dataclass(frozen=True, slots=True)
-class LinkLedger:
+class LinkBacklog:
     """What the loads of the links leave behind, (links,) each.
 
     ``queued_bits`` came and was not transmitted yet. ``foreign_bps`` is what was transmitted of no entry; clocks that
@@ -38,13 +38,13 @@ class LinkLedger:
     lost: FloatArray
 
     @classmethod
-    def empty(cls, links: int) -> LinkLedger:
+    def empty(cls, links: int) -> LinkBacklog:
         """Return the state before anything was sent."""
         return cls(np.zeros(links), np.zeros(links), np.zeros(links))
 
     def after(
         self, load_bps: FloatArray, transmitted_bps: FloatArray, capacity_bps: FloatArray, elapsed_s: float
-    ) -> LinkLedger:
+    ) -> LinkBacklog:
         """Return the state after an interval in which so much came, and was transmitted (NaN: unknown); (links,) each.
 
         What came and was not transmitted waits in the buffer, or was lost as soon as it is more than the buffer holds.
@@ -61,7 +61,7 @@ class LinkLedger:
         kept_bits = np.where(sent_bps < BUSY_ABOVE * capacity_bps, 0.0, np.clip(queued_bits, 0.0, buffer_bits))
         others_bps = np.maximum(sent_bps - load_bps - self.queued_bits / elapsed_s, -MOST_SKEW * capacity_bps)
         foreign_bps = self.foreign_bps + (others_bps - self.foreign_bps) / FOREIGN_INTERVALS
-        return LinkLedger(
+        return LinkBacklog(
             np.where(known, kept_bits, self.queued_bits),
             np.where(known, foreign_bps, self.foreign_bps),
             np.where(known, np.where(sent_bps < BUSY_ABOVE * capacity_bps, 0.0, np.minimum(share, 1.0)), np.nan),

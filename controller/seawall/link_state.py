@@ -9,29 +9,29 @@ import numpy as np
 from controller.allocation.interface import FULL_USE
 from controller.columns import BoolArray, FloatArray, IntArray
 from controller.errors import InvalidValueError
-from controller.fabric.link_table import FabricLinks
+from controller.fabric.link_table import LinkTable
 from controller.policy.interface import PolicyView
-from controller.policy.policy_state import Memory
-from controller.seawall.link_feedback import LinkLedger, link_loads
+from controller.policy.policy_state import PolicyState
+from controller.seawall.link_feedback import LinkBacklog, link_loads
 from controller.seawall.loops import Loops
 from controller.units import MIN_RATE_BPS
 
 
 @dataclass(frozen=True)
-class Ways:
+class PathLoops:
     """The loops of the entries to decide on, and of all others of the table: they change when entries or links do.
 
     ``up`` (links,) marks the links from hosts.
     """
 
-    links: FabricLinks
+    links: LinkTable
     loops: Loops
     others: Loops
     other_rows: IntArray
     up: BoolArray
 
     @classmethod
-    def of(cls, view: PolicyView, memory: Memory, name: str) -> Ways:
+    def of(cls, view: PolicyView, memory: PolicyState, name: str) -> PathLoops:
         """Return the ways; most of the time they are those of the interval before.
 
         Raises InvalidValueError without links: they are what the policy called ``name`` shares out.
@@ -39,7 +39,7 @@ class Ways:
         if view.links is None or view.others_bps is None:
             raise InvalidValueError("links", view.links, f"are needed: {name} shares out all of them")
         known = memory.derived
-        if isinstance(known, Ways) and known.links is view.links:
+        if isinstance(known, PathLoops) and known.links is view.links:
             return known
         is_other = np.ones(len(view.entries), dtype=np.bool_)
         is_other[view.rows] = False
@@ -61,11 +61,11 @@ class LinkState:
     used_bps: FloatArray
     capacity_bps: FloatArray
     load_bps: FloatArray
-    ledger: LinkLedger
+    ledger: LinkBacklog
     lost: FloatArray
 
     @classmethod
-    def of(cls, view: PolicyView, memory: Memory, ways: Ways) -> LinkState:
+    def of(cls, view: PolicyView, memory: PolicyState, ways: PathLoops) -> LinkState:
         """Return what the readings say.
 
         1. What the entries bring to each link, and those of other VLANs.
@@ -77,8 +77,8 @@ class LinkState:
         assert view.links is not None
         assert view.others_bps is not None
         links = len(view.links.names)
-        queued_bits, foreign_bps = (np.nan_to_num(memory.of_link(name)) for name in ("queued_bits", "foreign_bps"))
-        before = LinkLedger(queued_bits, foreign_bps, memory.of_link("lost"))
+        queued_bits, foreign_bps = (np.nan_to_num(memory.link_column(name)) for name in ("queued_bits", "foreign_bps"))
+        before = LinkBacklog(queued_bits, foreign_bps, memory.link_column("lost"))
         came_bps = link_loads(ways.loops, view.passed_bps[view.rows], before.lost)  # 1
         came_bps += link_loads(ways.others, view.passed_bps[ways.other_rows], before.lost)
         transmitted_bps = view.ports.transmitted_bps if view.ports is not None else np.full(links, np.nan)
@@ -86,7 +86,7 @@ class LinkState:
         ledger = before
         if view.elapsed_s > 0.0:
             ledger = before.after(came_bps, transmitted_bps, view.links.capacity_bps, view.elapsed_s)
-        used_bps = used_rates(view)  # 4
+        used_bps = used_pair_rates(view)  # 4
         return cls(
             used_bps,
             np.maximum(view.links.capacity_bps - view.others_bps, MIN_RATE_BPS),
@@ -101,7 +101,7 @@ class LinkState:
         return {"queued_bits": ledger.queued_bits, "foreign_bps": ledger.foreign_bps, "lost": ledger.lost}
 
 
-def used_rates(view: PolicyView) -> FloatArray:
+def used_pair_rates(view: PolicyView) -> FloatArray:
     """Return what the entries use of what they may, (rows,): what passed, and all of it where the meter holds them.
 
     Choice: meters follow grants within a budget, some intervals late (docs/enforcement.md). A law that steers by what
@@ -115,12 +115,12 @@ def used_rates(view: PolicyView) -> FloatArray:
 
 def _loops(view: PolicyView, rows: IntArray) -> Loops:
     assert view.links is not None
-    offsets, link = view.links.of_entries(view.entries, rows)
-    return Loops.of(view.entries.sender[rows], offsets, in_order_of_way(offsets, link), len(view.links.names))
+    offsets, link = view.links.pair_links(view.entries, rows)
+    return Loops.of(view.entries.sender[rows], offsets, in_path_order(offsets, link), len(view.links.names))
 
 
-def in_order_of_way(offsets: IntArray, link: IntArray) -> IntArray:
-    """Return the links of each entry as a frame meets them; ``FabricLinks`` gives both access links first."""
+def in_path_order(offsets: IntArray, link: IntArray) -> IntArray:
+    """Return the links of each entry as a frame meets them; ``LinkTable`` gives both access links first."""
     sizes = np.diff(offsets)
     place = np.arange(len(link)) - np.repeat(offsets[:-1], sizes)
     last = place == np.repeat(sizes, sizes) - 1

@@ -17,16 +17,16 @@ from controller.allocation.explanation import Explanation
 from controller.allocation.interface import FULL_USE
 from controller.allocation.network_max_min import ByDemands
 from controller.allocation.parameters import parameter, switch
-from controller.allocation.segments import Groups, fill_level
+from controller.allocation.segments import Segments, fill_level
 from controller.columns import FloatArray, IntArray
-from controller.metering.fabric_readings import Reading
-from controller.policy.explanation_text import lower_ceiling, rate_in_words
-from controller.policy.interface import Decision, Newcomers, Place, Policy, PolicyView, Silence
-from controller.policy.policy_state import Memory
+from controller.metering.fabric_readings import ReadingKind
+from controller.policy.explanation_text import format_rate_text, lower_ceiling
+from controller.policy.interface import Decision, LocationName, NewPairs, Policy, PolicyView, StaleMode
+from controller.policy.policy_state import PolicyState
 from controller.seawall import laws
-from controller.seawall.entity_allocator import Allocation, Constants, Law, LoopState, Traffic, allocate
+from controller.seawall.entity_allocator import Allocation, Law, LoopConstants, PairTraffic, RateLoopState, allocate
 from controller.seawall.link_feedback import along_paths, marked_shares
-from controller.seawall.link_state import LinkState, Ways
+from controller.seawall.link_state import LinkState, PathLoops
 from controller.seawall.loops import BETA, Loops
 from controller.units import MIN_RATE_BPS
 
@@ -77,7 +77,7 @@ class SeawallDecision(Decision):
         """The link that leaves each entry least."""
         return self.loops.use_link[self._tightest]
 
-    def bottleneck_name(self, number: int, place: Place) -> str:
+    def bottleneck_name(self, number: int, place: LocationName) -> str:
         """Return the link's name."""
         assert self.view.links is not None
         return f"link {self.view.links.names[number]}"
@@ -107,12 +107,12 @@ class _SenderShares(Policy):
     borrows: ClassVar[bool] = True
     weighted: ClassVar[bool] = True
     together: ClassVar[bool] = True
-    silence: ClassVar[Silence] = Silence.HOLD
-    reads: ClassVar[frozenset[Reading]] = frozenset({Reading.LINKS, Reading.PORTS, Reading.QUEUES})
+    silence: ClassVar[StaleMode] = StaleMode.HOLD
+    reads: ClassVar[frozenset[ReadingKind]] = frozenset({ReadingKind.LINKS, ReadingKind.PORTS, ReadingKind.QUEUES})
 
-    def decide(self, view: PolicyView, memory: Memory) -> SeawallDecision:
+    def decide(self, view: PolicyView, memory: PolicyState) -> SeawallDecision:
         """Decide on all entries. Raises InvalidValueError without links: they are what is shared out."""
-        ways = Ways.of(view, memory, self.name)  # 1
+        ways = PathLoops.of(view, memory, self.name)  # 1
         loops, links = ways.loops, LinkState.of(view, memory, ways)  # 2
         constants = self._constants(view, loops)
         state, weight = self._state(memory, view, loops, links), view.vns.weight[loops.sender]
@@ -139,12 +139,12 @@ class _SenderShares(Policy):
             self.law,
             loops,
             state,
-            Traffic(links.used_bps, view.drops, view.active),
+            PairTraffic(links.used_bps, view.drops, view.active),
             seen_lost,
             seen_marked,
             standing_bps,
             weight,
-            view.vns.send_most_bps[loops.sender],
+            view.vns.send_max_bps[loops.sender],
             links.capacity_bps,
             constants,
         )
@@ -156,14 +156,14 @@ class _SenderShares(Policy):
         )
         return SeawallDecision(view, np.maximum(grant_bps, MIN_RATE_BPS), kept, loops, allocation, links, marked)
 
-    def first_bps(self, newcomers: Newcomers) -> FloatArray:
+    def first_bps(self, newcomers: NewPairs) -> FloatArray:
         """Return an equal share among a receiver's senders of what it may receive: about what the loop starts with."""
         vns = newcomers.vns
-        share_bps = vns.receive_most_bps[newcomers.receiver] / np.maximum(newcomers.senders, 1)
-        first_bps: FloatArray = np.minimum(vns.send_most_bps[newcomers.sender], share_bps)
+        share_bps = vns.receive_max_bps[newcomers.receiver] / np.maximum(newcomers.senders, 1)
+        first_bps: FloatArray = np.minimum(vns.send_max_bps[newcomers.sender], share_bps)
         return first_bps
 
-    def explain(self, decision: Decision, at: int, place: Place) -> Explanation:
+    def explain(self, decision: Decision, at: int, place: LocationName) -> Explanation:
         """Return what binds the entry: the link that leaves it least, or a ceiling.
 
         Feedback of the whole way holds the loops of links that are not the bottleneck as well. So of links that leave
@@ -189,7 +189,7 @@ class _SenderShares(Policy):
         next_bps, next_bound = min(rest)
         return Explanation(at, grant_bps, link[1], place_there, len(own), max(next_bps, grant_bps), next_bound)
 
-    def _constants(self, view: PolicyView, loops: Loops) -> Constants:
+    def _constants(self, view: PolicyView, loops: Loops) -> LoopConstants:
         """Return the constants of each loop: its sender's VLAN's, or the default where the law does not use one."""
 
         def column(name: str) -> FloatArray:
@@ -199,9 +199,9 @@ class _SenderShares(Policy):
         alpha = column("alpha")
         alpha_lost = alpha if self.law is Law.CUBIC else np.full(len(loops), SeawallCubic.alpha)
         curve = map(column, ("a", "gamma", "delta", "t_s", "hold"))
-        return Constants(column("beta"), column("kappa"), laws.CurveConstants(alpha, alpha_lost, *curve))
+        return LoopConstants(column("beta"), column("kappa"), laws.CurveConstants(alpha, alpha_lost, *curve))
 
-    def _state(self, memory: Memory, view: PolicyView, loops: Loops, links: LinkState) -> LoopState:
+    def _state(self, memory: PolicyState, view: PolicyView, loops: Loops, links: LinkState) -> RateLoopState:
         """Return the loops' state. A new loop whose entries all have limits already goes on from there."""
         columns = {name: memory.of_use(name, loops.sender, loops.link) for name in _LOOP}
         rate_bps = columns["rate_bps"]
@@ -212,11 +212,11 @@ class _SenderShares(Policy):
             found = fresh & (loops.sum_of_entries(~granted) == 0)
             columns["rate_bps"] = np.where(found, np.minimum(found_bps, links.capacity_bps[loops.link]), rate_bps)
         if self.law is Law.PROPORTIONAL:
-            return LoopState(**columns, curve=laws.Curve.none(len(loops)))
+            return RateLoopState(**columns, curve=laws.Curve.none(len(loops)))
         curve = laws.Curve(*(memory.of_use(name, loops.sender, loops.link) for name in _OF_CURVE))
-        return LoopState(**columns, curve=curve)
+        return RateLoopState(**columns, curve=curve)
 
-    def _columns(self, state: LoopState) -> dict[str, FloatArray]:
+    def _columns(self, state: RateLoopState) -> dict[str, FloatArray]:
         columns = {name: getattr(state, name) for name in _LOOP}
         if self.law is Law.PROPORTIONAL:
             return columns
@@ -264,7 +264,7 @@ class SeawallDctcp(_OnACurve):
     law: ClassVar[Law] = Law.DCTCP
 
 
-def _targets(ways: Ways, rate_bps: FloatArray, standing_bps: FloatArray) -> FloatArray:
+def _targets(ways: PathLoops, rate_bps: FloatArray, standing_bps: FloatArray) -> FloatArray:
     """Return (loops,) how full each loop may make its link: HOST_TARGET for who has more than its share of a host's."""
     above = np.nan_to_num(rate_bps) / standing_bps - 1.0
     gives = np.where(ways.up[ways.loops.link], np.clip(above / ABOVE, 0.0, 1.0), 0.0)
@@ -280,7 +280,7 @@ def receiver_shares(view: PolicyView, rate_bps: FloatArray, links: LinkState) ->
     """
     vns, down = view.vns, links.capacity_bps
     assert view.links is not None
-    narrow = vns.receive_most_bps < down[view.links.down]
+    narrow = vns.receive_max_bps < down[view.links.down]
     if not narrow[view.receiver].any():
         return view.ceiling_bps
     weight = vns.weight[view.sender]
@@ -289,9 +289,9 @@ def receiver_shares(view: PolicyView, rate_bps: FloatArray, links: LinkState) ->
     wanted_bps = np.where(view.active, np.minimum(wanted_bps, view.ceiling_bps), 0.0)
     senders = np.bincount(view.receiver, minlength=len(vns))
     receivers = np.flatnonzero(senders)
-    groups = Groups(np.concatenate([[0], np.cumsum(senders[receivers])]).astype(np.int64))
-    most_bps = np.where(narrow, TARGET * vns.receive_most_bps, NO_CEILING_BPS)[receivers]
-    level_bps = groups.spread(fill_level(groups, most_bps, weight, wanted_bps))
+    groups = Segments(np.concatenate([[0], np.cumsum(senders[receivers])]).astype(np.int64))
+    most_bps = np.where(narrow, TARGET * vns.receive_max_bps, NO_CEILING_BPS)[receivers]
+    level_bps = groups.broadcast(fill_level(groups, most_bps, weight, wanted_bps))
     share_bps: FloatArray = np.minimum(level_bps * weight, view.ceiling_bps)
     return share_bps
 
@@ -304,5 +304,5 @@ def _link_words(decision: SeawallDecision, use: int) -> str:
     weight, lost = view.vns.weight[loops.sender], decision.state.lost[use]
     words = f"link {view.links.names[link]}: weight {weight[loop]:g} of {weight[loops.link == link].sum():g}"
     lost_words = "losses unknown" if np.isnan(lost) else f"{lost:.1%} lost"
-    rate = rate_in_words(float(decision.allocation.state.rate_bps[loop]))
+    rate = format_rate_text(float(decision.allocation.state.rate_bps[loop]))
     return f"{words}, {decision.marks[use]:.1%} marked, {lost_words}; {rate} for all its receivers there"

@@ -10,13 +10,13 @@ import numpy as np
 from controller.allocation.explanation import Explanation
 from controller.allocation.parameters import parameter
 from controller.columns import FloatArray, IntArray
-from controller.metering.fabric_readings import Reading
+from controller.metering.fabric_readings import ReadingKind
 from controller.policy.explanation_text import lower_ceiling
-from controller.policy.interface import Decision, Place, Policy, PolicyView, Silence
-from controller.policy.policy_state import Memory
+from controller.policy.interface import Decision, LocationName, Policy, PolicyView, StaleMode
+from controller.policy.policy_state import PolicyState
 from controller.seawall import laws
 from controller.seawall.link_feedback import along_paths
-from controller.seawall.link_state import LinkState, Ways
+from controller.seawall.link_state import LinkState, PathLoops
 from controller.seawall.loops import Loops
 from controller.units import MIN_RATE_BPS
 
@@ -45,16 +45,16 @@ class SeawallStrawman(Policy):
     borrows: ClassVar[bool] = True
     weighted: ClassVar[bool] = True
     together: ClassVar[bool] = True
-    silence: ClassVar[Silence] = Silence.HOLD
-    reads: ClassVar[frozenset[Reading]] = frozenset({Reading.LINKS, Reading.PORTS, Reading.QUEUES})
+    silence: ClassVar[StaleMode] = StaleMode.HOLD
+    reads: ClassVar[frozenset[ReadingKind]] = frozenset({ReadingKind.LINKS, ReadingKind.PORTS, ReadingKind.QUEUES})
 
-    def decide(self, view: PolicyView, memory: Memory) -> StrawmanDecision:
+    def decide(self, view: PolicyView, memory: PolicyState) -> StrawmanDecision:
         """Decide on all entries: each for itself. Raises InvalidValueError without links."""
-        ways = Ways.of(view, memory, self.name)
+        ways = PathLoops.of(view, memory, self.name)
         loops, links = ways.loops, LinkState.of(view, memory, ways)
         share_bps = _shares(loops, view, links.capacity_bps)  # 1
         least_bps = loops.least(share_bps)
-        before_bps = memory.of_entry("rate_bps")
+        before_bps = memory.pair_column("rate_bps")
         found_bps = np.where(np.isfinite(view.limit_bps), view.limit_bps, least_bps)
         rate_bps = np.where(np.isnan(before_bps), found_bps, before_bps)
         alpha, a = (view.parameters[name][view.sender] for name in ("alpha", "a"))
@@ -69,7 +69,7 @@ class SeawallStrawman(Policy):
         narrowest[loops.entry_of_use[narrow]] = loops.use_link[narrow]
         return StrawmanDecision(view, next_bps, kept, narrowest=narrowest)
 
-    def explain(self, decision: Decision, at: int, place: Place) -> Explanation:
+    def explain(self, decision: Decision, at: int, place: LocationName) -> Explanation:
         """Return what binds the entry: its own loop, or the ceilings."""
         assert isinstance(decision, StrawmanDecision)
         view = decision.view

@@ -10,13 +10,13 @@ import numpy as np
 
 from controller.columns import BoolArray, FloatArray, IntArray
 from controller.dets.messages import KeepAlive, SetRate, TrafficReport
-from controller.node_protocol.message_types import Grants
+from controller.node_protocol.message_types import GrantMessage
 from controller.policy.interface import Decision
 from controller.shards import shard_native
 from controller.shards.receiver_table import ReceiverTable
 
 
-class About(NamedTuple):
+class ReceiverStatus(NamedTuple):
     """What is said of receivers, as in ``Grants``, (receivers,) each."""
 
     decided: IntArray
@@ -24,21 +24,21 @@ class About(NamedTuple):
     congested: BoolArray
 
 
-class Granted(NamedTuple):
+class PeerGrants(NamedTuple):
     """Grants of one peer: those ``rows`` of what is granted to all."""
 
-    whole: Grants
+    whole: GrantMessage
     rows: IntArray
 
-    def alone(self) -> Grants:
+    def materialize(self) -> GrantMessage:
         """Return them by themselves."""
         one, rows = self.whole, self.rows
         about = one.decided, one.senders, one.congested
-        return Grants(*about, one.sender[rows], one.receiver[rows], one.rate_bps[rows], one.forfeits[rows])
+        return GrantMessage(*about, one.sender[rows], one.receiver[rows], one.rate_bps[rows], one.forfeits[rows])
 
 
 @dataclass(frozen=True)
-class Answers:
+class GrantReplies:
     """What was decided on the rows of ``table``, (rows,) each.
 
     ``rate_bps`` is NaN for rows that are not under control; ``of_all`` says that there are none. ``changed`` says which
@@ -54,7 +54,7 @@ class Answers:
     @classmethod
     def of(
         cls, table: ReceiverTable, reports: TrafficReport, set_rate: SetRate, decisions: Iterable[Decision]
-    ) -> Answers:
+    ) -> GrantReplies:
         """Return the answers to these reports, after these decisions."""
         entries, forfeits = len(table.entries), table.falses
         of_all = len(reports.entry) == entries
@@ -78,13 +78,13 @@ class Answers:
         """Whether some senders lose their bursts."""
         return self.forfeits is not self.table.falses and bool(self.forfeits.any())
 
-    def to_own(self, own: IntArray) -> tuple[SetRate, KeepAlive]:
+    def for_local_senders(self, own: IntArray) -> tuple[SetRate, KeepAlive]:
         """Return what the shard's own senders are told, whose rows of its entry table are ``own``."""
         here = self.table.places[0]
         if self.changed is self.table.trues:
             return SetRate(own, self.rate_bps[here]), KeepAlive(own[:0])
         if shard_native.library is not None:
-            moved, moved_bps, stay = shard_native.to_own(self.rate_bps, self.changed, here, own)
+            moved, moved_bps, stay = shard_native.select_local(self.rate_bps, self.changed, here, own)
             return SetRate(moved, moved_bps), KeepAlive(stay)
         own_bps = self.rate_bps[here]
         is_set = self.changed[here]
@@ -94,16 +94,16 @@ class Answers:
         """Return which of them lose their bursts, rows of the same."""
         return own[self.forfeits[self.table.places[0]]] if self.has_forfeits else own[:0]
 
-    def to_peers(self, about: About, said: Sequence[int]) -> dict[int, Granted]:
+    def for_peers(self, about: ReceiverStatus, said: Sequence[int]) -> dict[int, PeerGrants]:
         """Return what these peers are told, whose reports are the parts of the table, in its order."""
         entries = self.table.entries
-        whole = Grants(*about, entries.sender, entries.receiver, self.rate_bps, self.forfeits)
+        whole = GrantMessage(*about, entries.sender, entries.receiver, self.rate_bps, self.forfeits)
         places = self.table.places[1:]
         rows = places if self.of_all else [at[~np.isnan(self.rate_bps[at])] for at in places]
-        return {number: Granted(whole, at) for number, at in zip(said, rows, strict=True)}
+        return {number: PeerGrants(whole, at) for number, at in zip(said, rows, strict=True)}
 
 
-def to_the_silent(about: About) -> Granted:
+def for_idle_peer(about: ReceiverStatus) -> PeerGrants:
     """Return what a peer is told that reports nothing: which receivers are congested."""
     nobody = np.empty(0, dtype=np.int64)
-    return Granted(Grants(*about, nobody, nobody, np.empty(0), np.empty(0, dtype=np.bool_)), nobody)
+    return PeerGrants(GrantMessage(*about, nobody, nobody, np.empty(0), np.empty(0, dtype=np.bool_)), nobody)

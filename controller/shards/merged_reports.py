@@ -10,20 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.columns import BoolArray, FloatArray, IntArray
-from controller.dets.messages import Loads, TrafficReport
-from controller.dets.rate_allocator import Surroundings
+from controller.dets.messages import ReceiverLoads, TrafficReport
+from controller.dets.rate_allocator import IntervalContext
 from controller.fabric.vn_table import VnTable
 from controller.loop.control_step import ControlState, ceilings
 from controller.loop.sender_side import SenderSide
 from controller.metering.measurement import Measurement
-from controller.node_protocol.header import LEFT, is_left_out
-from controller.node_protocol.message_types import Given, Left, Report
+from controller.node_protocol.header import LEFT, is_omitted
+from controller.node_protocol.message_types import GrantRecord, OmittedColumns, ReportMessage
 from controller.shards import shard_native
 from controller.shards.receiver_table import ReceiverTable
 
 
 @dataclass(frozen=True)
-class Gathered:
+class MergedReports:
     """``own`` are the rows in ``table`` of the shard's own entries, ``measured`` theirs, ``said`` what peers report.
 
     The columns have the rows of the table, and are as in ``Report``.
@@ -32,7 +32,7 @@ class Gathered:
     table: ReceiverTable
     own: IntArray
     measured: Measurement
-    said: Sequence[Report]
+    said: Sequence[ReportMessage]
     measured_bps: FloatArray
     limit_bps: FloatArray
     available_bps: FloatArray
@@ -49,9 +49,9 @@ class Gathered:
         own: IntArray,
         senders: SenderSide,
         here: TrafficReport,
-        said: Sequence[Report],
+        said: Sequence[ReportMessage],
         left: int,
-    ) -> Gathered:
+    ) -> MergedReports:
         """Return it; ``here`` is what own entries report, ``said`` are in the order of the table's parts.
 
         ``left`` is what nobody would have to be told of own entries.
@@ -71,9 +71,13 @@ class Gathered:
         in_force_bps = _in_force(table, own, here.limit_bps, said)
         if in_force_bps is not None:
             kept["limits"] = in_force_bps
-        for which, column in ((Left.AMOUNTS, table.no_rates), (Left.UNREAD, table.zeros), (Left.ACTIVE, table.trues)):
+        for which, column in (
+            (OmittedColumns.AMOUNTS, table.no_rates),
+            (OmittedColumns.UNREAD, table.zeros),
+            (OmittedColumns.ACTIVE, table.trues),
+        ):
             for name in LEFT[which]:
-                if left & which and all(is_left_out(getattr(one, name)) for one in said):
+                if left & which and all(is_omitted(getattr(one, name)) for one in said):
                     kept[name] = column
         names, places = [name for name in here_of if name not in kept], table.places[1:]
         reported = [[_column(one, name, at) for name in names] for one, at in zip(said, places, strict=True)]
@@ -96,11 +100,11 @@ class Gathered:
             self.active[at],
         )
 
-    def surroundings(self, seen: Surroundings) -> Surroundings:
+    def interval_context(self, seen: IntervalContext) -> IntervalContext:
         """Return what else policies see: ``seen`` without links and what was read of them, of all entries of the table.
 
         Only policies that see the whole network look at ``used_bps`` and ``limit_bps`` of entries not under control
-        (``of_network``).
+        (``network_context``).
         """
         return seen._replace(
             links=None,
@@ -111,7 +115,7 @@ class Gathered:
             passed_bps=self.last_bps,
         )
 
-    def of_network(self, seen: Surroundings, state: ControlState, vns: VnTable) -> Surroundings:
+    def network_context(self, seen: IntervalContext, state: ControlState, vns: VnTable) -> IntervalContext:
         """Return what policies see that look at all entries, under control or not."""
         used = [self.measured.measured_bps], [[one.measured_bps] for one in self.said]
         (used_bps,) = self.table.merged(self.own, *used)
@@ -121,21 +125,23 @@ class Gathered:
         return seen._replace(used_bps=used_bps, limit_bps=limit_bps)
 
 
-def _column(report: Report, name: str, place: IntArray) -> NDArray[Any]:
+def _column(report: ReportMessage, name: str, place: IntArray) -> NDArray[Any]:
     """Return a column of a report whose rows are at ``place`` in the table: of limits all that were granted then."""
     if name != "limits":
         column: NDArray[Any] = getattr(report, name)
         return column
     limits = report.limits
-    return limits.rate_bps if isinstance(limits, Given) and limits.rows is place else report.limit_bps
+    return limits.rate_bps if isinstance(limits, GrantRecord) and limits.rows is place else report.limit_bps
 
 
-def _in_force(table: ReceiverTable, own: IntArray, here_bps: FloatArray, said: Sequence[Report]) -> FloatArray | None:
+def _in_force(
+    table: ReceiverTable, own: IntArray, here_bps: FloatArray, said: Sequence[ReportMessage]
+) -> FloatArray | None:
     """Return what was granted to all rows of the table, if those are the limits in force: mostly it is so.
 
     ``here_bps`` are those of own entries.
     """
-    granted = [one.limits for one in said if isinstance(one.limits, Given)]
+    granted = [one.limits for one in said if isinstance(one.limits, GrantRecord)]
     if not granted or len(granted) < len(said):
         return None
     rate_bps, places = granted[0].rate_bps, table.places[1:]
@@ -149,12 +155,12 @@ def _in_force(table: ReceiverTable, own: IntArray, here_bps: FloatArray, said: S
     return rate_bps if same else None
 
 
-def add_loads(loads: Loads, said: Sequence[Report]) -> None:
+def add_loads(loads: ReceiverLoads, said: Sequence[ReportMessage]) -> None:
     """Add to ``loads`` what peers have said that they bring to receivers."""
     whole = loads.passed_bps, loads.smoothed_bps, loads.dropped_bps
     parts = [(one.loaded, (one.passed_bps, one.smoothed_bps, one.dropped_bps)) for one in said]
     if shard_native.library is not None:
-        shard_native.bring(whole, parts)
+        shard_native.add_loads(whole, parts)
         return
     for rows, brought in parts:
         for column, more in zip(whole, brought, strict=True):

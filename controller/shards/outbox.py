@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.columns import IntArray
-from controller.dets.messages import Loads
-from controller.node_protocol.bundle import Message
+from controller.dets.messages import ReceiverLoads
+from controller.node_protocol.bundle import Bundle
 from controller.node_protocol.encoder import encode
 from controller.node_protocol.header import Octets
-from controller.node_protocol.message_types import Frame, Left, Report
+from controller.node_protocol.message_types import Frame, OmittedColumns, ReportMessage
 from controller.shards.peer import Peer
 
 
@@ -22,19 +22,19 @@ class Outbox:
 
     def __init__(self) -> None:
         self.token, self.number, self.fabric = 0, 0, b""
-        self._messages: dict[int, Message] = {}
+        self._messages: dict[int, Bundle] = {}
         self._octets: dict[int, int] = {}  # of the last ones
         # To which VNs something is sent, (vns,), and which of those are each peer's.
         self._sends, self._sent_to = np.empty(0, dtype=np.bool_), dict[int, IntArray]()
 
-    def readdress(self, token: int, fabric: bytes) -> None:
+    def set_identity(self, token: int, fabric: bytes) -> None:
         """The VNs belong to others from now on."""
         self.token, self.fabric, self._sends = token, fabric, np.empty(0, dtype=np.bool_)
 
     def begin(self, peers: Iterable[int]) -> None:
         """Begin an interval's messages to these peers."""
         self.number += 1
-        self._messages = {number: Message(self._octets.get(number, 0)) for number in peers}
+        self._messages = {number: Bundle(self._octets.get(number, 0)) for number in peers}
 
     def write(
         self,
@@ -43,7 +43,7 @@ class Outbox:
         frame: Frame,
         now_s: float,
         said: IntArray | None = None,
-        left: int = Left.NONE,
+        left: int = OmittedColumns.NONE,
         limits: int = 0,
     ) -> Octets:
         """Return a frame for ``peer`` (``number``); ``said``, ``left`` and ``limits`` are as in ``Peer.head``."""
@@ -53,7 +53,7 @@ class Outbox:
     def write_reports(
         self,
         peers: Mapping[int, Peer],
-        loads: Loads,
+        loads: ReceiverLoads,
         columns: Sequence[NDArray[Any]],
         told: Mapping[int, IntArray],
         left: int,
@@ -74,11 +74,11 @@ class Outbox:
         for number, peer in peers.items():
             loaded = self._sent_to[number]
             brought = loads.passed_bps[loaded], loads.smoothed_bps[loaded], loads.dropped_bps[loaded]
-            frame = Report(loaded, *brought, *columns)
+            frame = ReportMessage(loaded, *brought, *columns)
             frames[number] = self.write(number, peer, frame, now_s, told[number], left, limits[number])
         return frames
 
-    def take(self) -> dict[int, Message]:
+    def take(self) -> dict[int, Bundle]:
         """Return the messages of the interval."""
         messages, self._messages = self._messages, {}
         self._octets = {number: len(message) for number, message in messages.items()}

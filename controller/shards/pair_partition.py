@@ -11,33 +11,33 @@ from functools import cached_property
 
 import numpy as np
 
-from controller.columns import BoolArray, IntArray, ShortArray
-from controller.dets.send_rate_controller import Control, ControlArray
-from controller.fabric.pair_table import EntryTable
+from controller.columns import BoolArray, Int16Array, IntArray
+from controller.dets.send_rate_controller import ControlArray, MachineState
+from controller.fabric.pair_table import PairTable
 from controller.metering.measurement import IDLE_INTERVALS
-from controller.node_protocol.message_types import Grants
+from controller.node_protocol.message_types import GrantMessage
 from controller.shards import shard_native
-from controller.shards.receiver_table import Pairs, found_pairs
+from controller.shards.receiver_table import Pairs, match_pairs
 
 
 @dataclass(frozen=True)
-class Crossing:
+class PairPartition:
     """``own`` are the rows of ``entries`` whose receivers are the shard's own, ``own_pairs`` their ends.
 
     ``to`` are those that lead to each peer, ascending; ``crosses`` (entries,) marks them. ``receivers`` are the VNs
     that each peer's lead to.
     """
 
-    entries: EntryTable
+    entries: PairTable
     own: IntArray
     own_pairs: Pairs
     crosses: BoolArray
     to: Mapping[int, IntArray]
     receivers: Mapping[int, IntArray]
-    _found: dict[int, tuple[Grants, IntArray, IntArray | slice]] = field(default_factory=dict)
+    _found: dict[int, tuple[GrantMessage, IntArray, IntArray | slice]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, entries: EntryTable, mine: BoolArray, owns: Mapping[int, BoolArray]) -> Crossing:
+    def of(cls, entries: PairTable, mine: BoolArray, owns: Mapping[int, BoolArray]) -> PairPartition:
         """Return it for the VNs that are ``mine`` and those that each peer ``owns``, (vns,) each."""
         own = np.flatnonzero(mine[entries.receiver])
         to = {number: np.flatnonzero(theirs[entries.receiver]) for number, theirs in owns.items()}
@@ -45,7 +45,7 @@ class Crossing:
         receivers = {number: np.unique(entries.receiver[rows]) for number, rows in to.items()}
         return cls(entries, own, pairs, ~mine[entries.receiver], to, receivers)
 
-    def told(self, control: ControlArray, silent_intervals: ShortArray) -> dict[int, IntArray]:
+    def told(self, control: ControlArray, silent_intervals: Int16Array) -> dict[int, IntArray]:
         """Return the rows that each peer is told of: where all are, the same array as before.
 
         They are those under control, and those with traffic (``Control``, ``Measurement``; (entries,) each).
@@ -57,21 +57,21 @@ class Crossing:
         """The rows of all entries."""
         return np.arange(len(self.entries))
 
-    def granted(self, peer: int, grants: Grants) -> tuple[IntArray, IntArray | slice]:
+    def granted(self, peer: int, grants: GrantMessage) -> tuple[IntArray, IntArray | slice]:
         """Return the rows that a peer grants a rate, and the rows of ``grants``; entries may have gone meanwhile."""
         last = self._found.get(peer)
         if last is None or last[0].sender is not grants.sender or last[0].receiver is not grants.receiver:
             own, entries = self.to[peer], self.entries
-            theirs = EntryTable(entries.sender[own], entries.receiver[own], entries.meter_id[own])
-            rows, at = found_pairs(theirs, grants)
+            theirs = PairTable(entries.sender[own], entries.receiver[own], entries.meter_id[own])
+            rows, at = match_pairs(theirs, grants)
             rows = own if len(rows) == len(own) else own[rows]
             last = self._found[peer] = grants, rows, at if len(at) < len(grants.sender) else slice(None)
         return last[1], last[2]
 
 
-def _told(rows: IntArray, control: ControlArray, silent_intervals: ShortArray) -> IntArray:
-    settings = int(Control.IDLE), IDLE_INTERVALS
-    if shard_native.library is not None and shard_native.all_told(*settings, rows, control, silent_intervals):
+def _told(rows: IntArray, control: ControlArray, silent_intervals: Int16Array) -> IntArray:
+    settings = int(MachineState.IDLE), IDLE_INTERVALS
+    if shard_native.library is not None and shard_native.all_reportable(*settings, rows, control, silent_intervals):
         return rows
-    told = (control[rows] != Control.IDLE) | (silent_intervals[rows] < IDLE_INTERVALS)
+    told = (control[rows] != MachineState.IDLE) | (silent_intervals[rows] < IDLE_INTERVALS)
     return rows if told.all() else rows[told]

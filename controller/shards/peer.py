@@ -20,23 +20,23 @@ from collections import Counter, OrderedDict
 from typing import NamedTuple
 
 from controller.columns import BoolArray, FloatArray, IntArray
-from controller.node_protocol.decoder import Known, decode
-from controller.node_protocol.header import Head, Octets
+from controller.node_protocol.decoder import PreviousMessage, decode
+from controller.node_protocol.header import Header, Octets
 from controller.node_protocol.message_types import (
     Frame,
-    Given,
-    Grants,
-    Left,
-    LinkUse,
-    MarksRead,
-    PortsRead,
-    QueuesRead,
+    GrantMessage,
+    GrantRecord,
+    LinkUseMessage,
+    MarkReadingsMessage,
+    OmittedColumns,
+    PortReadingsMessage,
+    QueueReadingsMessage,
     Read,
-    Report,
+    ReportMessage,
 )
-from controller.node_protocol.rejection import Cause, FrameError
+from controller.node_protocol.rejection import MessageRejectedError, RejectCause
 
-_WITH_PAIRS = (Report, Grants)
+_WITH_PAIRS = (ReportMessage, GrantMessage)
 LATE_INTERVALS = 4
 """the oldest that a frame's answer may be: two intervals there, two back"""
 SILENT_INTERVALS = 4
@@ -45,7 +45,7 @@ _REMEMBERED = 16  # of the numbers that were said last, when
 _GIVEN = 4  # Grants whose rates are remembered
 
 
-class Part(NamedTuple):
+class ShardScope(NamedTuple):
     """A shard's VNs, (vns,) each: those behind its switches, and those whose senders it grants rates.
 
     ``allocates`` tells whether it does so in VLANs whose policy sees the whole network, where there are such.
@@ -59,26 +59,26 @@ class Part(NamedTuple):
 class Peer:
     """Another shard, whose VNs are ``theirs``; ``mine`` are those of this shard. The fabric has so many ``links``."""
 
-    def __init__(self, theirs: Part, mine: Part, fabric: bytes, interval_s: float, links: int = 0) -> None:
+    def __init__(self, theirs: ShardScope, mine: ShardScope, fabric: bytes, interval_s: float, links: int = 0) -> None:
         self.owns, self.decides, self._asked = theirs
         self._mine, self._fabric, self._interval_s, self._links = mine, fabric, interval_s, links
-        self.report: Report | None = None
-        self.link_use: LinkUse | None = None
+        self.report: ReportMessage | None = None
+        self.link_use: LinkUseMessage | None = None
         self._reported_s = self._granted_s = -math.inf
-        self.refused: Counter[Cause] = Counter()
-        self._grants: Grants | None = None
+        self.refused: Counter[RejectCause] = Counter()
+        self._grants: GrantMessage | None = None
         self.granted = 0
         """the number of what it granted last"""
-        self._given = OrderedDict[int, Given]()  # what it was granted lately, by number
+        self._given = OrderedDict[int, GrantRecord]()  # what it was granted lately, by number
         self._read: dict[type[Frame], Read] = {}
-        self._known: dict[type[Frame], Known] = {}  # whose pairs have been found to be right
+        self._known: dict[type[Frame], PreviousMessage] = {}  # whose pairs have been found to be right
         self._knows = 0, 0  # what the peer knows of this shard's Reports and Grants
         self._pairs: dict[type[Frame], tuple[IntArray, int]] = {}  # that were said last, and since which number
         self.token, self._number = 0, 0  # of its last life that was heard
         self._last: dict[type[Frame], int] = {}
         self._said_s: OrderedDict[int, float] = OrderedDict()
 
-    def recut(self, theirs: Part, mine: Part, fabric: bytes) -> None:
+    def recut(self, theirs: ShardScope, mine: ShardScope, fabric: bytes) -> None:
         """It has the VNs of ``theirs`` from now on, this shard those of ``mine``; what it said is void."""
         self.owns, self.decides, self._asked = theirs
         self._mine, self._fabric = mine, fabric
@@ -91,11 +91,11 @@ class Peer:
         token: int,
         number: int,
         now_s: float,
-        kind: type[Frame] = LinkUse,
+        kind: type[Frame] = LinkUseMessage,
         said: IntArray | None = None,
-        left: int = Left.NONE,
+        left: int = OmittedColumns.NONE,
         limits: int = 0,
-    ) -> Head:
+    ) -> Header:
         """Return the header of a frame that goes to this peer now.
 
         Of Reports and Grants ``said`` are the rows of the pairs: the same array means the same pairs. ``left`` is what
@@ -106,14 +106,14 @@ class Peer:
             self._said_s.popitem(last=False)
         knows = [self._known[one].latest if one in self._known else 0 for one in _WITH_PAIRS]
         pairs = 0 if said is None else self._known_by_peer(number, kind, said)
-        left &= ~Left.AMOUNTS if self._asked else -1
+        left &= ~OmittedColumns.AMOUNTS if self._asked else -1
         limits = limits if pairs and limits == self.granted else 0
-        return Head(token, number, self._number, self._asked, (knows[0], knows[1]), pairs, left, limits)
+        return Header(token, number, self._number, self._asked, (knows[0], knows[1]), pairs, left, limits)
 
-    def give(self, number: int, rate_bps: FloatArray, rows: IntArray) -> None:
+    def record_grant(self, number: int, rate_bps: FloatArray, rows: IntArray) -> None:
         """Remember what this peer is granted for what it has reported; None of what it has forgotten."""
         if self.report is not None and len(rows) == len(self.report.sender):
-            self._given[number] = Given(self.report.sender, rate_bps, rows)
+            self._given[number] = GrantRecord(self.report.sender, rate_bps, rows)
         while len(self._given) > _GIVEN:
             self._given.popitem(last=False)
 
@@ -126,64 +126,66 @@ class Peer:
         known = self._knows[_WITH_PAIRS.index(kind)]
         return known if since <= known < number else 0
 
-    def hear(self, data: Octets, now_s: float) -> FrameError | None:
+    def hear(self, data: Octets, now_s: float) -> MessageRejectedError | None:
         """Take a frame of this peer; return why it was refused, None if it was not."""
         try:
             head, frame = decode(data, self._fabric, len(self.owns), self._links, self._known, self._given)  # 1
             self._accept(head, frame, now_s)
-        except FrameError as error:
+        except MessageRejectedError as error:
             self.refused[error.cause] += 1
-            if error.cause is Cause.PAIRS:  # 7
+            if error.cause is RejectCause.PAIRS:  # 7
                 self._known = {}
             return error
         return None
 
-    def _accept(self, head: Head, frame: Frame, now_s: float) -> None:
+    def _accept(self, head: Header, frame: Frame, now_s: float) -> None:
         if head.token < self.token:  # 2
-            raise FrameError(Cause.TOKEN, f"token {head.token} is below {self.token}: its owner was replaced")
+            raise MessageRejectedError(
+                RejectCause.TOKEN, f"token {head.token} is below {self.token}: its owner was replaced"
+            )
         if head.token > self.token:
             self.token, self._number, self._last, self._grants = head.token, 0, {}, None
             self._knows, self.granted = (0, 0), 0
         kind = type(frame)
         if head.number <= (last := self._last.get(kind, 0)):  # 3
-            raise FrameError(Cause.ORDER, f"number {head.number} is not above {last}")
+            raise MessageRejectedError(RejectCause.ORDER, f"number {head.number} is not above {last}")
         self._last[kind] = head.number
         self._number = max(self._number, head.number)
         said_s = self._said_s.get(head.heard, -math.inf)
         if now_s - said_s > LATE_INTERVALS * self._interval_s:  # 4
-            raise FrameError(Cause.LATE, f"knows nothing newer than number {head.heard}")
+            raise MessageRejectedError(RejectCause.LATE, f"knows nothing newer than number {head.heard}")
         if not self._may_say(frame):  # 5
-            raise FrameError(Cause.NOT_OWNED, "speaks of VNs that are not its own, or not this shard's")
-        if not isinstance(frame, Grants) and head.asked != self._mine.allocates:  # 6
-            raise FrameError(Cause.NOT_OWNED, "takes another one for the allocator")
-        if head.asked and head.left & Left.AMOUNTS:
-            raise FrameError(Cause.NOT_OWNED, "leaves out what the allocator has to know")
+            raise MessageRejectedError(RejectCause.NOT_OWNED, "speaks of VNs that are not its own, or not this shard's")
+        if not isinstance(frame, GrantMessage) and head.asked != self._mine.allocates:  # 6
+            raise MessageRejectedError(RejectCause.NOT_OWNED, "takes another one for the allocator")
+        if head.asked and head.left & OmittedColumns.AMOUNTS:
+            raise MessageRejectedError(RejectCause.NOT_OWNED, "leaves out what the allocator has to know")
         self._knows = head.knows
         self._know(head, frame)
-        if isinstance(frame, Report):
+        if isinstance(frame, ReportMessage):
             self.report, self._reported_s = frame, now_s
-        elif isinstance(frame, Grants):
+        elif isinstance(frame, GrantMessage):
             self._grants, self._granted_s, self.granted = frame, now_s, head.number
-        elif isinstance(frame, LinkUse):
+        elif isinstance(frame, LinkUseMessage):
             self.link_use = frame
         else:
             self._read[kind] = frame
 
-    def _know(self, head: Head, frame: Frame) -> None:
+    def _know(self, head: Header, frame: Frame) -> None:
         """Remember the pairs of a frame."""
-        if not isinstance(frame, Report | Grants) or head.pairs:
+        if not isinstance(frame, ReportMessage | GrantMessage) or head.pairs:
             return
         known, first = self._known.get(type(frame)), head.number
         if known is not None and known.token == head.token and _has_pairs_of(frame, known.frame):
             first = known.first
-        self._known[type(frame)] = Known(head.token, first, head.number, frame)
+        self._known[type(frame)] = PreviousMessage(head.token, first, head.number, frame)
 
     def _may_say(self, frame: Frame) -> bool:
-        if isinstance(frame, LinkUse | PortsRead):
+        if isinstance(frame, LinkUseMessage | PortReadingsMessage):
             return True  # of links everybody may use some, and whose a link's port is the core does not know
-        if isinstance(frame, QueuesRead | MarksRead):
+        if isinstance(frame, QueueReadingsMessage | MarkReadingsMessage):
             return bool(self.owns[frame.vn].all())
-        if isinstance(frame, Report):
+        if isinstance(frame, ReportMessage):
             loaded, receives, sends = self._mine.owns | self._mine.decides, self._mine.decides, self.owns
             first = frame.loaded
         else:
@@ -195,28 +197,28 @@ class Peer:
             right = right and bool(receives[frame.receiver].all() and sends[frame.sender].all())
         return right
 
-    def take_read(self) -> list[Read]:
+    def drain_readings(self) -> list[Read]:
         """Return what it read last, once, one of a kind: what is not said again is not known any more."""
         read, self._read = list(self._read.values()), {}
         return read
 
-    def take_grants(self) -> Grants | None:
+    def take_grants(self) -> GrantMessage | None:
         """Return what it granted last, once."""
         grants, self._grants = self._grants, None
         return grants
 
-    def unreported_s(self, now_s: float) -> float:
+    def report_age_s(self, now_s: float) -> float:
         """Return for how long it has reported nothing, 0 until SILENT_INTERVALS are over; infinite if it never did."""
         return self._silent_s(now_s - self._reported_s)
 
-    def ungranted_s(self, now_s: float) -> float:
-        """Return for how long it has granted nothing, as ``unreported_s``."""
+    def grant_age_s(self, now_s: float) -> float:
+        """Return for how long it has granted nothing, as ``report_age_s``."""
         return self._silent_s(now_s - self._granted_s)
 
     def _silent_s(self, elapsed_s: float) -> float:
         return elapsed_s if elapsed_s > SILENT_INTERVALS * self._interval_s else 0.0
 
 
-def _has_pairs_of(frame: Report | Grants, other: Report | Grants) -> bool:
+def _has_pairs_of(frame: ReportMessage | GrantMessage, other: ReportMessage | GrantMessage) -> bool:
     """Whether it was read as having them: then they are the same arrays."""
     return frame.sender is other.sender and frame.receiver is other.receiver

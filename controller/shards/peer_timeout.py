@@ -12,40 +12,40 @@ from typing import NamedTuple
 import numpy as np
 
 from controller.columns import BoolArray, FloatArray, IntArray
-from controller.fabric.link_table import FabricLinks
+from controller.fabric.link_table import LinkTable
 from controller.fabric.vn_table import VnTable
 from controller.metering.enforcement import RATE_STEP_BPS
-from controller.shards.grant_replies import Granted
-from controller.shards.network_allocation import links_left
+from controller.shards.grant_replies import PeerGrants
+from controller.shards.network_allocation import remaining_links
 from controller.shards.peer import Peer
-from controller.shards.receiver_table import found_pairs
+from controller.shards.receiver_table import match_pairs
 
-HOLD_S = 10.0
+GRANT_HOLD_S = 10.0
 """for how long a silent receiver's grants stand: longer than a lease and a take-over"""
 
 
-class Remaining(NamedTuple):
+class RemainingCapacity(NamedTuple):
     """What silent shards' senders leave: of receive limits and links. ``senders`` (vns,) is how many of them count."""
 
     vns: VnTable
-    links: FabricLinks | None
+    links: LinkTable | None
     senders: IntArray
 
 
 def equal_share_bps(vns: VnTable, senders: IntArray) -> FloatArray:
     """Return (vns,) what each of so many senders, (vns,), gets of a VN that shares equally."""
-    share_bps: FloatArray = vns.receive_most_bps / np.maximum(senders, 1)
+    share_bps: FloatArray = vns.receive_max_bps / np.maximum(senders, 1)
     return share_bps
 
 
-def left_by_silent(
+def capacity_without_silent_peers(
     peers: Mapping[int, Peer],
-    granted: Mapping[int, Granted],
+    granted: Mapping[int, PeerGrants],
     vns: VnTable,
-    links: FabricLinks | None,
+    links: LinkTable | None,
     now_s: float,
     no_shares: BoolArray,
-) -> Remaining:
+) -> RemainingCapacity:
     """Return what peers that are silent at ``now_s`` leave; ``granted`` are the last grants that each was sent.
 
     ``links`` are None where no policy sees them. ``no_shares`` (vns,) are the VNs under policies that answer to drops
@@ -53,18 +53,18 @@ def left_by_silent(
     """
     senders, kept_bps = np.zeros(len(vns), dtype=np.int64), np.zeros(len(vns))
     for number, peer in peers.items():
-        said, silent_s = peer.report, peer.unreported_s(now_s)
+        said, silent_s = peer.report, peer.report_age_s(now_s)
         if said is None or not silent_s:
             continue
         rate_bps = np.where(np.isinf(said.limit_bps), 0.0, said.limit_bps)
         shared_among = np.ones(len(vns), dtype=np.int64)
         if number in granted:  # which may have got there
-            one = granted[number].alone()
-            known, at = found_pairs(said, one)
+            one = granted[number].materialize()
+            known, at = match_pairs(said, one)
             rate_bps[known] = np.maximum(rate_bps[known], one.rate_bps[at])
             shared_among[one.decided] = one.senders
         senders += np.bincount(said.receiver[rate_bps > 0.0], minlength=len(vns))
-        if silent_s > HOLD_S:
+        if silent_s > GRANT_HOLD_S:
             rate_bps = np.minimum(rate_bps, equal_share_bps(vns, shared_among)[said.receiver])
         among = np.maximum(shared_among, np.bincount(said.receiver, minlength=len(vns)))
         part_bps = np.where(no_shares, vns.receive_limit_bps / among, np.inf)
@@ -74,10 +74,10 @@ def left_by_silent(
         of_peer[said.loaded] = np.maximum(of_peer[said.loaded], passed_bps)
         kept_bps += of_peer
         if links is not None:
-            links = links_left(links, said.sender, said.receiver, rate_bps)
+            links = remaining_links(links, said.sender, said.receiver, rate_bps)
     if not kept_bps.any():
-        return Remaining(vns, links, senders)
+        return RemainingCapacity(vns, links, senders)
     left_bps, most_bps = (
-        np.maximum(column - kept_bps, RATE_STEP_BPS) for column in (vns.receive_limit_bps, vns.receive_most_bps)
+        np.maximum(column - kept_bps, RATE_STEP_BPS) for column in (vns.receive_limit_bps, vns.receive_max_bps)
     )
-    return Remaining(vns.with_columns(receive_limit_bps=left_bps, receive_ceiling_bps=most_bps), links, senders)
+    return RemainingCapacity(vns.with_columns(receive_limit_bps=left_bps, receive_ceiling_bps=most_bps), links, senders)

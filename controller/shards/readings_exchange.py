@@ -11,12 +11,12 @@ from collections.abc import Iterable
 import numpy as np
 
 from controller.columns import BoolArray, FloatArray, IntArray
-from controller.dets.rate_allocator import Surroundings
-from controller.metering.fabric_readings import Observed
+from controller.dets.rate_allocator import IntervalContext
+from controller.metering.fabric_readings import FabricReadings
 from controller.metering.mark_readings import MarkReadings
 from controller.metering.port_readings import PortReadings
 from controller.metering.queue_readings import QueueReadings
-from controller.node_protocol.message_types import MarksRead, PortsRead, QueuesRead, Read
+from controller.node_protocol.message_types import MarkReadingsMessage, PortReadingsMessage, QueueReadingsMessage, Read
 from controller.shards.peer import Peer
 
 _OF_QUEUES = ("served_bps", "served_packets", "dropped_bps", "dropped_packets", "elapsed_s")
@@ -24,38 +24,46 @@ _OF_PORTS = ("transmitted_bps", "elapsed_s")
 _OF_MARKS = ("arrived_bps", "beyond_bps")
 
 
-def read_here(observed: Observed, mine: BoolArray) -> list[Read]:
+def local_readings(observed: FabricReadings, mine: BoolArray) -> list[Read]:
     """Return what to say of the VNs that are ``mine`` (vns,), and of links whose ports were read."""
     said: list[Read] = []
     if (queues := observed.queues) is not None:
         vn = np.flatnonzero(queues.known & mine)
-        said.append(QueuesRead(vn, *(getattr(queues, name)[vn] for name in _OF_QUEUES)))
+        said.append(QueueReadingsMessage(vn, *(getattr(queues, name)[vn] for name in _OF_QUEUES)))
     if (ports := observed.ports) is not None:
         link = np.flatnonzero(ports.known)
-        said.append(PortsRead(link, *(getattr(ports, name)[link] for name in _OF_PORTS)))
+        said.append(PortReadingsMessage(link, *(getattr(ports, name)[link] for name in _OF_PORTS)))
     if (marks := observed.marks) is not None:
         vn = _marks_read(marks, mine)
-        said.append(MarksRead(vn, *(getattr(marks, name)[vn] for name in _OF_MARKS)))
+        said.append(MarkReadingsMessage(vn, *(getattr(marks, name)[vn] for name in _OF_MARKS)))
     return said
 
 
-def read_by_all(observed: Observed, mine: BoolArray, peers: Iterable[Peer], entries: int) -> Observed:
+def merge_readings(observed: FabricReadings, mine: BoolArray, peers: Iterable[Peer], entries: int) -> FabricReadings:
     """Return what was read here and what peers have said since the last time; nobody else is told it.
 
     The table has so many ``entries``: marks are known of receivers alone, of none by entry.
     """
-    read = [one for peer in peers for one in peer.take_read()]
+    read = [one for peer in peers for one in peer.drain_readings()]
     queues, ports, marks = observed.queues, observed.ports, observed.marks
     if queues is not None:
         here = np.flatnonzero(queues.known & mine)
         parts = [(here, [getattr(queues, name)[here] for name in _OF_QUEUES])]
-        parts += [(one.vn, [getattr(one, name) for name in _OF_QUEUES]) for one in read if isinstance(one, QueuesRead)]
+        parts += [
+            (one.vn, [getattr(one, name) for name in _OF_QUEUES])
+            for one in read
+            if isinstance(one, QueueReadingsMessage)
+        ]
         (served, packets, dropped, lost, elapsed), known = _put_together(len(mine), parts, len(_OF_QUEUES))
         queues = QueueReadings(served, packets, dropped, lost, elapsed, known, np.zeros(len(mine), dtype=np.bool_))
     if ports is not None:
         links = len(ports.known)
         here = np.flatnonzero(ports.known)
-        parts = [(one.link, [getattr(one, name) for name in _OF_PORTS]) for one in read if isinstance(one, PortsRead)]
+        parts = [
+            (one.link, [getattr(one, name) for name in _OF_PORTS])
+            for one in read
+            if isinstance(one, PortReadingsMessage)
+        ]
         parts.append((here, [getattr(ports, name)[here] for name in _OF_PORTS]))  # its own word counts
         (transmitted_bps, elapsed_s), known = _put_together(links, parts, len(_OF_PORTS))
         unknown = np.full(links, np.nan)  # drops of ports: no policy looks at them
@@ -63,10 +71,12 @@ def read_by_all(observed: Observed, mine: BoolArray, peers: Iterable[Peer], entr
     if marks is not None:
         here = _marks_read(marks, mine)
         parts = [(here, [getattr(marks, name)[here] for name in _OF_MARKS])]
-        parts += [(one.vn, [getattr(one, name) for name in _OF_MARKS]) for one in read if isinstance(one, MarksRead)]
+        parts += [
+            (one.vn, [getattr(one, name) for name in _OF_MARKS]) for one in read if isinstance(one, MarkReadingsMessage)
+        ]
         (arrived_bps, beyond_bps), _ = _put_together(len(mine), parts, len(_OF_MARKS))
         marks = MarkReadings(np.full(entries, np.nan), arrived_bps, beyond_bps)
-    return Observed(queues, ports, marks)
+    return FabricReadings(queues, ports, marks)
 
 
 def _marks_read(marks: MarkReadings, mine: BoolArray) -> IntArray:
@@ -74,7 +84,9 @@ def _marks_read(marks: MarkReadings, mine: BoolArray) -> IntArray:
     return np.flatnonzero(mine & ~np.isnan(marks.arrived_bps) & ~np.isnan(marks.beyond_bps))
 
 
-def with_read(seen: Surroundings, read: Observed, receiver: IntArray, silent: Iterable[BoolArray]) -> Surroundings:
+def with_readings(
+    seen: IntervalContext, read: FabricReadings, receiver: IntArray, silent: Iterable[BoolArray]
+) -> IntervalContext:
     """Return what policies see, with what all have read; ``receiver`` (entries,) are the entries' ones.
 
     ``silent`` are the VNs, (vns,) each, of whom nobody says what they get. Their senders count as unread, so that

@@ -8,21 +8,21 @@ import numpy as np
 
 from controller.columns import BoolArray, FloatArray, IntArray
 from controller.dets.messages import DeactivateTrafficControl, InitializeTrafficControl, SetRate
-from controller.dets.send_rate_controller import Control, SendRateControllers
-from controller.fabric.pair_table import EntryTable
+from controller.dets.send_rate_controller import MachineState, SendRateControllers
+from controller.fabric.pair_table import PairTable
 from controller.fabric.vn_table import VnTable
 from controller.loop.control_step import held_back
-from controller.node_protocol.header import is_left_out
-from controller.node_protocol.message_types import Grants
+from controller.node_protocol.header import is_omitted
+from controller.node_protocol.message_types import GrantMessage
 from controller.shards import shard_native
-from controller.shards.pair_partition import Crossing
+from controller.shards.pair_partition import PairPartition
 from controller.shards.peer import Peer
-from controller.shards.peer_timeout import HOLD_S, equal_share_bps
+from controller.shards.peer_timeout import GRANT_HOLD_S, equal_share_bps
 
-_LIMITED = np.int8(Control.LIMITED)
+_LIMITED = np.int8(MachineState.LIMITED)
 
 
-class Told:
+class ReceivedGrants:
     """The last word about VNs, (vns,) each: which are ``congested``, and among how many ``senders`` each is shared.
 
     It is of VNs that peers decide for; of others nobody looks at it.
@@ -46,10 +46,10 @@ class Told:
     def obey(
         self,
         machines: SendRateControllers,
-        entries: EntryTable,
+        entries: PairTable,
         adopted_bps: FloatArray | None,
         vns: VnTable,
-        crossing: Crossing,
+        crossing: PairPartition,
         peers: Mapping[int, Peer],
         now_s: float,
     ) -> SendRateControllers:
@@ -69,14 +69,14 @@ class Told:
                 granted.append(SetRate(rows, grants.rate_bps[at]))
                 if rows is crossing.to[number]:
                     whole[number] = peer.granted
-                if not is_left_out(grants.forfeits) and grants.forfeits.any():
+                if not is_omitted(grants.forfeits) and grants.forfeits.any():
                     self._forfeits.append(rows[grants.forfeits[at]])
                 continue
             kept.append(crossing.to[number])
-            if HOLD_S < peer.ungranted_s(now_s) < np.inf:
+            if GRANT_HOLD_S < peer.grant_age_s(now_s) < np.inf:
                 silent.append(crossing.to[number])
         if heard:
-            machines = self.obeyed(machines, entries, adopted_bps, vns, heard, granted, kept)
+            machines = self.apply_grants(machines, entries, adopted_bps, vns, heard, granted, kept)
         if silent:
             rows = np.concatenate(silent)
             share_bps = equal_share_bps(vns, self.senders)[entries.receiver[rows]]
@@ -94,10 +94,10 @@ class Told:
         limit_bps, numbers = self._granted
         return numbers.get(peer, 0) if limit_bps is machines.limit_bps else 0
 
-    def obeyed(
+    def apply_grants(
         self,
         machines: SendRateControllers,
-        entries: EntryTable,
+        entries: PairTable,
         adopted_bps: FloatArray | None,
         vns: VnTable,
         heard: Sequence[tuple[IntArray, IntArray]],
@@ -127,7 +127,7 @@ class Told:
         rate_bps = np.concatenate([one.rate_bps for one in (first, *granted)])
         return machines.on_set_rate(held_back(SetRate(rows, rate_bps), adopted_bps))
 
-    def _hear(self, peer: Peer, grants: Grants) -> None:
+    def _hear(self, peer: Peer, grants: GrantMessage) -> None:
         self.congested[peer.decides] = False
         self.congested[grants.decided] = grants.congested
         self.senders[grants.decided] = grants.senders
@@ -135,7 +135,7 @@ class Told:
 
 def _obeyed_as_mostly(
     machines: SendRateControllers,
-    entries: EntryTable,
+    entries: PairTable,
     wanted: BoolArray,
     heard: Sequence[tuple[IntArray, IntArray]],
     granted: Sequence[SetRate],
@@ -145,7 +145,7 @@ def _obeyed_as_mostly(
     of_all = [receivers for (rows, receivers), one in zip(heard, granted, strict=True) if one.entry is rows]
     if not all(wanted[receivers].all() for receivers in of_all):
         return None
-    before = (wanted, entries.receiver, machines.control, machines.limit_bps, machines.unheard_intervals)
+    before = (wanted, entries.receiver, machines.control, machines.limit_bps, machines.intervals_since_message)
     parts = [(rows, one.entry, one.rate_bps) for (rows, _), one in zip(heard, granted, strict=True)]
-    after = shard_native.obey((Control.IDLE, Control.LIMITED), before, parts, kept)
+    after = shard_native.apply_grants((MachineState.IDLE, MachineState.LIMITED), before, parts, kept)
     return None if after is None else SendRateControllers(machines.control, *after)

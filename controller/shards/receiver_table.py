@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.columns import NEW_ROW, BoolArray, FloatArray, IntArray
-from controller.fabric.pair_table import NO_METER, EntryTable, HasPairs, rows_of_pairs
+from controller.fabric.pair_table import NO_METER, PairColumns, PairTable, find_pairs
 from controller.shards import shard_native
 
 Pairs = tuple[IntArray, IntArray]
@@ -26,7 +26,7 @@ Pairs = tuple[IntArray, IntArray]
 class ReceiverTable:
     """``parts`` are the pairs that were put together, the shard's own first; ``places`` where their rows are now."""
 
-    entries: EntryTable
+    entries: PairTable
     parts: tuple[Pairs, ...]
     places: tuple[IntArray, ...]
     _of_all: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
@@ -40,7 +40,7 @@ class ReceiverTable:
         place = np.empty(len(order), dtype=np.int64)
         place[order] = np.arange(len(order))
         ends = np.cumsum([len(part[0]) for part in parts], dtype=np.int64)[:-1]
-        entries = EntryTable(sender[order], receiver[order], np.full(len(order), NO_METER))
+        entries = PairTable(sender[order], receiver[order], np.full(len(order), NO_METER))
         return cls(entries, tuple(parts), tuple(np.split(place, ends)))
 
     def is_of(self, parts: Sequence[Pairs]) -> bool:
@@ -53,7 +53,7 @@ class ReceiverTable:
 
     def old_rows(self, before: ReceiverTable) -> IntArray:
         """Return for each row the one of the same pair in another table, NEW_ROW if it has none."""
-        return rows_of_pairs(before.entries, self.entries.sender, self.entries.receiver)
+        return find_pairs(before.entries, self.entries.sender, self.entries.receiver)
 
     def senders(self, rows: IntArray, vns: int) -> IntArray:
         """Return how many of these rows each VN has, (vns,)."""
@@ -116,8 +116,8 @@ class ReceiverTable:
         return made
 
 
-def found_pairs(pairs: HasPairs, wanted: HasPairs) -> tuple[IntArray, IntArray]:
+def match_pairs(pairs: PairColumns, wanted: PairColumns) -> tuple[IntArray, IntArray]:
     """Return the rows of ``pairs`` that are among the ``wanted`` ones, and their rows of those."""
-    row = rows_of_pairs(pairs, wanted.sender, wanted.receiver)
+    row = find_pairs(pairs, wanted.sender, wanted.receiver)
     at = np.flatnonzero(row != NEW_ROW)
     return row[at], at

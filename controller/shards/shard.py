@@ -7,7 +7,7 @@ interval is ``control_step``. The order of both is that of ``loop.control_step``
 elsewhere.
 
 1) ``report``: meters are read. What is sent to VNs of peers goes to them, as Report. The allocator gets what was read
-   of queues, ports and marks (``say_read``).
+   of queues, ports and marks (``encode_readings``).
 2) ``decide``: own senders' and peers' reports are summed up and shared out, and own senders obey. Peers get Grants.
 3) ``enforce``: own senders obey what peers have granted. Meters follow.
 
@@ -35,42 +35,42 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.columns import BoolArray, IntArray
-from controller.dets.messages import InitializeTrafficControl, KeepAlive, Loads, SetRate, TrafficReport
-from controller.dets.rate_allocator import Surroundings
+from controller.dets.messages import InitializeTrafficControl, KeepAlive, ReceiverLoads, SetRate, TrafficReport
+from controller.dets.rate_allocator import IntervalContext
 from controller.dets.send_rate_controller import SendRateControllers, traffic_reports
 from controller.errors import InvalidValueError
-from controller.fabric.link_table import FabricLinks
-from controller.fabric.pair_table import EntryTable
+from controller.fabric.link_table import LinkTable
+from controller.fabric.pair_table import PairTable
 from controller.fabric.vn_table import VnTable
 from controller.loop import control_step
 from controller.loop.control_step import ControlState
 from controller.loop.receiver_side import ReceiverSide
-from controller.loop.remote_side import Answered, Elsewhere, View
+from controller.loop.remote_side import ReceiverInput, RemoteSide, SenderMessages
 from controller.loop.sender_side import SenderSide
 from controller.metering.counters import Readings
-from controller.metering.fabric_readings import Observed, Reading
-from controller.node_protocol.bundle import Message
+from controller.metering.fabric_readings import FabricReadings, ReadingKind
+from controller.node_protocol.bundle import Bundle
 from controller.node_protocol.header import Octets, fabric_digest
-from controller.node_protocol.message_types import Left, LinkUse, Report
-from controller.node_protocol.rejection import FrameError
+from controller.node_protocol.message_types import LinkUseMessage, OmittedColumns, ReportMessage
+from controller.node_protocol.rejection import MessageRejectedError
 from controller.policy.policy_groups import PolicyGroup, need_headroom
-from controller.policy.shardability import check_cut
-from controller.shards.grant_replies import About, Answers, Granted, to_the_silent
-from controller.shards.merged_reports import Gathered, add_loads
-from controller.shards.network_allocation import added_up, network_wide, use_of_links
+from controller.policy.shardability import check_shardable
+from controller.shards.grant_replies import GrantReplies, PeerGrants, ReceiverStatus, for_idle_peer
+from controller.shards.merged_reports import MergedReports, add_loads
+from controller.shards.network_allocation import link_usage, network_wide_mask, sum_link_usage
 from controller.shards.outbox import Outbox
-from controller.shards.pair_partition import Crossing
-from controller.shards.peer import Part, Peer
-from controller.shards.peer_timeout import HOLD_S, left_by_silent
-from controller.shards.readings_exchange import read_by_all, read_here, with_read
-from controller.shards.received_grants import Told
+from controller.shards.pair_partition import PairPartition
+from controller.shards.peer import Peer, ShardScope
+from controller.shards.peer_timeout import GRANT_HOLD_S, capacity_without_silent_peers
+from controller.shards.readings_exchange import local_readings, merge_readings, with_readings
+from controller.shards.received_grants import ReceivedGrants
 from controller.shards.receiver_table import Pairs, ReceiverTable
 
-NOBODY = -1
+NO_OWNER = -1
 """the owner of VNs that none has taken yet"""
 
 
-class Shard(Elsewhere):
+class Shard(RemoteSide):
     """The VNs of ``owner`` (vns,) that are ``number``; whoever else is there is a peer, but for NOBODY.
 
     ``token`` grows with every change of the shard's owner. ``links`` are the names of links, as all shards have them.
@@ -89,7 +89,7 @@ class Shard(Elsewhere):
         links: Sequence[str] = (),
     ) -> None:
         for group in groups:
-            check_cut(group.policy)
+            check_shardable(group.policy)
         if not vns.shaped.all():
             row = int(np.flatnonzero(~vns.shaped)[0])
             raise InvalidValueError("queues", vns.key(row), "has no queue, and its senders share an account")
@@ -97,20 +97,20 @@ class Shard(Elsewhere):
         self._interval_s, self._links, self._owners = interval_s, tuple(links), b""
         self.mine, self._outbox = np.zeros(len(vns), dtype=np.bool_), Outbox()
         self.decides, self._wide, self._no_shares = self.mine, *_kinds(groups, len(vns))
-        self._owner, self.allocator = owner, NOBODY
+        self._owner, self.allocator = owner, NO_OWNER
         self.peers: dict[int, Peer] = {}
         self.state = ControlState.start(vns, groups)
-        self._told, self._began_s = Told(len(vns)), np.inf
+        self._told, self._began_s = ReceivedGrants(len(vns)), np.inf
         self._memories = self._nothing = self.state.allocators.memories
         self._table = ReceiverTable.of([])
-        self._crossing: Crossing | None = None
-        self._granted: dict[int, Granted] = {}
+        self._crossing: PairPartition | None = None
+        self._granted: dict[int, PeerGrants] = {}
         self._began: control_step.Began | None = None
         self._decided: control_step.Decided | None = None
         self._said: tuple[TrafficReport, int] | None = None  # what own senders report, and what need not be said of it
         self._counted = np.zeros(len(vns), dtype=np.int64)  # (vns,) how many senders each receiver shares among
-        self._answers: Answers | None = None
-        self._use: LinkUse | None = None
+        self._answers: GrantReplies | None = None
+        self._use: LinkUseMessage | None = None
         self.recut(owner, token)
 
     def recut(self, owner: IntArray, token: int, allocator: int | None = None, owners_digest: bytes = b"") -> None:
@@ -124,19 +124,19 @@ class Shard(Elsewhere):
         (``frozen``).
         """
         if allocator is None:
-            allocator = next((one for one in owner.tolist() if one != NOBODY), NOBODY)
+            allocator = next((one for one in owner.tolist() if one != NO_OWNER), NO_OWNER)
         self._owner, self.allocator, self._owners = owner, allocator, owners_digest
         fabric = fabric_digest(self.vns, self._links, owners_digest)
-        self._outbox.readdress(token, fabric)
+        self._outbox.set_identity(token, fabric)
         self._told.congested = np.where(self.decides, self.state.allocators.congested, self._told.congested)
         decider = np.where(self._wide, allocator, owner)
         self.mine, self.decides = (np.equal(column, self._number_of_shard) for column in (owner, decider))
         wide = self.is_network_wide
-        mine = Part(self.mine, self.decides, wide and allocator == self._number_of_shard)
-        others = sorted({*owner.tolist(), allocator} - {self._number_of_shard, NOBODY})
+        mine = ShardScope(self.mine, self.decides, wide and allocator == self._number_of_shard)
+        others = sorted({*owner.tolist(), allocator} - {self._number_of_shard, NO_OWNER})
         before_peers, self.peers = self.peers, {}
         for one in others:
-            theirs = Part(np.equal(owner, one), np.equal(decider, one), wide and allocator == one)
+            theirs = ShardScope(np.equal(owner, one), np.equal(decider, one), wide and allocator == one)
             peer = before_peers.get(one) or Peer(theirs, mine, fabric, self._interval_s, len(self._links))
             peer.recut(theirs, mine, fabric)
             self.peers[one] = peer
@@ -151,7 +151,7 @@ class Shard(Elsewhere):
     def under(self, groups: tuple[PolicyGroup, ...]) -> None:
         """VLANs have other policies, or others of their parameters: all begin again. Raises InvalidValueError."""
         for group in groups:
-            check_cut(group.policy)
+            check_shardable(group.policy)
         self.groups = groups
         self._memories = self._nothing = ControlState.start(self.vns, groups).allocators.memories
         before = self._wide
@@ -164,7 +164,7 @@ class Shard(Elsewhere):
         """Whether the policy of some VLAN sees the whole network."""
         return bool(self._wide.any())
 
-    def hear(self, peer: int, data: Octets, now_s: float) -> FrameError | None:
+    def hear(self, peer: int, data: Octets, now_s: float) -> MessageRejectedError | None:
         """Take a frame of a peer; return why it was refused, None if it was not."""
         return self.peers[peer].hear(data, now_s)
 
@@ -183,7 +183,7 @@ class Shard(Elsewhere):
         left = self._left(senders, reports)
         self._began, self._said = control_step.Began(senders, loads), (reports, left)
         silent_intervals, told = senders.seen.measured.silent_intervals, crossing.to  # who has traffic is told of
-        if not left & Left.ACTIVE:
+        if not left & OmittedColumns.ACTIVE:
             told = crossing.told(senders.machines.control, silent_intervals)
         unread = senders.seen.unread_intervals
         columns: list[NDArray[Any]] = [
@@ -194,7 +194,7 @@ class Shard(Elsewhere):
             reports.limit_bps,
             reports.available_bps,
             senders.seen.measured.passed_bps,
-            unread if left & Left.UNREAD else unread.astype(np.int64),
+            unread if left & OmittedColumns.UNREAD else unread.astype(np.int64),
             reports.drops,
             reports.active,
         ]
@@ -207,11 +207,11 @@ class Shard(Elsewhere):
     def _left(self, senders: SenderSide, reports: TrafficReport) -> int:
         """Return what need not be said of entries: all were read, have traffic, and nobody looks at more."""
         unread = bool(senders.seen.unread_intervals.max(initial=0))
-        left = Left.NONE if unread else Left.UNREAD
-        left |= Left.ACTIVE if reports.active.all() else Left.NONE
-        return left | Left.AMOUNTS
+        left = OmittedColumns.NONE if unread else OmittedColumns.UNREAD
+        left |= OmittedColumns.ACTIVE if reports.active.all() else OmittedColumns.NONE
+        return left | OmittedColumns.AMOUNTS
 
-    def say_read(self, observed: Observed | None, now_s: float) -> dict[int, list[Octets]]:
+    def encode_readings(self, observed: FabricReadings | None, now_s: float) -> dict[int, list[Octets]]:
         """Return frames for the allocator, if that is a peer: what was read of queues, ports and marks at own switches.
 
         ``report`` comes before it, ``decide`` after it.
@@ -219,11 +219,11 @@ class Shard(Elsewhere):
         peer = self.peers.get(self.allocator)
         if peer is None or observed is None or not self.is_network_wide:
             return {}
-        read = read_here(observed, self.mine)
+        read = local_readings(observed, self.mine)
         return {self.allocator: [self._outbox.write(self.allocator, peer, frame, now_s) for frame in read]}
 
     def decide(
-        self, now_s: float, links: FabricLinks | None = None, observed: Observed | None = None
+        self, now_s: float, links: LinkTable | None = None, observed: FabricReadings | None = None
     ) -> dict[int, Octets]:
         """Share the receivers' limits out; return a frame for each peer. ``report`` comes before it.
 
@@ -244,24 +244,24 @@ class Shard(Elsewhere):
         assert self._answers is not None
         answers, counted = self._answers, self._counted
         decided = np.flatnonzero(self.decides & (congested | (self.vns.always_controlled & (counted > 0))))
-        about = About(decided, np.maximum(counted[decided], 1), congested[decided])
-        told = answers.to_peers(about, list(self._live(now_s)))
+        about = ReceiverStatus(decided, np.maximum(counted[decided], 1), congested[decided])
+        told = answers.for_peers(about, list(self._live(now_s)))
         self._granted |= told
-        silent, frames = to_the_silent(about), {}
-        left_out = Left.NONE if answers.has_forfeits else Left.FORFEITS
+        silent, frames = for_idle_peer(about), {}
+        left_out = OmittedColumns.NONE if answers.has_forfeits else OmittedColumns.FORFEITS
         for number, peer in self.peers.items():
             one = told.get(number, silent)
             if number in told:
-                peer.give(self._outbox.number, answers.rate_bps, one.rows)
+                peer.record_grant(self._outbox.number, answers.rate_bps, one.rows)
             frames[number] = self._outbox.write(number, peer, one.whole, now_s, one.rows, left_out)
         return frames
 
     # -- what is elsewhere, in ``read`` and ``decide``
 
-    def crosses(self, entries: EntryTable) -> BoolArray:  # noqa: D102
+    def crosses(self, entries: PairTable) -> BoolArray:  # noqa: D102
         return self._crossing_now().crosses
 
-    def with_loads(self, loads: Loads) -> Loads:  # noqa: D102
+    def with_loads(self, loads: ReceiverLoads) -> ReceiverLoads:  # noqa: D102
         add_loads(loads, [peer.report for peer in self.peers.values() if peer.report is not None])
         return loads
 
@@ -280,53 +280,53 @@ class Shard(Elsewhere):
     def own(self, rows: IntArray) -> IntArray:  # noqa: D102
         return rows[~self._crossing_now().crosses[rows]]
 
-    def view(self, senders: SenderSide, receivers: ReceiverSide, vns: VnTable, seen: Surroundings) -> View:
+    def view(self, senders: SenderSide, receivers: ReceiverSide, vns: VnTable, seen: IntervalContext) -> ReceiverInput:
         """Return what own senders and those of peers that are not silent report."""
         assert self._said is not None
         (said_here, left_out), table, live = self._said, self._table, self._live(seen.now_s)
         # Initialize is on its way, at least.
         under = table.under(receivers.allocators.congested | vns.always_controlled)
-        left_out &= ~Left.AMOUNTS if self.is_network_wide else -1
-        gathered = Gathered.of(table, self._crossing_now().own, senders, said_here, list(live.values()), left_out)
+        left_out &= ~OmittedColumns.AMOUNTS if self.is_network_wide else -1
+        gathered = MergedReports.of(table, self._crossing_now().own, senders, said_here, list(live.values()), left_out)
         reports, observed = gathered.reports(under), seen.observed
-        links = (seen.links or FabricLinks.of_access(vns)) if self.is_network_wide else None
-        seen = gathered.surroundings(seen)
-        left = left_by_silent(self.peers, self._granted, vns, links, seen.now_s, self._no_shares)
+        links = (seen.links or LinkTable.of_access(vns)) if self.is_network_wide else None
+        seen = gathered.interval_context(seen)
+        left = capacity_without_silent_peers(self.peers, self._granted, vns, links, seen.now_s, self._no_shares)
         if links is not None and left.links is not None:
             seen = self._of_network(gathered, seen, links, left.links)
             if observed is not None and self.allocator == self._number_of_shard:
                 unheard = [peer.owns for number, peer in self.peers.items() if number not in live]
-                read = read_by_all(observed, self.mine, self.peers.values(), len(table.entries))
-                seen = with_read(seen, read, table.entries.receiver, unheard)
+                read = merge_readings(observed, self.mine, self.peers.values(), len(table.entries))
+                seen = with_readings(seen, read, table.entries.receiver, unheard)
         self._counted = left.senders + table.senders(reports.entry, len(vns))
         self._told.senders = np.where(self.decides, np.maximum(self._counted, 1), self._told.senders)
-        return View(table.entries, left.vns, reports, seen)
+        return ReceiverInput(table.entries, left.vns, reports, seen)
 
     def answered(
-        self, view: View, receivers: ReceiverSide, set_rate: SetRate, keep_alive: KeepAlive
-    ) -> tuple[ReceiverSide, Answered]:
+        self, view: ReceiverInput, receivers: ReceiverSide, set_rate: SetRate, keep_alive: KeepAlive
+    ) -> tuple[ReceiverSide, SenderMessages]:
         """Return what is told to own senders alone, and keep what peers are told, and what policies remember."""
         allocators, own = receivers.allocators, self._crossing_now().own
         self._memories = allocators.memories
         if self._lacks_peers(view.seen.now_s):
             set_rate = _not_above(set_rate, view.reports)
             self._memories = self._nothing  # learned from part of the senders
-        self._answers = answers = Answers.of(self._table, view.reports, set_rate, allocators.decisions)
+        self._answers = answers = GrantReplies.of(self._table, view.reports, set_rate, allocators.decisions)
         congested = np.where(self.decides, allocators.congested, self._told.congested)
         allocators = allocators._replace(congested=congested, memories=self._nothing, decisions=())
-        told = Answered(*answers.to_own(own), answers.forfeits_of_own(own))
+        told = SenderMessages(*answers.for_local_senders(own), answers.forfeits_of_own(own))
         return receivers._replace(allocators=allocators), told
 
     # -- the end of an interval
 
-    def use_of_links(self, now_s: float) -> dict[int, Octets]:
+    def encode_link_usage(self, now_s: float) -> dict[int, Octets]:
         """Return a frame for the allocator, if that is a peer. ``decide`` comes before it."""
         peer = self.peers.get(self.allocator)
         if peer is None or self._use is None:
             return {}
         return {self.allocator: self._outbox.write(self.allocator, peer, self._use, now_s)}
 
-    def take_messages(self) -> dict[int, Message]:
+    def take_messages(self) -> dict[int, Bundle]:
         """Return all frames of the interval, one message for each peer: the bytes that other phases have returned."""
         return self._outbox.take()
 
@@ -356,18 +356,18 @@ class Shard(Elsewhere):
         crossing = self._crossing_now()
         return self._told.obey(machines, state.entries, state.adopted_bps, self.vns, crossing, self.peers, now_s)
 
-    def _crossing_now(self) -> Crossing:
+    def _crossing_now(self) -> PairPartition:
         """Return where the entries lead; it is made again when there are others, or other owners."""
         if self._crossing is None or self._crossing.entries is not self.state.entries:
             decides = {number: peer.decides for number, peer in self.peers.items()}
-            self._crossing = Crossing.of(self.state.entries, self.decides, decides)
+            self._crossing = PairPartition.of(self.state.entries, self.decides, decides)
         return self._crossing
 
     # -- receivers: what peers have reported
 
-    def _live(self, now_s: float) -> dict[int, Report]:
+    def _live(self, now_s: float) -> dict[int, ReportMessage]:
         """Return what peers have reported last that are not silent."""
-        said = ((number, peer.report, peer.unreported_s(now_s)) for number, peer in self.peers.items())
+        said = ((number, peer.report, peer.report_age_s(now_s)) for number, peer in self.peers.items())
         return {number: report for number, report, silent_s in said if report is not None and not silent_s}
 
     def _held_by_peers(self) -> BoolArray:
@@ -378,7 +378,7 @@ class Shard(Elsewhere):
                 limited[said.receiver[np.isfinite(said.limit_bps)]] = True
         return limited & self.decides & ~self.vns.always_controlled
 
-    def _merge(self, own: Pairs, said: list[Report]) -> None:
+    def _merge(self, own: Pairs, said: list[ReportMessage]) -> None:
         """Let the table be of these entries; policies remember what they knew of those that were there."""
         parts = [own, *((one.sender, one.receiver) for one in said)]
         if not self._table.is_of(parts):
@@ -388,27 +388,27 @@ class Shard(Elsewhere):
 
     def _lacks_peers(self, now_s: float) -> bool:
         """Whether a peer has yet to speak for the first time, and is waited for: it may report senders."""
-        return now_s - self._began_s < HOLD_S and any(peer.report is None for peer in self.peers.values())
+        return now_s - self._began_s < GRANT_HOLD_S and any(peer.report is None for peer in self.peers.values())
 
     def _of_network(
-        self, gathered: Gathered, seen: Surroundings, links: FabricLinks, left: FabricLinks
-    ) -> Surroundings:
+        self, gathered: MergedReports, seen: IntervalContext, links: LinkTable, left: LinkTable
+    ) -> IntervalContext:
         """Return what policies see, with links and what others use of them; that goes to the allocator, too."""
-        seen = gathered.of_network(seen, self.state, self.vns)
+        seen = gathered.network_context(seen, self.state, self.vns)
         if self.allocator != self._number_of_shard:
-            self._use = use_of_links(self._wide, gathered.table.entries, self.vns, links, left, seen)
+            self._use = link_usage(self._wide, gathered.table.entries, self.vns, links, left, seen)
             return seen._replace(links=links)
         self._use = None
         uses = (peer.link_use for peer in self.peers.values() if peer.link_use is not None)
-        return seen._replace(links=left, elsewhere_bps=added_up(uses, len(links.names)))
+        return seen._replace(links=left, remote_cross_traffic_bps=sum_link_usage(uses, len(links.names)))
 
 
 def _kinds(groups: tuple[PolicyGroup, ...], vns: int) -> tuple[BoolArray, BoolArray]:
     """Return for which VNs one shard decides, and which are under policies that answer to drops or marks, (vns,)."""
-    marks = [group.vns for group in groups if Reading.MARKS in group.policy.reads]
+    marks = [group.vns for group in groups if ReadingKind.MARKS in group.policy.reads]
     no_shares = need_headroom(groups, vns)
     no_shares[np.concatenate([np.empty(0, dtype=np.int64), *marks])] = True
-    return network_wide(groups, vns), no_shares
+    return network_wide_mask(groups, vns), no_shares
 
 
 def _not_above(message: SetRate, reports: TrafficReport) -> SetRate:

@@ -13,29 +13,29 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.columns import BoolArray, FloatArray, IntArray, ShortArray
+from controller.columns import BoolArray, FloatArray, Int16Array, IntArray
 from controller.dets.send_rate_controller import ControlArray
-from controller.native_loader import load
+from controller.native_loader import load_native
 from controller.node_protocol.codec_native import WIDE, Columns, check_widths
 
 _PASSES = "dets_all_told", "dets_obey", "dets_bring", "dets_merge", "dets_granted", "dets_to_own", "dets_same"
-library: Any = load("controller.shards._shard", *_PASSES) if sys.byteorder == "little" else None
+library: Any = load_native("controller.shards._shard", *_PASSES) if sys.byteorder == "little" else None
 
 
-def all_told(
-    idle: int, idle_intervals: int, rows: IntArray, control: ControlArray, silent_intervals: ShortArray
+def all_reportable(
+    idle: int, idle_intervals: int, rows: IntArray, control: ControlArray, silent_intervals: Int16Array
 ) -> bool:
     """Whether all these rows are in another state than ``idle``, or silent for less than ``idle_intervals``."""
     told: int = library.dets_all_told((rows, control, silent_intervals), idle, idle_intervals)
     return told == 1
 
 
-def obey(
+def apply_grants(
     states: tuple[int, int],
-    before: tuple[BoolArray, IntArray, ControlArray, FloatArray, ShortArray],
+    before: tuple[BoolArray, IntArray, ControlArray, FloatArray, Int16Array],
     parts: Sequence[tuple[IntArray, IntArray, FloatArray]],
     kept: Sequence[IntArray],
-) -> tuple[FloatArray, ShortArray] | None:
+) -> tuple[FloatArray, Int16Array] | None:
     """Return limits and unheard intervals with the rates granted; None if machines are not as they mostly are.
 
     ``states`` are idle and limited; ``before`` are which receivers are wanted under control (vns,), and receivers,
@@ -53,7 +53,7 @@ def obey(
     return after if obeyed == 1 else None
 
 
-def bring(whole: Sequence[FloatArray], parts: Sequence[tuple[IntArray, Sequence[FloatArray]]]) -> None:
+def add_loads(whole: Sequence[FloatArray], parts: Sequence[tuple[IntArray, Sequence[FloatArray]]]) -> None:
     """Add to the columns of ``whole`` (vns,), three, what each part brings to these rows, ascending."""
     columns = (*whole, *(column for rows, brought in parts for column in (rows, *brought)))
     library.dets_bring(columns, len(parts))
@@ -81,7 +81,7 @@ def granted(in_force_bps: FloatArray, rows: IntArray, rate_bps: FloatArray) -> t
     return whole_bps, changed
 
 
-def to_own(
+def select_local(
     rate_bps: FloatArray, changed: BoolArray, place: IntArray, own: IntArray
 ) -> tuple[IntArray, FloatArray, IntArray]:
     """Return which rows ``own`` have another rate at ``place``, that rate, and which have the one that they had."""

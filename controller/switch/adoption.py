@@ -11,52 +11,54 @@ from numpy.typing import NDArray
 
 from controller.columns import BoolArray, IntArray
 from controller.forwarding.flow_table import KEY, FlowTable
-from controller.forwarding.forwarding_state import Network
-from controller.forwarding.host_flow_columns import KNOWN_SOURCE, PAIR, AddressRows, like
+from controller.forwarding.forwarding_state import ForwardingState
+from controller.forwarding.host_flow_columns import KNOWN_SOURCE, PAIR, HostFlows, select_like
 from controller.forwarding.pairs import Host
 from controller.forwarding.pipeline import Table
 from controller.openflow.flows import Flow, UnknownFlow
 from controller.openflow.meters import METER_CONFIG
 from controller.switch.flow_stats_reader import is_own
-from controller.switch.meters.meter_settings import MeterColumns
+from controller.switch.meters.meter_settings import MeterSettingsTable
 
-NOWHERE = -1
+NO_ROW = -1
 _TELLING = (Table.CLASSIFY, Table.RATE_CONTROL, Table.COUNT, Table.REPORT)
 
 
-def sort_installed(flows: Iterable[Flow | UnknownFlow]) -> tuple[FlowTable, int]:
+def split_own_flows(flows: Iterable[Flow | UnknownFlow]) -> tuple[FlowTable, int]:
     """Return the entries that are ours, and how many belong to others (which are never touched)."""
     found = list(flows)
     ours = FlowTable(filter(is_own, found))
     return ours, sum(not is_own(flow) for flow in found)
 
 
-def hosts_and_pairs(entries: FlowTable) -> tuple[AddressRows, AddressRows]:
+def hosts_and_pairs(entries: FlowTable) -> tuple[HostFlows, HostFlows]:
     """Return the entries of LEARN that stand for hosts, and the metered ones of RATE_CONTROL that stand for pairs."""
     columns = entries.columns
-    hosts, pairs = like(KNOWN_SOURCE, *columns)[1], like(PAIR, *columns)[1]
+    hosts, pairs = select_like(KNOWN_SOURCE, *columns)[1], select_like(PAIR, *columns)[1]
     return hosts, pairs.only(pairs.meter_id > 0)
 
 
-def of_senders(entries: FlowTable) -> Iterator[Flow]:
+def vn_meter_flows(entries: FlowTable) -> Iterator[Flow]:
     """Yield the metered entries of tables in which VNs have meters, but for those of pairs."""
     keys, meter_id = entries.columns
-    named = np.isin(keys.view(np.uint8)[:: KEY.itemsize], _TELLING) & (meter_id > 0) & ~like(PAIR, keys, meter_id)[0]
+    named = (
+        np.isin(keys.view(np.uint8)[:: KEY.itemsize], _TELLING) & (meter_id > 0) & ~select_like(PAIR, keys, meter_id)[0]
+    )
     return (flow for packed in keys[named].tolist() if (flow := entries.flow(packed)) is not None)
 
 
-def _no_rows() -> AddressRows:
+def _no_rows() -> HostFlows:
     return hosts_and_pairs(FlowTable())[1]
 
 
 @dataclass(slots=True)
-class Awaiting:
+class DeferredAdoption:
     """What a switch held, when it connected, for pairs whose receivers were not known: entries, and all its meters.
 
     Their meters stand as they were set last, and nobody changes them, until the receiver's switch has come as well.
     """
 
-    entries: AddressRows = field(default_factory=_no_rows)
+    entries: HostFlows = field(default_factory=_no_rows)
     meters: NDArray[np.void] = field(default_factory=lambda: np.empty(0, METER_CONFIG))
 
     @property
@@ -64,17 +66,17 @@ class Awaiting:
         """Whether anything is kept."""
         return len(self.entries.key) > 0 or len(self.meters) > 0
 
-    def take(self, knows: Callable[[Host], bool], come: Collection[Host] | None = None) -> AddressRows:
+    def take(self, knows: Callable[[Host], bool], come: Collection[Host] | None = None) -> HostFlows:
         """Return the entries to hosts that are known by now, each once; of hosts that have ``come``, if given."""
         if come is None:
-            known = self.entries.of_each("mac", lambda vlan_vid, mac: knows(Host(vlan_vid, mac))) > 0
+            known = self.entries.map_distinct("mac", lambda vlan_vid, mac: knows(Host(vlan_vid, mac))) > 0
         else:
             known = self.entries.to((host.vlan_vid, host.mac) for host in come if knows(host))
         taken, self.entries = self.entries.only(known), self.entries.only(~known)
         return taken
 
 
-class StandingPairs(NamedTuple):
+class InstalledPairs(NamedTuple):
     """Pairs whose meters stand on switches, in columns, (pairs,): rows of the VN table, the meter and its setting."""
 
     sender: IntArray
@@ -83,18 +85,18 @@ class StandingPairs(NamedTuple):
     rate_kbps: IntArray
     burst_kbits: IntArray
 
-    def only(self, rows: BoolArray | IntArray) -> StandingPairs:
+    def only(self, rows: BoolArray | IntArray) -> InstalledPairs:
         """Return some of them."""
-        return StandingPairs._make(column[rows] for column in self)
+        return InstalledPairs._make(column[rows] for column in self)
 
     @classmethod
-    def together(cls, parts: Iterable[StandingPairs]) -> StandingPairs:
+    def together(cls, parts: Iterable[InstalledPairs]) -> InstalledPairs:
         """Return the pairs of all parts."""
         nothing = [np.empty(0, dtype=np.int64)] * len(cls._fields)
         return cls._make(np.concatenate(columns) for columns in zip(nothing, *parts, strict=True))
 
 
-def adopted_pairs(rows: AddressRows, network: Network, dpid: int, standing: MeterColumns) -> StandingPairs:
+def adopted_pairs(rows: HostFlows, network: ForwardingState, dpid: int, standing: MeterSettingsTable) -> InstalledPairs:
     """Return the pairs that entries of a switch stand for; all their meters are ``standing``.
 
     Entries whose ends are not known, or are the same, are left out.
@@ -102,12 +104,12 @@ def adopted_pairs(rows: AddressRows, network: Network, dpid: int, standing: Mete
 
     def sender(vlan_vid: int, port_no: int) -> int:
         row = network.sender_at(vlan_vid, network.numbers.port(dpid, port_no))
-        return NOWHERE if row is None else row
+        return NO_ROW if row is None else row
 
     def receiver(vlan_vid: int, mac: int) -> int:
         row: int | None = network.vn_of(Host(vlan_vid, mac))
-        return NOWHERE if row is None else row
+        return NO_ROW if row is None else row
 
-    ends = rows.of_each("in_port", sender), rows.of_each("mac", receiver)
-    pairs = StandingPairs(*ends, *standing.of(rows.meter_id))
-    return pairs.only((pairs.sender != NOWHERE) & (pairs.receiver != NOWHERE) & (pairs.sender != pairs.receiver))
+    ends = rows.map_distinct("in_port", sender), rows.map_distinct("mac", receiver)
+    pairs = InstalledPairs(*ends, *standing.of(rows.meter_id))
+    return pairs.only((pairs.sender != NO_ROW) & (pairs.receiver != NO_ROW) & (pairs.sender != pairs.receiver))

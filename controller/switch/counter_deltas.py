@@ -14,7 +14,7 @@ from controller.openflow.constants import COUNTER_UNAVAILABLE
 
 
 @dataclass(frozen=True)
-class CounterChanges:
+class CounterDeltas:
     """What counters did between two readings, by ascending ``key``; columns have its shape.
 
     ``moved`` maps a counter's name to how far it went, in its own unit: below zero where it went back. ``elapsed_s`` is
@@ -32,7 +32,7 @@ class CounterChanges:
         names: tuple[str, ...],
         before: tuple[IntArray, NDArray[np.void]] | None,
         after: tuple[IntArray, NDArray[np.void]],
-    ) -> CounterChanges:
+    ) -> CounterDeltas:
         """Return the changes of the counters ``names`` from one reading (None: there was none) to the next.
 
         A reading is (keys, PORT_STATS or QUEUE_STATS rows), one distinct key a row, in any order.

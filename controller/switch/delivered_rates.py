@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from controller.columns import FloatArray, IntArray
 from controller.metering.counters import MIN_ELAPSED_S
-from controller.switch.counter_deltas import CounterChanges
+from controller.switch.counter_deltas import CounterDeltas
 from controller.units import BITS_PER_BYTE
 
 
-class LatestCounters:
+class CounterHistory:
     """The last two readings of some counters; the changes are worked out when somebody asks, not in every interval.
 
     ``key_of`` gives each row its key; ``names`` are the counters.
@@ -27,7 +27,7 @@ class LatestCounters:
         self._key_of, self._names = key_of, names
         self._before: NDArray[np.void] | None = None
         self._latest: NDArray[np.void] | None = None
-        self._changes: CounterChanges | None = None
+        self._changes: CounterDeltas | None = None
         self.received_s = -math.inf
         """When the round of answers came in which the last reading was."""
 
@@ -47,11 +47,11 @@ class LatestCounters:
         return self._latest
 
     @property
-    def changes(self) -> CounterChanges | None:
+    def changes(self) -> CounterDeltas | None:
         """How far the counters moved from the last reading but one to the last; None before the first."""
         if self._changes is None and self._latest is not None:
             before = None if self._before is None else (self._key_of(self._before), self._before)
-            self._changes = CounterChanges.between(self._names, before, (self._key_of(self._latest), self._latest))
+            self._changes = CounterDeltas.between(self._names, before, (self._key_of(self._latest), self._latest))
         return self._changes
 
     def per_second(self, name: str, key: IntArray) -> FloatArray:
@@ -60,12 +60,12 @@ class LatestCounters:
         return np.full(len(key), np.nan) if changes is None else changes.per_second(name, key)
 
 
-class Delivery:
+class DeliveredRates:
     """What one switch's queues and ports did, by ``queue_key`` and by port number."""
 
     def __init__(self) -> None:
-        self.queues = LatestCounters(_queue_key_of, ("tx_bytes", "tx_packets", "tx_errors"))
-        self.ports = LatestCounters(_port_key_of, ("tx_bytes", "rx_bytes", "tx_dropped"))
+        self.queues = CounterHistory(_queue_key_of, ("tx_bytes", "tx_packets", "tx_errors"))
+        self.ports = CounterHistory(_port_key_of, ("tx_bytes", "rx_bytes", "tx_dropped"))
 
     def read_queues(self, queue_stats: NDArray[np.void], received_s: float) -> None:
         """Note QUEUE_STATS rows."""

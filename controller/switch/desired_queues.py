@@ -69,7 +69,7 @@ def desired_queues(config: Config, vns: VnTable) -> dict[int, dict[int, PortQueu
     """
     if config.queue_classes == "none":
         return {
-            switch.dpid: {port.port_no: plain_queue(port.port_no, port.capacity_bps) for port in switch.ports.values()}
+            switch.dpid: {port.port_no: single_queue(port.port_no, port.capacity_bps) for port in switch.ports.values()}
             for switch in config.switches.values()
             if switch.ports
         }
@@ -77,7 +77,7 @@ def desired_queues(config: Config, vns: VnTable) -> dict[int, dict[int, PortQueu
     for row in range(len(vns)):
         key = vns.key(row)
         rows.setdefault((key.dpid, key.port_no), []).append(row)
-    receive_most_bps = vns.receive_most_bps
+    receive_most_bps = vns.receive_max_bps
     desired: dict[int, dict[int, PortQueues]] = {}
     for (dpid, port_no), port_rows in rows.items():
         capacity_bps = int(vns.capacity_bps[port_rows[0]])
@@ -107,7 +107,7 @@ def port_queues(
     return PortQueues(port_no, capacity_bps, tuple(queues))
 
 
-def plain_queue(port_no: int, capacity_bps: int) -> PortQueues:
+def single_queue(port_no: int, capacity_bps: int) -> PortQueues:
     """Return the queues of a port without classes: the default queue, which serves all VLANs at the port's rate."""
     return PortQueues(port_no, capacity_bps, (_queue(DEFAULT_QUEUE_ID, capacity_bps, capacity_bps),))
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.capability.meter_monitor import Settings, told
+from controller.capability.meter_monitor import Settings, decode_kilo
 from controller.forwarding.pipeline import Table
 from controller.openflow.flows import Flow, FlowStats
 from controller.openflow.meters import METER_STATS
@@ -46,7 +46,7 @@ class _Bucket:
         self.bits, self.at_s = min(most_bits - passed_bits, self.burst_bits), now_s
 
 
-class FlowCounting:
+class FlowStatsMeters:
     """Remembers, per meter, the last count and when it moved, and the count when the meter was last modified.
 
     A modified meter counts from zero again (on Open vSwitch, and so everywhere in the core), its flows do not.
@@ -69,7 +69,7 @@ class FlowCounting:
 
     def _set_to(self, meter_ids: list[int]) -> list[tuple[int, tuple[float, float]]]:
         """Return rates (bit/s) and bursts (bits) of those of these meters that are known."""
-        rate_bps, burst_bits = map(told, self._settings(np.array(meter_ids, dtype=np.int64)))
+        rate_bps, burst_bits = map(decode_kilo, self._settings(np.array(meter_ids, dtype=np.int64)))
         settings = zip(rate_bps.tolist(), burst_bits.tolist(), strict=True)
         return [one for one in zip(meter_ids, settings, strict=True) if np.isfinite(one[1]).all()]
 

@@ -23,7 +23,7 @@ from controller.openflow import flow_stats_native
 from controller.openflow.bounded_reader import Buffer
 from controller.openflow.constants import InstructionType, OxmField
 from controller.openflow.flows import Flow, UnknownFlow, decode_entry, entry_runs
-from controller.switch.flow_table_refresh import EntryRows, TableUpdate
+from controller.switch.flow_table_refresh import FlowColumns, FlowTableRefresh
 
 # So many entries are read before others in the process get their turn, and so many decoded one by one.
 _READ_AT_ONCE, _DECODED_AT_ONCE = 1_000, 50
@@ -48,7 +48,7 @@ def is_own(flow: Flow | UnknownFlow) -> TypeGuard[Flow]:
     return flow.cookie & OWN_COOKIE_MASK == OWN_COOKIE and isinstance(flow, Flow)
 
 
-class FlowListing:
+class InstalledFlows:
     """What a switch said last of its entries: ``own`` are those of the controller, ``foreign`` how many others are."""
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class FlowListing:
         digest = _digest(body, breathe)
         if digest == self._digest:
             return set()
-        reader = _Reader(body, TableUpdate(self.own), self._templates)
+        reader = _Reader(body, FlowTableRefresh(self.own), self._templates)
         for _ in reader.pieces():
             breathe()
         for _ in reader.update.pieces():
@@ -81,7 +81,7 @@ def _digest(body: bytes, breathe: Callable[[], None]) -> bytes:
     """Return what tells listings apart that differ in more than counters and ages."""
     digest, offset = sha256(), 0
     while offset < len(body) and flow_stats_native.library is not None:
-        some = flow_stats_native.still(body, offset, _READ_AT_ONCE)
+        some = flow_stats_native.mask_counters(body, offset, _READ_AT_ONCE)
         if some is None:
             break
         digest.update(some.data)
@@ -106,7 +106,7 @@ def _digest_of_runs(body: bytes, breathe: Callable[[], None]) -> bytes:
     return digest.digest()
 
 
-class _Hole(NamedTuple):
+class _VariableField(NamedTuple):
     """Bytes of an entry that may be others: where they are in it and in its key (None: the meter), and their limits."""
 
     at: int
@@ -161,7 +161,7 @@ _Templates = dict[int, list[_Template]]
 class _Reader:
     """Reads one listing into ``update``, beginning with templates that were of use before."""
 
-    def __init__(self, body: bytes, update: TableUpdate, templates: _Templates) -> None:
+    def __init__(self, body: bytes, update: FlowTableRefresh, templates: _Templates) -> None:
         self.update = update
         self.foreign = 0
         self._body = body
@@ -198,7 +198,7 @@ class _Reader:
 
     def _take(self, offsets: dict[int, list[IntArray]]) -> Iterator[None]:
         """Read the entries at these offsets, by length."""
-        read: list[EntryRows] = []
+        read: list[FlowColumns] = []
         order: list[IntArray] = []
         single: list[tuple[int, int]] = []
         for length, parts in offsets.items():
@@ -213,7 +213,7 @@ class _Reader:
                     continue
                 keys, meter_id = template.columns(words[rows])
                 place = np.full(len(rows), self.update.place_of(template.effect), np.uint32)
-                read.append(EntryRows(keys, meter_id, place))
+                read.append(FlowColumns(keys, meter_id, place))
                 order.append(at[rows])
         for count, (start, length) in enumerate(sorted(single), 1):
             flow = decode_entry(self._body[start : start + length])
@@ -223,12 +223,12 @@ class _Reader:
                 self.update.take_long(packed, flow.meter_id or 0, effect_of(flow))
             else:
                 row = (flow.meter_id or 0, self.update.place_of(effect_of(flow)))
-                read.append(EntryRows(np.array([packed], KEY), *np.array([row], np.uint32).T))
+                read.append(FlowColumns(np.array([packed], KEY), *np.array([row], np.uint32).T))
                 order.append(np.array([start]))
             if count % _DECODED_AT_ONCE == 0:
                 yield
         if read:
-            self.update.take(EntryRows.together(read).at(np.argsort(np.concatenate(order))))
+            self.update.take(FlowColumns.together(read).at(np.argsort(np.concatenate(order))))
         yield
 
     def _alike(
@@ -260,19 +260,19 @@ class _Reader:
         yield None, left
 
 
-def _holes(raw: bytes, flow: Flow) -> Iterator[_Hole]:
+def _holes(raw: bytes, flow: Flow) -> Iterator[_VariableField]:
     """Yield what may be other in an entry that means ``flow``."""
     key_at = {field: at for field, at, _, _ in _oxms(pack_key(flow).ljust(KEY_BYTES, b"\0"), _KEY_HEAD_BYTES)}
     end = _MATCH_AT + int.from_bytes(raw[_MATCH_AT + 2 : _MATCH_AT + 4])
     for field, at, size, masked in _oxms(raw[:end], _MATCH_AT + 4):
         expected, low, high = _FREE.get(field, (0, 0, 0))  # type: ignore[call-overload]
         if not masked and size == expected and low <= int.from_bytes(raw[at : at + size]) <= high:
-            yield _Hole(at, key_at[field], size, low, high)
+            yield _VariableField(at, key_at[field], size, low, high)
     at = _MATCH_AT + (end - _MATCH_AT + 7) // 8 * 8
     while at < len(raw):
         kind, length = int.from_bytes(raw[at : at + 2]), int.from_bytes(raw[at + 2 : at + 4])
         if kind == InstructionType.METER:
-            yield _Hole(at + 4, None, _METER_BYTES, 1, ofp.METER_MAX)
+            yield _VariableField(at + 4, None, _METER_BYTES, 1, ofp.METER_MAX)
         at += length
 
 

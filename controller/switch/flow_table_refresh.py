@@ -13,24 +13,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.columns import BoolArray
-from controller.forwarding.flow_table import Effect, FlowTable, KeyArray, Row, find
+from controller.forwarding.flow_table import FlowTable, FlowTemplate, KeyArray, Row, find
 
 # So many rows are put in order before others in the process get their turn; every so many-th key says where to cut.
 _MERGED_AT_ONCE, _SAMPLED = 2_000, 50
 
 
-class EntryRows(NamedTuple):
+class FlowColumns(NamedTuple):
     """Entries in columns: packed keys, meters (0: none) and places of effects."""
 
     key: KeyArray
     meter_id: NDArray[np.uint32]
     place: NDArray[np.uint32]
 
-    def at(self, rows: BoolArray | NDArray[np.int64] | slice) -> EntryRows:
+    def at(self, rows: BoolArray | NDArray[np.int64] | slice) -> FlowColumns:
         """Return some of them."""
-        return EntryRows(self.key[rows], self.meter_id[rows], self.place[rows])
+        return FlowColumns(self.key[rows], self.meter_id[rows], self.place[rows])
 
-    def sorted(self) -> EntryRows:
+    def sorted(self) -> FlowColumns:
         """Return them in the order of keys; the last of those with one key alone."""
         order = np.argsort(self.key, kind="stable")
         key = self.key[order]
@@ -38,12 +38,12 @@ class EntryRows(NamedTuple):
         return self.at(order[last])
 
     @classmethod
-    def together(cls, parts: list[EntryRows]) -> EntryRows:
+    def together(cls, parts: list[FlowColumns]) -> FlowColumns:
         """Return the rows of all ``parts``, one behind the other."""
         return cls(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
-class TableUpdate:
+class FlowTableRefresh:
     """Takes all entries that are listed, and compares them with the table ``before``. Of one key the last counts.
 
     ``changed`` are the packed keys of entries that came, went or are others now, once ``pieces`` is through.
@@ -52,17 +52,17 @@ class TableUpdate:
     def __init__(self, before: FlowTable) -> None:
         self.changed: set[bytes] = set()
         self._before, self._effects = before, before.copy()  # the copy for its places of effects alone
-        self._rows = EntryRows(*before.rows)
+        self._rows = FlowColumns(*before.rows)
         self._seen = np.zeros(len(self._rows.key), dtype=np.bool_)
         self._replaced = self._seen.copy()
-        self._new: list[EntryRows] = []
+        self._new: list[FlowColumns] = []
         self._long: dict[bytes, Row] = {}
 
-    def place_of(self, effect: Effect) -> int:
+    def place_of(self, effect: FlowTemplate) -> int:
         """Return the place of an effect."""
         return self._effects.place_of(effect)
 
-    def take(self, listed: EntryRows) -> None:
+    def take(self, listed: FlowColumns) -> None:
         """Take entries, whose effects are where ``place_of`` says."""
         listed, before = listed.sorted(), self._rows
         at, there = find(before.key, listed.key)
@@ -80,14 +80,14 @@ class TableUpdate:
         if not (same & ~again).all():
             self._new.append(listed.at(~same | again))
 
-    def take_long(self, packed: bytes, meter_id: int, effect: Effect) -> None:
+    def take_long(self, packed: bytes, meter_id: int, effect: FlowTemplate) -> None:
         """Take an entry whose key is too long for columns."""
         self._long[packed] = Row(meter_id, self.place_of(effect))
 
     def pieces(self) -> Iterator[None]:
         """Put together what ``table`` is then, yielding after each piece, when all has been taken."""
         self.changed.update(self._rows.key[~self._seen].tolist())
-        before = self._before.long
+        before = self._before.oversized
         self.changed.update(key for key in before.keys() | self._long.keys() if before.get(key) != self._long.get(key))
         yield
         if self._new or not self._seen.all():
@@ -95,19 +95,19 @@ class TableUpdate:
             for part in self._merged([self._rows.at(self._seen & ~self._replaced), *self._new]):
                 merged.append(part)
                 yield
-            self._rows = EntryRows.together(merged)
+            self._rows = FlowColumns.together(merged)
 
     @property
     def table(self) -> FlowTable:
         """The entries that were listed: ``before`` itself if nothing has changed."""
         return self._effects.with_rows(self._rows, self._long) if self.changed else self._before
 
-    def _merged(self, runs: list[EntryRows]) -> Iterator[EntryRows]:
+    def _merged(self, runs: list[FlowColumns]) -> Iterator[FlowColumns]:
         """Yield the rows of ``runs``, each in the order of keys, in this order; of one key that of the last run."""
         samples = np.sort(np.concatenate([run.key[::_SAMPLED] for run in runs]))
         pivots = samples[_MERGED_AT_ONCE // _SAMPLED :: _MERGED_AT_ONCE // _SAMPLED]
         cuts = [[0, *np.searchsorted(run.key, pivots).tolist(), len(run.key)] for run in runs]
         for ranges in zip(*map(pairwise, cuts), strict=True):
-            yield EntryRows.together(
+            yield FlowColumns.together(
                 [run.at(slice(*limits)) for run, limits in zip(runs, ranges, strict=True)]
             ).sorted()

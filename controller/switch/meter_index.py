@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.columns import IntArray, same
+from controller.columns import IntArray, columns_equal
 from controller.forwarding.pipeline import VnMeters
 from controller.metering import measurement_native
 from controller.metering.counters import NOT_LISTED, RowArray
@@ -19,7 +19,7 @@ from controller.openflow.meters import METER_STATS
 from controller.switch.switch_record import NO_ENTRY, SwitchRecord
 
 
-class MeterReports(Mapping[int, NDArray[np.void]]):
+class MeterStatsBatch(Mapping[int, NDArray[np.void]]):
     """METER_STATS by dpid: parts of ``whole``, in which the meters of each switch end where ``ends`` says.
 
     ``bounds`` says by dpid from where to where they go.
@@ -36,27 +36,31 @@ class MeterReports(Mapping[int, NDArray[np.void]]):
         self.dpids, self.whole, self.ends = tuple(dpids), whole, ends
         self.meter_id = whole["meter_id"].copy() if meter_id is None else meter_id
         # What ``Listing.find`` has found: it is asked several times in a round.
-        self.listed: tuple[list[RowArray], ListedMeters] | None = None
+        self.listed: tuple[list[RowArray], MeterOwners] | None = None
         self.bounds = dict(zip(self.dpids, pairwise([0, *ends.tolist()]), strict=True))
 
     @classmethod
-    def of(cls, stats: Mapping[int, NDArray[np.void]]) -> MeterReports:
+    def of(cls, stats: Mapping[int, NDArray[np.void]]) -> MeterStatsBatch:
         """Return the same meters as one array, which they may be already."""
-        if isinstance(stats, MeterReports):
+        if isinstance(stats, MeterStatsBatch):
             return stats
         octets = [np.empty(0, np.uint8), *(meters.view(np.uint8) for meters in stats.values())]
         whole = np.concatenate(octets).view(METER_STATS)  # a tenth of what it takes field by field
         return cls(stats, whole, np.cumsum([len(meters) for meters in stats.values()], dtype=np.int64))
 
-    def of_switches(self, dpids: Mapping[int, object]) -> MeterReports:
+    def of_switches(self, dpids: Mapping[int, object]) -> MeterStatsBatch:
         """Return the meters of these switches alone."""
         if self.bounds.keys() <= dpids.keys():
             return self
-        return MeterReports.of({dpid: meters for dpid, meters in self.items() if dpid in dpids})
+        return MeterStatsBatch.of({dpid: meters for dpid, meters in self.items() if dpid in dpids})
 
-    def lists_as(self, other: MeterReports) -> bool:
+    def lists_as(self, other: MeterStatsBatch) -> bool:
         """Return whether the same switches list the same meters in ``other``."""
-        return self.dpids == other.dpids and same(self.ends, other.ends) and same(self.meter_id, other.meter_id)
+        return (
+            self.dpids == other.dpids
+            and columns_equal(self.ends, other.ends)
+            and columns_equal(self.meter_id, other.meter_id)
+        )
 
     def __len__(self) -> int:
         return len(self.dpids)
@@ -72,7 +76,7 @@ class MeterReports(Mapping[int, NDArray[np.void]]):
         return self.whole[start:end]
 
 
-class ListedMeters(NamedTuple):
+class MeterOwners(NamedTuple):
     """The rows of the entry table, and of VNs' meters, that listed meters stand for.
 
     Shape (meters,) each, NO_ENTRY for those that stand for none. Of the meters of a VN, field ``kind`` of VnMeters is
@@ -86,18 +90,18 @@ class ListedMeters(NamedTuple):
 VN_METERS = len(VnMeters._fields)
 
 
-class Places(NamedTuple):
+class MeterPositions(NamedTuple):
     """Where the meters of rows were listed, of one that was listed twice the last time; shape (rows,) each.
 
-    ``meter`` is the place in ``MeterReports.whole``, NOT_LISTED where there is none, and ``switch`` the number of the
-    switch among those that answered.
+    ``meter`` is the place in ``MeterStatsBatch.whole``, NOT_LISTED where there is none, and ``switch`` the number of
+    the switch among those that answered.
     """
 
     meter: RowArray
     switch: RowArray
 
     @classmethod
-    def of(cls, row: RowArray, ends: IntArray, rows: int) -> Places:
+    def of(cls, row: RowArray, ends: IntArray, rows: int) -> MeterPositions:
         """Return the places of meters that stand for ``row`` (NO_ENTRY: none) and end at each switch's ``ends``."""
         meter, switch = np.full(rows, NOT_LISTED, dtype=np.int32), np.zeros(rows, dtype=np.int32)
         _place(ends, row, meter, switch)
@@ -110,39 +114,39 @@ def _plain_place(ends: IntArray, row: RowArray, meter: RowArray, switch: RowArra
     meter[row[listed]], switch[row[listed]] = listed, switch_of_meter[listed]
 
 
-_place = choose(measurement_native, measurement_native.places, _plain_place)
-_NONE = ListedMeters(np.empty(0, np.int32), np.empty(0, np.int32))
+_place = choose(measurement_native, measurement_native.index_meters, _plain_place)
+_NONE = MeterOwners(np.empty(0, np.int32), np.empty(0, np.int32))
 
 
 class _OfSwitch(NamedTuple):
     row_of_meter: RowArray
     meter_id: NDArray[np.uint32]
-    found: ListedMeters
+    found: MeterOwners
 
 
 class _OfAll(NamedTuple):
     row_of_meter: list[RowArray]
     ends: IntArray
     meter_id: NDArray[np.uint32]
-    found: ListedMeters
+    found: MeterOwners
 
 
 class _Placed(NamedTuple):
     row: RowArray
-    places: Places
-    of_kind: dict[int, Places]
+    places: MeterPositions
+    of_kind: dict[int, MeterPositions]
 
 
 class _Sought(NamedTuple):
     meter_id: IntArray
-    reports: MeterReports
-    places: Places
+    reports: MeterStatsBatch
+    places: MeterPositions
 
 
 _MOST_PLACED = 4  # of entries and of VNs, of the switches that mostly answer and of those without a late one
 
 
-class Listing:
+class MeterIndex:
     """Whose meters switches listed the last time: most of the time they list the same again."""
 
     def __init__(self) -> None:
@@ -151,23 +155,27 @@ class Listing:
         self._placed: list[_Placed] = []
         self._sought: list[_Sought] = []
 
-    def places_of_entries(self, listed: ListedMeters, ends: IntArray, entries: int) -> Places:
+    def places_of_entries(self, listed: MeterOwners, ends: IntArray, entries: int) -> MeterPositions:
         """Return where the meters of all ``entries`` are among these, which end at each switch's ``ends``."""
         return self._places(listed.entry, ends, entries).places
 
-    def places_of_vns(self, listed: ListedMeters, ends: IntArray, vns: int) -> Places:
+    def places_of_vns(self, listed: MeterOwners, ends: IntArray, vns: int) -> MeterPositions:
         """Return the same of the meters of all ``vns``; in this case shape (vns, VN_METERS) each."""
         meter, switch = self._places(listed.vn, ends, VN_METERS * vns).places
-        return Places(meter.reshape(vns, VN_METERS), switch.reshape(vns, VN_METERS))
+        return MeterPositions(meter.reshape(vns, VN_METERS), switch.reshape(vns, VN_METERS))
 
-    def places_of_kind(self, listed: ListedMeters, ends: IntArray, vns: int, kind: int) -> Places:
+    def places_of_kind(self, listed: MeterOwners, ends: IntArray, vns: int, kind: int) -> MeterPositions:
         """Return where the meters of one kind, a field of VnMeters, of all ``vns`` are, shape (vns,) each."""
         placed = self._places(listed.vn, ends, VN_METERS * vns)
         if kind not in placed.of_kind:
-            placed.of_kind[kind] = Places(*(np.ascontiguousarray(one[kind::VN_METERS]) for one in placed.places))
+            placed.of_kind[kind] = MeterPositions(
+                *(np.ascontiguousarray(one[kind::VN_METERS]) for one in placed.places)
+            )
         return placed.of_kind[kind]
 
-    def places_of_meters(self, dpid: NDArray[np.uint64], meter_id: IntArray, reports: MeterReports) -> Places:
+    def places_of_meters(
+        self, dpid: NDArray[np.uint64], meter_id: IntArray, reports: MeterStatsBatch
+    ) -> MeterPositions:
         """Return where meters are that are known by switch and id alone; shape (meters,), as the arguments have it.
 
         Whose ``meter_id`` is the same array as before are the same meters.
@@ -181,7 +189,9 @@ class Listing:
         order, sought = np.append(np.argsort(listed), NOT_LISTED), switch << 32 | meter_id
         at = order[np.searchsorted(listed, sought, sorter=order[:-1])]
         found = np.append(listed, NOT_LISTED)[at] == sought
-        places = Places(np.where(found, at, NOT_LISTED).astype(np.int32), np.maximum(switch, 0).astype(np.int32))
+        places = MeterPositions(
+            np.where(found, at, NOT_LISTED).astype(np.int32), np.maximum(switch, 0).astype(np.int32)
+        )
         self._sought = [*self._sought[1 - _MOST_PLACED :], _Sought(meter_id, reports, places)]
         return places
 
@@ -190,11 +200,11 @@ class Listing:
             if one.row is row and len(one.places.meter) == rows:
                 self._placed.append(self._placed.pop(at))
                 return one
-        placed = _Placed(row, Places.of(row, ends, rows), {})
+        placed = _Placed(row, MeterPositions.of(row, ends, rows), {})
         self._placed = [*self._placed[1 - _MOST_PLACED :], placed]
         return placed
 
-    def find(self, switches: Mapping[int, SwitchRecord], reports: MeterReports) -> ListedMeters:
+    def find(self, switches: Mapping[int, SwitchRecord], reports: MeterStatsBatch) -> MeterOwners:
         """Return whose meters these are."""
         maps = [switches[dpid].row_of_meter for dpid in reports.dpids]
         if reports.listed is not None and all(map(is_, reports.listed[0], maps)):
@@ -203,21 +213,21 @@ class Listing:
         if (
             last is None
             or not all(map(is_, last.row_of_meter, maps))
-            or not same(last.ends, reports.ends)
-            or not same(last.meter_id, reports.meter_id)
+            or not columns_equal(last.ends, reports.ends)
+            or not columns_equal(last.meter_id, reports.meter_id)
         ):
             parts = [_NONE, *(self._find_of(dpid, switches[dpid], meters) for dpid, meters in reports.items())]
-            found = ListedMeters(*map(np.concatenate, zip(*parts, strict=True)))
+            found = MeterOwners(*map(np.concatenate, zip(*parts, strict=True)))
             last = _OfAll(maps, reports.ends, reports.meter_id, found)
             others = [one for one in self._all if one != reports.dpids]
             self._all = {one: self._all[one] for one in sorted(others, key=len)[-1:]} | {reports.dpids: last}
         reports.listed = maps, last.found
         return last.found
 
-    def _find_of(self, dpid: int, record: SwitchRecord, meters: NDArray[np.void]) -> ListedMeters:
+    def _find_of(self, dpid: int, record: SwitchRecord, meters: NDArray[np.void]) -> MeterOwners:
         last, meter_id = self._switches.get(dpid), meters["meter_id"]
         if last is None or last.row_of_meter is not record.row_of_meter or not np.array_equal(last.meter_id, meter_id):
-            found = ListedMeters(
+            found = MeterOwners(
                 record.rows_of(meter_id.astype(np.int64)).astype(np.int32), _rows_of_vns(record, meter_id)
             )
             last = self._switches[dpid] = _OfSwitch(record.row_of_meter, meter_id.copy(), found)

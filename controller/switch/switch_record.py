@@ -26,10 +26,10 @@ from controller.openflow.meters import (
     MeterMods,
     encode_meter_deletes,
     encode_meter_mods,
-    encode_meter_mods_of_all,
+    encode_meter_mods_batch,
 )
-from controller.switch.adoption import Awaiting
-from controller.switch.meters.id_pool import MeterIds
+from controller.switch.adoption import DeferredAdoption
+from controller.switch.meters.id_pool import MeterIdPool
 from controller.switch.meters.meter_settings import MeterSetting
 from controller.switch.port_states import PortState
 
@@ -129,7 +129,7 @@ def encode_updates(updates: Sequence[SwitchUpdate], xid_first: Sequence[int]) ->
     """
     alone = [place for place, update in enumerate(updates) if update.has_meter_mods_alone]
     mods = [updates[place].meter_mods() for place in alone]
-    quick = encode_meter_mods_of_all(mods, [xid_first[place] for place in alone], encode_barrier_request(0))
+    quick = encode_meter_mods_batch(mods, [xid_first[place] for place in alone], encode_barrier_request(0))
     encoded: dict[int, Buffer] = dict(zip(alone, quick, strict=True))
     for place, (update, xid) in enumerate(zip(updates, xid_first, strict=True)):
         if place not in encoded:
@@ -151,16 +151,16 @@ class SwitchRecord:
     """
 
     switch: Switch
-    meter_ids: MeterIds
+    meter_ids: MeterIdPool
     first_meter_id: int
     vn_meters: dict[int, VnMeters]
     can: Capabilities
     connected: bool = False
     installed: FlowTable = field(default_factory=FlowTable)
-    touched: set[bytes] = field(default_factory=set)
+    changed_keys: set[bytes] = field(default_factory=set)
     foreign: int = 0
     update: SwitchUpdate = field(default_factory=SwitchUpdate)
-    awaiting: Awaiting = field(default_factory=Awaiting)
+    deferred: DeferredAdoption = field(default_factory=DeferredAdoption)
     row_of_meter: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, dtype=np.int32))
     agent_rows: frozenset[int] = frozenset()
     newcomer_rows: frozenset[int] = frozenset()
@@ -179,7 +179,7 @@ class SwitchRecord:
 
         Raises InvalidValueError when there are more VNs than ids.
         """
-        ids = MeterIds(config.first_meter_id, config.last_meter_id)
+        ids = MeterIdPool(config.first_meter_id, config.last_meter_id)
         vn_meters: dict[int, VnMeters] = {}
         for row in np.flatnonzero(vns.dpid == switch.dpid).tolist():
             meter_id = ids.take()
@@ -282,24 +282,24 @@ class SwitchRecord:
         """Queue planned flow-mods, and note what the switch is to hold from then on."""
         for command, flow in mods:
             if command == FlowModCommand.ADD:
-                self.touched.add(self.installed.put(flow))
+                self.changed_keys.add(self.installed.put(flow))
                 self.update.flow_adds.append(flow)
             else:
-                self.uninstall(pack_key(flow))
+                self.mark_removed(pack_key(flow))
                 self.update.flow_deletes.append(flow)
 
-    def uninstall(self, packed: bytes) -> None:
+    def mark_removed(self, packed: bytes) -> None:
         """Note that the switch does not hold the entry of a packed key, or is not to."""
         self.installed.discard(packed)
-        self.touched.add(packed)
+        self.changed_keys.add(packed)
 
     def hold(self, keys: Collection[bytes], flows: FlowTable) -> None:
         """Note that of the entries of these packed keys the switch holds those in ``flows``."""
         for packed in keys:
             self.installed.put_from(flows, packed)
-        self.touched.update(keys)
+        self.changed_keys.update(keys)
 
-    def take_update(self, *, keep_meters: bool = False) -> SwitchUpdate:
+    def drain_update(self, *, keep_meters: bool = False) -> SwitchUpdate:
         """Return the messages that are due, and start a new batch.
 
         The id of a meter is free only now that its delete comes before whatever follows: in one update adds come first.

@@ -19,26 +19,26 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.columns import BoolArray, FloatArray, IntArray, KiloArray
+from controller.columns import BoolArray, FloatArray, IntArray, UInt32Array
 from controller.dets.rate_allocator import RateAllocators
 from controller.dets.send_rate_controller import SendRateControllers
 from controller.errors import ProtocolError
-from controller.fabric.link_table import FabricLinks
+from controller.fabric.link_table import LinkTable
 from controller.fabric.meter_bounds import MeterBounds
-from controller.fabric.pair_table import EntryTable
+from controller.fabric.pair_table import PairTable
 from controller.fabric.vn_table import VnTable
 from controller.loop import control_step
 from controller.metering.counters import MeterCounters, MeterReadings
-from controller.metering.enforcement import Enforcement, MeterChanges, kilo
-from controller.metering.fabric_readings import Observed
+from controller.metering.enforcement import Enforcement, MeterChanges, to_kilo
+from controller.metering.fabric_readings import FabricReadings
 from controller.metering.mark_readings import MarkReadings
 from controller.metering.measurement import Measurement
 from controller.metering.port_readings import PortReadings
 from controller.metering.queue_readings import QueueReadings
-from controller.metering.receive_budgets import ReceiverAccounts
+from controller.metering.receive_budgets import ReceiveBudgets
 from controller.policy.policy_groups import Choices, PolicyChoice
 from controller.units import MAX_RATE_BPS
-from controller.whatif.state_codec import get_memories, put_memories
+from controller.whatif.state_codec import decode_states, encode_states
 
 FORMAT = {"format": "dets-recording", "version": 3}
 # A reader that does not come for its records must not fill the controller's memory.
@@ -47,12 +47,12 @@ MOST_BYTES = 64 * 2**20
 _Columns = dict[str, NDArray[Any]]
 _T = TypeVar("_T")
 _TABLES: dict[str, type[Any]] = {
-    "entries": EntryTable,
+    "entries": PairTable,
     "counters": MeterCounters,
     "measured": Measurement,
     "machines": SendRateControllers,
     "enforcement": Enforcement,
-    "accounts": ReceiverAccounts,
+    "accounts": ReceiveBudgets,
 }
 _OBSERVED: dict[str, type[Any]] = {"queues": QueueReadings, "ports": PortReadings, "marks": MarkReadings}
 # Columns that are smaller in the controller than in a recording.
@@ -72,7 +72,7 @@ class Start:
     state: control_step.ControlState
     vns: VnTable
     policies: Choices
-    links: FabricLinks | None
+    links: LinkTable | None
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Interval:
 
     now_s: float
     readings: MeterReadings
-    observed: Observed | None
+    observed: FabricReadings | None
     changes: Modified
     limit_bps: FloatArray
     shaped: BoolArray | None = None
@@ -123,7 +123,7 @@ class Recorder:
         before: Start,
         now_s: float,
         readings: MeterReadings,
-        observed: Observed | None,
+        observed: FabricReadings | None,
         after: control_step.ControlState,
         result: control_step.StepResult,
         shaped: BoolArray | None = None,
@@ -175,7 +175,7 @@ def encode_start(start: Start) -> bytes:
     values: dict[str, Any] = {
         "kind": "start",
         "decided_s": start.state.decided_s.hex(),
-        "memories": put_memories(columns, allocators.memories),
+        "memories": encode_states(columns, allocators.memories),
         "policies": [[vid, policy.algorithm, dict(policy.parameters)] for vid, policy in start.policies.items()],
     }
     if start.links is not None:
@@ -252,10 +252,10 @@ def _get(columns: _Columns, prefix: str, kind: type[_T], **others: Any) -> _T:
     return kind(**found | narrow | steps, **others)
 
 
-def _steps(name: str, values: FloatArray) -> KiloArray:
+def _steps(name: str, values: FloatArray) -> UInt32Array:
     if not ((values >= 0.0) & (values <= MAX_RATE_BPS)).all():
         raise ValueError(f"column {_IN_STEPS[name]} has values outside of 0 to {MAX_RATE_BPS}")
-    return kilo(values)
+    return to_kilo(values)
 
 
 def _start(values: dict[str, Any], columns: _Columns) -> Start:
@@ -267,7 +267,7 @@ def _start(values: dict[str, Any], columns: _Columns) -> Start:
     bounded = "meter_bounds.max_burst_kbits" in columns
     bounds = _get(columns, "meter_bounds", MeterBounds) if bounded else None
     vns = _get(columns, "vns", VnTable, meter_bounds=bounds)
-    memories = get_memories(columns, values["memories"], rows)
+    memories = decode_states(columns, values["memories"], rows)
     state = control_step.ControlState(
         **{name: _get(columns, name, kind) for name, kind in _TABLES.items()},
         allocators=RateAllocators(columns["congested"], columns["calm_intervals"], memories),
@@ -277,7 +277,7 @@ def _start(values: dict[str, Any], columns: _Columns) -> Start:
     )
     links = values.get("links")
     if links is not None:
-        links = _get(columns, "links", FabricLinks, names=tuple(links["names"]), switches=links["switches"])
+        links = _get(columns, "links", LinkTable, names=tuple(links["names"]), switches=links["switches"])
     return Start(state, vns, policies, links)
 
 
@@ -287,7 +287,7 @@ def _interval(values: dict[str, Any], columns: _Columns) -> Interval:
     return Interval(
         float.fromhex(values["now_s"]),
         _get(columns, "readings", MeterReadings),
-        Observed(**observed) if observed else None,
+        FabricReadings(**observed) if observed else None,
         _get(columns, "changes", Modified),
         columns["limit_bps"],
         columns.get("shaped"),

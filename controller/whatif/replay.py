@@ -22,7 +22,7 @@ class Replayed:
     """One interval decided again.
 
     ``same`` tells whether every decision is the recorded one to the last bit. ``limit_bps`` (entries,) are the limits
-    that were in force, ``other_bps`` (entries,) what the other algorithm would have set, NaN where there is none.
+    that were in force, ``alternative_bps`` (entries,) what the other algorithm would have set, NaN where there is none.
     ``sender`` and ``receiver`` (entries,) are rows of the VN table of ``start``. ``decisions`` are those of the groups.
     """
 
@@ -32,7 +32,7 @@ class Replayed:
     sender: IntArray
     receiver: IntArray
     limit_bps: FloatArray
-    other_bps: FloatArray
+    alternative_bps: FloatArray
     decisions: tuple[Decision, ...]
 
 
@@ -91,7 +91,7 @@ class Difference:
     """``SWITCH:PORT``"""
     intervals: int
     mean_bps: float
-    other_mean_bps: float
+    alternative_mean_bps: float
     largest_bps: float
     """the largest difference in one interval"""
 
@@ -101,7 +101,7 @@ def differences(replayed: Iterable[Replayed]) -> list[Difference]:
     found: dict[tuple[int, str, str], list[tuple[float, float]]] = {}
     for one in replayed:
         vns = one.start.vns
-        columns = (one.sender.tolist(), one.receiver.tolist(), one.limit_bps.tolist(), one.other_bps.tolist())
+        columns = (one.sender.tolist(), one.receiver.tolist(), one.limit_bps.tolist(), one.alternative_bps.tolist())
         for sender, receiver, limit_bps, other_bps in zip(*columns, strict=True):
             if other_bps == other_bps:  # not NaN
                 name = (int(vns.vlan_vid[sender]), _place(one.start, sender), _place(one.start, receiver))

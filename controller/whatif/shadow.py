@@ -11,14 +11,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from controller.columns import NEW_ROW, BoolArray, FloatArray
-from controller.dets.rate_allocator import RateAllocators, Surroundings, answer, received_rates
+from controller.dets.rate_allocator import IntervalContext, RateAllocators, answer_reports, received_rates
 from controller.dets.send_rate_controller import traffic_reports
-from controller.fabric.link_table import FabricLinks
-from controller.fabric.pair_table import EntryTable, rows_of_pairs
+from controller.fabric.link_table import LinkTable
+from controller.fabric.pair_table import PairTable, find_pairs
 from controller.fabric.vn_table import VnTable
 from controller.loop import control_step
-from controller.metering.fabric_readings import Observed
-from controller.policy.policy_groups import Choices, PolicyGroup, groups_of, under
+from controller.metering.fabric_readings import FabricReadings
+from controller.policy.policy_groups import Choices, PolicyGroup, apply_choices, groups_of
 from controller.policy.registry import make_policy
 
 
@@ -34,7 +34,7 @@ class Shadow:
     groups: tuple[PolicyGroup, ...]
     shadowed: BoolArray
     allocators: RateAllocators
-    entries: EntryTable
+    entries: PairTable
     rate_bps: FloatArray
 
     @classmethod
@@ -49,18 +49,18 @@ class Shadow:
         groups = groups_of(vns, policies)
         shadowed = np.isin(vns.vlan_vid, list(policies))
         calm = RateAllocators.calm(len(vns), groups)
-        return cls(dict(policies), groups, shadowed, calm, EntryTable.empty(), np.empty(0))
+        return cls(dict(policies), groups, shadowed, calm, PairTable.empty(), np.empty(0))
 
     @property
     def names(self) -> dict[int, str]:
         """The algorithms' names by VLAN."""
         return {vid: policy.algorithm for vid, policy in self.policies.items()}
 
-    def rates_of(self, entries: EntryTable) -> FloatArray:
+    def rates_of(self, entries: PairTable) -> FloatArray:
         """Return what the shadows would limit these entries to, shape (entries,); NaN where it is not known."""
         if self.entries is entries:
             return self.rate_bps
-        old = rows_of_pairs(self.entries, entries.sender, entries.receiver)
+        old = find_pairs(self.entries, entries.sender, entries.receiver)
         known = old != NEW_ROW
         rates_bps = np.full(len(entries), np.nan)
         rates_bps[known] = self.rate_bps[old[known]]
@@ -72,8 +72,8 @@ def shadow_step(
     vns: VnTable,
     before: control_step.ControlState,
     after: control_step.ControlState,
-    links: FabricLinks | None,
-    observed: Observed | None = None,
+    links: LinkTable | None,
+    observed: FabricReadings | None = None,
 ) -> Shadow:
     """Return the shadows after the interval that led from one control state to the next.
 
@@ -84,24 +84,24 @@ def shadow_step(
     entries = after.entries
     allocators = shadow.allocators
     if shadow.entries is not entries:
-        allocators = allocators.carried(rows_of_pairs(shadow.entries, entries.sender, entries.receiver))
-    theirs = under(vns, shadow.policies)
+        allocators = allocators.carried(find_pairs(shadow.entries, entries.sender, entries.receiver))
+    theirs = apply_choices(vns, shadow.policies)
     of_shadow = shadow.shadowed[entries.receiver]
     chosen = of_shadow & (after.machines.controlled | theirs.always_controlled[entries.receiver])  # 1
     reports = traffic_reports(before.machines, np.flatnonzero(chosen), entries, vns, after.measured)  # 2
-    seen = Surroundings(
+    seen = IntervalContext(
         after.decided_s,
         0.0 if np.isnan(before.decided_s) else after.decided_s - before.decided_s,
         links,
         after.measured.measured_bps,
-        control_step.limits_in_force_bps(before, vns),
+        control_step.effective_limits_bps(before, vns),
         after.unread_intervals,
         received_rates(entries, after.measured.passed_bps, len(vns)),
         after.measured.passed_bps,
         observed,
     )
     allocators = allocators._replace(congested=after.allocators.congested)
-    allocators, set_rate, keep_alive = answer(allocators, shadow.groups, entries, theirs, reports, seen)
+    allocators, set_rate, keep_alive = answer_reports(allocators, shadow.groups, entries, theirs, reports, seen)
     ceilings_bps = control_step.ceilings(entries, theirs)
     rate_bps = np.where(of_shadow, ceilings_bps, np.nan)  # 3
     rate_bps[set_rate.entry] = np.minimum(set_rate.rate_bps, ceilings_bps[set_rate.entry])

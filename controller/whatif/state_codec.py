@@ -7,13 +7,13 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from controller.policy.policy_state import Memory
+from controller.policy.policy_state import PolicyState
 
 _Columns = dict[str, NDArray[Any]]
 _KINDS = ("by_vn", "by_entry", "by_link", "by_use")
 
 
-def put_memories(columns: _Columns, memories: Iterable[Memory]) -> list[list[str]]:
+def encode_states(columns: _Columns, memories: Iterable[PolicyState]) -> list[list[str]]:
     """Put the memories of all policy groups into ``columns``, and return the names of the links of each."""
     links = []
     for number, memory in enumerate(memories):
@@ -25,10 +25,12 @@ def put_memories(columns: _Columns, memories: Iterable[Memory]) -> list[list[str
     return links
 
 
-def get_memories(columns: Mapping[str, NDArray[Any]], links: Sequence[Sequence[str]], vns: int) -> tuple[Memory, ...]:
-    """Return the memories that ``put_memories`` put there."""
+def decode_states(
+    columns: Mapping[str, NDArray[Any]], links: Sequence[Sequence[str]], vns: int
+) -> tuple[PolicyState, ...]:
+    """Return the memories that ``encode_states`` put there."""
     return tuple(
-        Memory(
+        PolicyState(
             vns,
             columns[f"rows.{number}"],
             tuple(names),

@@ -7,9 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from experiments.evaluation.oracle import BoolArray, Oracle, oracle_of, promised_by_time
+from experiments.evaluation.oracle import BoolArray, Oracle, guarantees_over_time, oracle_of
 from experiments.measure.frame_sizes import TCP_HEADERS_BYTES, VLAN_TAG_BYTES
-from experiments.measure.rate_series import ENOUGH, Rates, Window, goodput_limit_bps, isolation_figures, longest_run
+from experiments.measure.rate_series import (
+    RECOVERED_SHARE,
+    Rates,
+    Window,
+    goodput_limit_bps,
+    isolation_figures,
+    longest_run,
+)
 from experiments.runs.scenario_run import FloatArray, ScenarioRun, owner_changes
 from experiments.scenarios.traffic import Span
 
@@ -75,7 +82,7 @@ def _kill_measures(run: ScenarioRun) -> Figures:
     if killed_at_s is None:
         return {}
     victim, (_, limits) = rates_at(run, run.receivers[0]), next(iter(run.scenario.limits.items()))
-    enough_bps = ENOUGH * goodput_limit_bps(limits.receive_bps)
+    enough_bps = RECOVERED_SHARE * goodput_limit_bps(limits.receive_bps)
     kill = int(np.searchsorted(victim.end_s, killed_at_s, side="right"))
     around = {"before": slice(max(kill - AROUND_INTERVALS, 0), kill), "after": slice(kill, kill + AROUND_INTERVALS)}
     figures: Figures = {"killed": run.notes["killed"], "out_of_control_s": run.notes["out_of_control_s"]}
@@ -110,12 +117,12 @@ def _measures(run: ScenarioRun, oracle: Oracle) -> Figures:
     useful_bits = np.minimum(run.received_bits, limit_bps * passed_s)
     delivered_bps = pair_rates(run)
     wanted = oracle_bits > 0
-    missed = wanted & (useful_bits < ENOUGH * oracle_bits)
+    missed = wanted & (useful_bits < RECOVERED_SHARE * oracle_bits)
     backlogged = oracle.on & (oracle.demand_bps > oracle.rate_bps * (1 + 1e-9))
     unused_bps, unmet_bps, idle_bps = _probing(run, oracle, delivered_bps, by_receiver, limit_bps)
     active = oracle.demand_bps > 0
     means_bps, spreads_bps = grant_statistics(run, active)
-    full = by_receiver(oracle.rate_bps)[:, 0] > ENOUGH * limit_bps[:, 0]
+    full = by_receiver(oracle.rate_bps)[:, 0] > RECOVERED_SHARE * limit_bps[:, 0]
     received_bps = (run.received_bits / passed_s)[:, 0]
     return {
         "use_of_oracle": float(useful_bits.sum() / oracle_bits.sum()) if oracle_bits.sum() else None,
@@ -222,7 +229,7 @@ def _by_sender(run: ScenarioRun, delivered_bps: FloatArray, oracle: Oracle) -> F
 def _most_received_bps(run: ScenarioRun) -> FloatArray:
     """Return the most that each receiver may get, (intervals, receivers): its limit, or its ceiling if it has one."""
     vns = [(vn.vlan_vid, vn.pn.number) for vn in run.scenario.fabric().vns()]
-    most_bps = promised_by_time(run.scenario, run.time_s).most_receive_bps
+    most_bps = guarantees_over_time(run.scenario, run.time_s).most_receive_bps
     return most_bps[:, [vns.index(receiver) for receiver in run.receivers]]
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.allocation.max_min import FlowPaths, max_min
-from controller.allocation.network_max_min import Constraints, share_network
+from controller.allocation.network_max_min import Constraints, allocate_network
 from experiments.evaluation.entity_oracle import entity_rates
 from experiments.measure.frame_sizes import TCP_PAYLOAD_BYTES, TCP_WIRE_BYTES
 from experiments.runs.scenario_run import FloatArray, ScenarioRun
@@ -63,7 +63,7 @@ class Promised:
         return np.maximum(self.receive_ceiling_bps, self.receive_bps)
 
 
-def promised_by_time(scenario: Scenario, time_s: FloatArray) -> Promised:
+def guarantees_over_time(scenario: Scenario, time_s: FloatArray) -> Promised:
     """Return what each VN is promised in each interval, with the changes of the scenario."""
     vns = scenario.fabric().vns()
     row = {(vn.vlan_vid, vn.pn.number): n for n, vn in enumerate(vns)}
@@ -89,12 +89,12 @@ def promised_by_time(scenario: Scenario, time_s: FloatArray) -> Promised:
 def oracle_of(run: ScenarioRun) -> Oracle:
     """Return what one who knows all demands would have delivered in each interval of a run."""
     scenario, time_s = run.scenario, run.time_s
-    promised, share = promised_by_time(scenario, time_s), _Shared(scenario)
+    promised, share = guarantees_over_time(scenario, time_s), _Shared(scenario)
     pairs, passed_s = scenario.pairs, np.diff(time_s)
     most_bps = np.minimum(promised.most_send_bps[:, share.sender], promised.most_receive_bps[:, share.receiver])
     column = [pairs.index(source.pair) for source in scenario.sources]
     sessions = scenario.sessions(run.seed)
-    wants = [_Wants(s, spans, mine, time_s) for s, spans, mine in
+    wants = [_SourceDemand(s, spans, mine, time_s) for s, spans, mine in
              zip(scenario.sources, scenario.timeline(run.seed), sessions, strict=True)]  # fmt: skip
     demand_bps, rate_bps = np.zeros((len(passed_s), len(pairs))), np.zeros((len(passed_s), len(pairs)))
     on = np.zeros(demand_bps.shape, dtype=np.bool_)
@@ -105,11 +105,11 @@ def oracle_of(run: ScenarioRun) -> Oracle:
             on[row, pair] |= whole
         rate_bps[row] = share.rates_bps(promised, row, demand_bps[row])
         for pair, one in zip(column, wants, strict=True):
-            one.had(rate_bps[row, pair] * passed_s[row])
+            one.consume(rate_bps[row, pair] * passed_s[row])
     return Oracle(rate_bps, demand_bps, on)
 
 
-class _Wants:
+class _SourceDemand:
     """What one source has to send, interval by interval. Bits are those of tagged frames."""
 
     def __init__(
@@ -134,7 +134,7 @@ class _Wants:
         wanted_bps = min(wanted_bps * self._part[row], self._left_bits / passed_s)
         return wanted_bps, bool(self._part[row] > 0.999 and self._left_bits > 0)
 
-    def had(self, bits: float) -> None:
+    def consume(self, bits: float) -> None:
         """Take off what its pair was given."""
         if self._finite:
             self._left_bits -= min(bits, self._left_bits)
@@ -184,7 +184,7 @@ class _Shared:
             constraints = Constraints.of(send_bps, receive_bps, self._link_bps, send_ceiling_bps, receive_ceiling_bps)
             offsets = np.concatenate([[0], np.cumsum([len(one) for one in self._links])]).astype(np.int64)
             paths = constraints.paths(self.sender, self.receiver, offsets, np.concatenate(self._links))
-            return share_network(paths, constraints, demand_bps, weight[self.sender])[0]
+            return allocate_network(paths, constraints, demand_bps, weight[self.sender])[0]
         capacity_bps = np.concatenate([self._link_bps, send_ceiling_bps, receive_ceiling_bps])
         first = len(self._link_bps)
         links = [

@@ -12,8 +12,8 @@ import numpy as np
 from controller.policy.registry import title_of as title_of_policy
 from experiments.evaluation.measures import confidence, grant_statistics, pair_rates, rates_at, sums_by_sender
 from experiments.evaluation.oracle import Oracle, oracle_of
-from experiments.evaluation.run_matrix import Cell
-from experiments.measure.rate_series import ENOUGH, goodput_limit_bps
+from experiments.evaluation.run_matrix import RunSpec
+from experiments.measure.rate_series import RECOVERED_SHARE, goodput_limit_bps
 from experiments.runs.scenario_run import FloatArray, ScenarioRun
 from experiments.scenarios.scenario import INTERVAL_S, Scenario
 
@@ -33,9 +33,9 @@ def title_of(control: str) -> str:
     return f"{title}, {parameters}" if parameters else title
 
 
-def in_order(cells: Sequence[Cell]) -> list[Cell]:
+def in_order(cells: Sequence[RunSpec]) -> list[RunSpec]:
     """Return one cell of each control, that of the lowest seed, the paper's algorithms first and in its order."""
-    first: dict[str, Cell] = {}
+    first: dict[str, RunSpec] = {}
     for cell in sorted(cells, key=lambda cell: cell.seed):
         first.setdefault(cell.control, cell)
     order = [*PAPER_ORDER, *(control for control in first if control not in PAPER_ORDER)]
@@ -85,7 +85,7 @@ def received_lines(run: ScenarioRun, oracle: Oracle) -> list[RateLine]:
     return lines
 
 
-def draw_scenario(cells: Sequence[Cell], results: Path, path: Path) -> None:
+def draw_scenario(cells: Sequence[RunSpec], results: Path, path: Path) -> None:
     """Draw a row per control: received rates, and mean and standard deviation of the grants."""
     shown = [cell for cell in in_order(cells) if " " not in cell.control] or in_order(cells)
     figure, axes = _figure(len(shown), 2)
@@ -163,9 +163,13 @@ def _draw_around_kill(rates: Any, owners: Any, title: str, run: ScenarioRun) -> 
     back = back_s / INTERVAL_S
     _draw_rates(rates, run, (run.time_s[1:] - killed_at_s) / INTERVAL_S, marker="o", ms=3.0, lw=0.5)
     victim = next(iter(run.scenario.limits.values()))
-    enough_bps = ENOUGH * goodput_limit_bps(victim.receive_bps)
+    enough_bps = RECOVERED_SHARE * goodput_limit_bps(victim.receive_bps)
     rates.axhline(
-        enough_bps / 1e6, color="tab:blue", ls=":", lw=0.7, label=f"{100 * ENOUGH:.0f} % of what TCP's limit allows"
+        enough_bps / 1e6,
+        color="tab:blue",
+        ls=":",
+        lw=0.7,
+        label=f"{100 * RECOVERED_SHARE:.0f} % of what TCP's limit allows",
     )
     before, after = run.notes["owners"], run.notes["owners_after"] or {}
     names, nodes = sorted(before), sorted({*before.values(), *after.values()})

@@ -31,7 +31,7 @@ Progress = Callable[[float], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class RunSpec:
     """One run; ``scenario`` is as it is placed on the fabric."""
 
     experiment: str
@@ -87,7 +87,7 @@ class Cell:
         return load_run(results / self.folder, self.scenario, self.control, self.fabric, self.seed)
 
 
-def done_cells(fabric: str, results: Path) -> list[tuple[Cell, dict[str, Any]]]:
+def completed_runs(fabric: str, results: Path) -> list[tuple[RunSpec, dict[str, Any]]]:
     """Return every cell that is done, with its summary, by experiment; controls that a scenario does not name last."""
     known = scenarios()
     found = []
@@ -95,11 +95,11 @@ def done_cells(fabric: str, results: Path) -> list[tuple[Cell, dict[str, Any]]]:
         said = json.loads(path.read_text())
         if (name := said.get("experiment")) in known:
             scenario = known[name].under(said.get("conditions", "product")).on(fabric, SCALE[fabric])
-            cell = Cell(name, said["control"], said["seed"], fabric, scenario)
+            cell = RunSpec(name, said["control"], said["seed"], fabric, scenario)
             if (summary := cell.summary(results)) is not None:
                 found.append((cell, summary))
 
-    def place(one: tuple[Cell, dict[str, Any]]) -> tuple[str, int, str, int, int]:
+    def place(one: tuple[RunSpec, dict[str, Any]]) -> tuple[str, int, str, int, int]:
         cell, _ = one
         named = known[cell.experiment].controls_on(fabric)
         conditions = list(CONDITIONS).index(cell.conditions)
@@ -108,7 +108,7 @@ def done_cells(fabric: str, results: Path) -> list[tuple[Cell, dict[str, Any]]]:
     return sorted(found, key=place)
 
 
-def compared_cells(fabric: str, experiments: Collection[str], seeds: int | None = None) -> list[Cell]:
+def compared_cells(fabric: str, experiments: Collection[str], seeds: int | None = None) -> list[RunSpec]:
     """Return the cells that are compared under the product's and the paper's conditions and those between.
 
     ``seeds`` is how many of each; None: what the experiment says.
@@ -129,19 +129,19 @@ def conditions_on(fabric: str) -> tuple[str, ...]:
 
 def scenario_cells(
     name: str, scenario: Scenario, fabric: str, seeds: int | None = None, controls: Sequence[str] | None = None
-) -> list[Cell]:
+) -> list[RunSpec]:
     """Return the cells of one scenario on a fabric; ``controls`` None: those that it names."""
     placed = scenario.on(fabric, SCALE[fabric])
     if fabric == "wire" and scenario.shaping != "meter":
         return []  # its hosts have no agents
     return [
-        Cell(name, control, seed, fabric, placed)
+        RunSpec(name, control, seed, fabric, placed)
         for control in (scenario.controls_on(fabric) if controls is None else controls)
         for seed in range(1, (seeds or scenario.seeds_on(fabric, control)) + 1)
     ]
 
 
-def run_cell(cell: Cell, results: Path, progress: Progress = lambda _passed_s: None) -> dict[str, Any]:
+def execute_run(cell: RunSpec, results: Path, progress: Progress = lambda _passed_s: None) -> dict[str, Any]:
     """Run a cell and write its folder; return its summary."""
     folder = results / cell.folder
     folder.mkdir(parents=True, exist_ok=True)
@@ -158,7 +158,7 @@ def run_cell(cell: Cell, results: Path, progress: Progress = lambda _passed_s: N
     return summary
 
 
-def run_scenario(cell: Cell, folder: Path, progress: Progress = lambda _passed_s: None) -> ScenarioRun:
+def run_scenario(cell: RunSpec, folder: Path, progress: Progress = lambda _passed_s: None) -> ScenarioRun:
     """Run a scenario on the cell's fabric; the files of the run go to ``folder``, which is there."""
     what = (cell.scenario, cell.control, cell.seed, progress)
     if cell.fabric == "model":

@@ -12,12 +12,12 @@ from typing import Any
 
 from controller.errors import InvalidValueError
 from experiments.evaluation.run_matrix import (
-    Cell,
+    RunSpec,
     by_experiment,
     check_control,
     compared_cells,
-    done_cells,
-    run_cell,
+    completed_runs,
+    execute_run,
     scenario_cells,
 )
 from experiments.measure.manifest import ROOT
@@ -49,7 +49,7 @@ class FigureOptions:
     workers: int | None = None
     quiet: bool = False
 
-    def chosen(self) -> list[Cell]:
+    def chosen(self) -> list[RunSpec]:
         """Return the cells asked for; raise InvalidValueError for a name that there is none of."""
         if self.fabric not in FABRICS:
             raise InvalidValueError("fabric", self.fabric, f"is not one of {', '.join(FABRICS)}")
@@ -66,7 +66,7 @@ class FigureOptions:
         named = {name: known[name].controls_on(self.fabric) for name in self.experiments or known}
         # A control that none of them names is run by all of them: that is how a new algorithm is compared.
         new = [control for control in self.controls if not any(control in names for names in named.values())]
-        found: list[Cell] = []
+        found: list[RunSpec] = []
         if self.conditions != "paper":
             for name, names in named.items():
                 found += scenario_cells(name, known[name], self.fabric, self.seeds, self._wanted(names, new))
@@ -121,7 +121,7 @@ def keep_digest(options: FigureOptions) -> dict[str, Any]:
     from experiments.figures.result_digests import conditions_digest, digest_of, write_digest
 
     known, paper, folder = options.known, paper_named(options.paper), options.docs / "results"
-    done = [one for one in done_cells(options.fabric, options.cell_folder) if one[0].experiment in known]
+    done = [one for one in completed_runs(options.fabric, options.cell_folder) if one[0].experiment in known]
     compared = [summary for cell, summary in done if cell.control in known[cell.experiment].paper_controls]
     product = [(cell, summary) for cell, summary in done if cell.conditions == "product"]
     digest = digest_of(paper, options.fabric, [summary for _, summary in product], options.command)
@@ -141,7 +141,7 @@ def write_pages(options: FigureOptions) -> list[Path]:
     return write_docs(options.docs)
 
 
-def _draw(options: FigureOptions, done: Sequence[tuple[Cell, dict[str, Any]]]) -> None:
+def _draw(options: FigureOptions, done: Sequence[tuple[RunSpec, dict[str, Any]]]) -> None:
     """Draw the pictures of each experiment into the fabric's folder."""
     from experiments.evaluation.plots import draw_isolation, draw_scenario, draw_trade_off, in_order, title_of
 
@@ -157,7 +157,7 @@ def _draw(options: FigureOptions, done: Sequence[tuple[Cell, dict[str, Any]]]) -
             draw_isolation([(title_of(one.control), one.load(options.cell_folder)) for one in shown], path)
 
 
-def _run(todo: Sequence[Cell], options: FigureOptions) -> list[str]:
+def _run(todo: Sequence[RunSpec], options: FigureOptions) -> list[str]:
     """Run cells, on the model several at a time; return what failed."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -167,7 +167,7 @@ def _run(todo: Sequence[Cell], options: FigureOptions) -> list[str]:
     with Progress(*columns, console=Console(stderr=True), disable=options.quiet) as bar:
         task = bar.add_task(options.fabric, total=sum(cell.expected_s for cell in todo), runs=f"0/{len(todo)}")
 
-        def finished(number: int, cell: Cell, error: BaseException | None, left_s: float) -> None:
+        def finished(number: int, cell: RunSpec, error: BaseException | None, left_s: float) -> None:
             bar.update(task, description=f"{options.fabric}: {_name(cell)}", runs=f"{number}/{len(todo)}")
             bar.advance(task, left_s)
             if error is not None:
@@ -183,26 +183,28 @@ def _run(todo: Sequence[Cell], options: FigureOptions) -> list[str]:
     return failures
 
 
-def _name(cell: Cell) -> str:
+def _name(cell: RunSpec) -> str:
     conditions = "" if cell.conditions == "product" else f" ({cell.conditions})"
     return f"{cell.experiment} {cell.control}{conditions} seed {cell.seed}"
 
 
-def _run_one(cell: Cell, folder: Path, progress: Callable[[float], None]) -> BaseException | None:
+def _run_one(cell: RunSpec, folder: Path, progress: Callable[[float], None]) -> BaseException | None:
     try:
-        run_cell(cell, folder, progress)
+        execute_run(cell, folder, progress)
     except Exception as error:  # told at the end, by name; the other cells are run
         return error
     return None
 
 
 def _run_side_by_side(
-    todo: Sequence[Cell], options: FigureOptions, finished: Callable[[int, Cell, BaseException | None, float], None]
+    todo: Sequence[RunSpec],
+    options: FigureOptions,
+    finished: Callable[[int, RunSpec, BaseException | None, float], None],
 ) -> None:
     workers = min(options.workers or os.cpu_count() or 1, len(todo))
     longest_first = sorted(todo, key=lambda cell: -cell.expected_s * len(cell.scenario.sources))
     with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
-        cell_of = {pool.submit(run_cell, cell, options.cell_folder): cell for cell in longest_first}
+        cell_of = {pool.submit(execute_run, cell, options.cell_folder): cell for cell in longest_first}
         try:
             for number, future in enumerate(as_completed(cell_of), start=1):
                 cell = cell_of[future]

@@ -107,7 +107,7 @@ def paper_page(results: PaperResults) -> str:
         "",
         '"-": not run there, or it does not tell. Open vSwitch carries a twentieth of the rates; fewer runs.',
         "",
-        *(f"- {FABRICS[fabric]}: {made_with(digest)}" for fabric, digest in results.digests.items()),
+        *(f"- {FABRICS[fabric]}: {provenance(digest)}" for fabric, digest in results.digests.items()),
     ]
     for fabric, digest in results.conditions.items():
         lines += ["", f"## Under the paper's conditions: {FABRICS[fabric]}", "", *_conditions(digest)]
@@ -150,7 +150,7 @@ def _conditions(digest: Mapping[str, Any]) -> list[str]:
     depends = [row for row in digest["claims"] if not row["decides"].startswith("nothing")]
     same = len(digest["claims"]) - len(depends)
     lines = [f"- `{name}`: {CONDITIONS[name].title}" for name in names]
-    lines += ["", made_with(digest) + f". The verdicts on {same} other claims are the same under all conditions.", ""]
+    lines += ["", provenance(digest) + f". The verdicts on {same} other claims are the same under all conditions.", ""]
     lines += [_row(heads), _row(["---"] * len(heads))] if depends else []
     for row in depends:
         holds = [bold(verdict.split(":")[0]) for verdict in row["verdicts"]]
@@ -163,7 +163,7 @@ def bold(holds: str) -> str:
     return "**no**" if holds == "no" else holds
 
 
-def made_with(digest: Mapping[str, Any]) -> str:
+def provenance(digest: Mapping[str, Any]) -> str:
     """Return what the runs of a digest were made with."""
     runs = f"{digest['runs']} runs, {digest['runs_with_warnings']} of them with warnings"
     return f"{runs}; last command `{digest['command']}`; commit {', '.join(digest['commits'])}"

@@ -93,7 +93,9 @@ def conditions_digest(paper: Paper, summaries: Sequence[dict[str, Any]], made: M
         verdicts = {name: claim.judge(measured[name]) for name in names}
         holds = {name: verdict.holds for name, verdict in verdicts.items()}
         shown = [f"{HOLDS[verdict.holds]}: {verdict.found}" for verdict in verdicts.values()]
-        claims.append({"section": claim.section, "says": claim.says, "verdicts": shown, "decides": what_decides(holds)})
+        claims.append(
+            {"section": claim.section, "says": claim.says, "verdicts": shown, "decides": deciding_condition(holds)}
+        )
     kept = ("fabric", "commits", "machine", "programs", "command")
     return {
         **{key: made[key] for key in kept},
@@ -112,7 +114,7 @@ def _paired(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> list[dict[s
     return [one for one in rows if (one["experiment"], one["control"], one["seed"]) in common]
 
 
-def what_decides(holds: Mapping[str, bool | None]) -> str:
+def deciding_condition(holds: Mapping[str, bool | None]) -> str:
     """Return which condition makes the difference between the first verdict, the product's, and the last."""
     if len(holds) < 2 or None in holds.values():
         return "not known"

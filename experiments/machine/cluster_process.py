@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
-from experiments.machine.controller_process import ControllerError, ControllerProcess, Place, free_ports
+from experiments.machine.controller_process import ControllerError, ControllerProcess, ProcessLocation, free_ports
 from experiments.machine.etcd_process import EtcdProcesses
 
 ETCD_MEMBERS = 3
@@ -49,7 +49,7 @@ class Cluster:
         self,
         document: Document,
         folder: Path,
-        places: Sequence[Place] = (Place(), Place()),
+        places: Sequence[ProcessLocation] = (ProcessLocation(), ProcessLocation()),
         etcd_host: str = "127.0.0.1",
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -83,7 +83,7 @@ class Cluster:
     def __exit__(self, *exception: object) -> None:
         self._stack.close()
 
-    def _more_of_cluster(self, place: Place) -> dict[str, Any]:
+    def _more_of_cluster(self, place: ProcessLocation) -> dict[str, Any]:
         """Return what else is in a node's section ``cluster``."""
         return {}
 
@@ -180,19 +180,19 @@ class Cluster:
             time.sleep(LOOK_EVERY_S)
 
 
-class SharedNodes(Cluster):
+class ShardedNodes(Cluster):
     """Three nodes that share the switches out; each decides about the pairs that send behind its switches."""
 
     def __init__(
         self,
         document: Document,
         folder: Path,
-        places: Sequence[Place] = (Place(), Place(), Place()),
+        places: Sequence[ProcessLocation] = (ProcessLocation(), ProcessLocation(), ProcessLocation()),
         etcd_host: str = "127.0.0.1",
     ) -> None:
         super().__init__(document, folder, places, etcd_host)
 
-    def _more_of_cluster(self, place: Place) -> dict[str, Any]:
+    def _more_of_cluster(self, place: ProcessLocation) -> dict[str, Any]:
         return {"share": "switches", "listen": f"{place.host}:{free_ports(1)[0]}"}
 
     @property

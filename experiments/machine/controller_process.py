@@ -118,7 +118,7 @@ def _next_port() -> int:
 
 
 @dataclass(frozen=True)
-class Place:
+class ProcessLocation:
     """Where a process runs: the address that others reach it at, what its command begins with, and its environment.
 
     ``inside`` is the network namespace of its loopback, for one ``with`` in one thread.
@@ -144,9 +144,9 @@ class ControllerProcess:
         application: Path | None = None,
         environment: Mapping[str, str] | None = None,
         profile: Path | None = None,
-        place: Place | None = None,
+        place: ProcessLocation | None = None,
     ) -> None:
-        self._place, folder = place or Place(), folder.resolve()  # the process runs elsewhere
+        self._place, folder = place or ProcessLocation(), folder.resolve()  # the process runs elsewhere
         self.config_path = folder / "controller.yaml"
         self.log_path = folder / "controller.log"
         self.config_path.write_text(dump_yaml(config))

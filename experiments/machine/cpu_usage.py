@@ -30,7 +30,7 @@ def machine() -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def kept_awake() -> Iterator[bool]:
+def disable_cpu_idle() -> Iterator[bool]:
     """Inside, processors without work look for some instead of halting; False where that cannot be asked for."""
     try:
         request = LATENCY_REQUEST.open("r+b", buffering=0)

@@ -10,7 +10,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from apps.cluster.etcd_client import Etcd, EtcdError, get
+from apps.cluster.etcd_client import EtcdClient, EtcdError, get
 from experiments.machine.controller_process import free_ports
 
 START_S, STOP_S = 60.0, 10.0
@@ -59,11 +59,11 @@ class EtcdMember:
             self._command += ["--quota-backend-bytes", str(quota_bytes)]
         self._process: subprocess.Popen[bytes] | None = None
 
-    def client(self) -> Etcd:
+    def client(self) -> EtcdClient:
         """Return a client of this member alone."""
         if self._tls is None:
-            return Etcd([self.url])
-        return Etcd([self.url], str(self._tls.ca), str(self._tls.client_certificate), str(self._tls.client_key))
+            return EtcdClient([self.url])
+        return EtcdClient([self.url], str(self._tls.ca), str(self._tls.client_certificate), str(self._tls.client_key))
 
     @property
     def pid(self) -> int:

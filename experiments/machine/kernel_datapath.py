@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-from experiments.machine.cpu_usage import kept_awake
+from experiments.machine.cpu_usage import disable_cpu_idle
 
 ROOT = Path(__file__).resolve().parents[2]
 INIT, STATE = Path(__file__).with_suffix(".sh"), Path(__file__).with_suffix(".c")
@@ -106,7 +106,7 @@ class UserModeLinux:
                 env={"PATH": os.environ.get("PATH", os.defpath), "TMPDIR": memory, **whole_state(self.exchange)},
                 start_new_session=True,
             )
-        self._awake.enter_context(kept_awake())
+        self._awake.enter_context(disable_cpu_idle())
         return self
 
     def __exit__(self, *exception: object) -> None:

@@ -18,8 +18,8 @@ from experiments.measure.frame_sizes import TCP_HEADERS_BYTES, TCP_PAYLOAD_BYTES
 
 FloatArray = NDArray[np.float64]
 
-ENOUGH = 0.95  # of what the limit allows: DETS's guarantee counts as kept from here on
-STARTED = 0.05  # of its limit: from here on an aggressor counts as sending
+RECOVERED_SHARE = 0.95  # of what the limit allows: DETS's guarantee counts as kept from here on
+START_SHARE = 0.05  # of its limit: from here on an aggressor counts as sending
 
 
 class MeasurementError(RuntimeError):
@@ -129,9 +129,9 @@ def isolation_figures(
     """
     allowed_bps = goodput_limit_bps(victim_limit_bps)
     goodput_bps = victim.tcp_goodput_bps
-    start_s = first_above(aggressor, aggressor.wire_bps, STARTED * aggressor_limit_bps, blast)
+    start_s = first_above(aggressor, aggressor.wire_bps, START_SHARE * aggressor_limit_bps, blast)
     during = Window(start_s, blast.end_s)
-    below = goodput_bps < ENOUGH * allowed_bps
+    below = goodput_bps < RECOVERED_SHARE * allowed_bps
     return {
         "victim_limit_bps": victim_limit_bps,
         "victim_goodput_limit_bps": allowed_bps,

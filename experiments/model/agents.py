@@ -12,8 +12,8 @@ from typing import TypeVar
 import numpy as np
 
 from apps.agent.agent import Agent, AgentOptions
-from apps.agent.shaper import OWN, PairCounters, ShapedPair
-from controller.agents.control_frames import NO_RATE, ControlFrame, Refusal, decode
+from apps.agent.shaper import VN_AGGREGATE, PairCounters, ShapedPair
+from controller.agents.control_frames import NO_RATE, ControlFrame, FrameRejection, decode
 from controller.fabric.topology import PortId
 from experiments.model.control_plane import ControlPlane
 from experiments.model.fabric import ModelFabric, ModelFlow, mac_of
@@ -85,7 +85,7 @@ class ModelShaper:
     def set_rates(self, rates: Sequence[tuple[ShapedPair, int]]) -> None:
         """Put rates in force."""
         for pair, rate_bps in () if self._deaf else rates:
-            if pair.destination == OWN:
+            if pair.destination == VN_AGGREGATE:
                 self.port.vlan_rate_bps[pair.vlan_vid] = rate_bps
                 continue
             if pair not in self._queue:
@@ -100,7 +100,7 @@ class ModelShaper:
     def remove(self, pairs: Sequence[ShapedPair]) -> None:
         """Let pairs go back to the others of their VLAN."""
         for pair in pairs:
-            if pair.destination == OWN:
+            if pair.destination == VN_AGGREGATE:
                 self.port.vlan_rate_bps.pop(pair.vlan_vid, None)
             elif pair in self._queue:
                 del self._queue[pair]
@@ -114,7 +114,7 @@ class ModelShaper:
 
     def _counted(self, pair: ShapedPair) -> tuple[int, int, int]:
         ids = [self._queue[pair]] if pair in self._queue else []
-        if pair.destination == OWN:
+        if pair.destination == VN_AGGREGATE:
             ids = [one for one, vid in self.port.vlan_of.items() if vid == pair.vlan_vid]
         sent, dropped = (sum(self._totals[one][column] for one in ids) for column in (0, 1))
         queues = self.uplink.queues
@@ -163,7 +163,7 @@ class ModelFrames:
     def deliver(self, octets: bytes) -> bool:
         """Take a frame from the switch; tell whether it got here and says something."""
         frame = decode(octets)
-        if self._rng.random() < self.loss or isinstance(frame, Refusal):
+        if self._rng.random() < self.loss or isinstance(frame, FrameRejection):
             return False
         self.arrived.append(frame)
         return True

@@ -20,7 +20,7 @@ from controller.errors import InvalidValueError, ProtocolError
 from controller.events import Event
 from controller.fabric.agent_ports import AgentFrame
 from controller.fabric.config_model import Config
-from controller.fabric.topology import HELLO_INTERVAL_S, PortId
+from controller.fabric.topology import PROBE_INTERVAL_S, PortId
 from controller.fabric.vn_table import VnTable
 from controller.forwarding.pipeline import Table
 from controller.openflow.actions import Output
@@ -111,7 +111,7 @@ class ControlPlane:
         self._xid = 0
         self._began_s = self._read_s = 0.0
         self._confirmed_s: dict[int, float] = {}
-        self._hello_s = -HELLO_INTERVAL_S
+        self._hello_s = -PROBE_INTERVAL_S
         self.on_control_frame: Callable[[PortId, bytes], None] = lambda _port, _frame: None
 
     def start(self) -> None:
@@ -179,7 +179,7 @@ class ControlPlane:
         """Run the control step; the switches get the messages after the other half."""
         now_s = self.model.now_s
         self.central.interval(stats, dict.fromkeys(stats, self._read_s), now_s, self._confirmed_s)
-        if now_s - self._hello_s >= HELLO_INTERVAL_S:
+        if now_s - self._hello_s >= PROBE_INTERVAL_S:
             self._hello()
         self.central.tick(now_s)
         updates, said = self._take(), self.central.take_agent_frames()
@@ -253,7 +253,7 @@ class ControlPlane:
                 else:
                     self.central.frame_reported(dpid, packet, now_s)
             elif kind == MessageType.FLOW_REMOVED:
-                self.central.entry_removed(dpid, parse_flow_removed(message), now_s)
+                self.central.on_flow_removed(dpid, parse_flow_removed(message), now_s)
             elif kind == MessageType.MULTIPART_REPLY:
                 bodies.append(message[HEADER.size + _MULTIPART_HEAD.size :])
             elif kind == MessageType.ERROR:

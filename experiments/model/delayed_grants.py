@@ -8,12 +8,12 @@ from typing import ClassVar
 import numpy as np
 
 from controller.allocation.explanation import Explanation
-from controller.policy.interface import Decision, Place, Policy, PolicyView
-from controller.policy.policy_state import Memory
+from controller.policy.interface import Decision, LocationName, Policy, PolicyView
+from controller.policy.policy_state import PolicyState
 
 
 @dataclass(frozen=True)
-class LateGrants(Policy):
+class DelayedGrants(Policy):
     """A per-receiver policy whose grants are put in force ``intervals`` intervals late.
 
     The grants on their way are remembered, one column for each interval. A sender for which none has arrived keeps
@@ -27,16 +27,16 @@ class LateGrants(Policy):
     title: ClassVar[str] = "Late grants"
     always_controls: ClassVar[bool] = False
 
-    def decide(self, view: PolicyView, memory: Memory) -> Decision:
+    def decide(self, view: PolicyView, memory: PolicyState) -> Decision:
         """Return the grants that arrive now, and remember those that were decided now."""
         decided = self.policy.decide(view, memory)
         columns = [f"late.{number}" for number in range(self.intervals)]
-        queue = [*map(memory.of_entry, columns), np.where(view.active, decided.grant_bps, np.nan)]
+        queue = [*map(memory.pair_column, columns), np.where(view.active, decided.grant_bps, np.nan)]
         arrived_bps = np.minimum(np.where(np.isnan(queue[0]), view.limit_bps, queue[0]), view.available_bps)
         on_the_way = dict(zip(columns, queue[1:], strict=True))
         kept = decided.memory.after(by_entry={**decided.memory.by_entry, **on_the_way})
         return replace(decided, grant_bps=np.where(view.active, arrived_bps, decided.grant_bps), memory=kept)
 
-    def explain(self, decision: Decision, at: int, place: Place) -> Explanation:
+    def explain(self, decision: Decision, at: int, place: LocationName) -> Explanation:
         """Return what binds the entry, as if its grant had not been late."""
         return self.policy.explain(decision, at, place)

@@ -21,7 +21,7 @@ from random import Random
 
 from controller.errors import InvalidValueError
 from controller.fabric.topology import PortId
-from experiments.model.flow_tracing import ECT_0, Way, find_way, frame_of, in_order
+from experiments.model.flow_tracing import ECT_0, TracedPath, frame_of, in_order, trace_path
 from experiments.model.meters import ModelDatapath, whole_ms
 from experiments.model.queues import Hop, OutPort, QueueOptions, Run, Sender
 from experiments.model.sources import Generator, ModelSource
@@ -61,7 +61,7 @@ class ModelFlow:
     start: PortId
     target: PortId
     frame: bytes
-    way: Way = field(default_factory=Way)
+    way: TracedPath = field(default_factory=TracedPath)
     reported: tuple[int, int] = (0, 0)
     """What of (sent, delivered) has been counted by the entries on its way."""
     seen: int = 0
@@ -194,7 +194,7 @@ class ModelFabric:
             return
         self.count_hits()
         for flow in self.flows:
-            flow.way = find_way(self.switches, self.ports, self.links.get, flow.frame, flow.start, flow.target)
+            flow.way = trace_path(self.switches, self.ports, self.links.get, flow.frame, flow.start, flow.target)
             port, queue_id = self.uplinks[flow.sender.pn.number], self.uplink_queue(flow)
             uplink = Hop((), port, queue_id, markable=flow.source.ecn)
             flow.source.take_way([uplink, *flow.way.hops] if flow.way.hops else [])

@@ -19,7 +19,7 @@ _MOST_HOPS = 32
 
 
 @dataclass(slots=True)
-class Way:
+class TracedPath:
     """What became of one frame: the hops to the receiver, the entries it hit, what goes up to the controller.
 
     ``hops`` is empty when it does not reach the receiver. Copies that floods send elsewhere are not followed: in the
@@ -36,7 +36,7 @@ class Way:
 class _Walk:
     """The visitor of one walk through one switch's pipeline."""
 
-    def __init__(self, dpid: int, way: Way) -> None:
+    def __init__(self, dpid: int, way: TracedPath) -> None:
         self.meters: list[int] = []
         self.outputs: list[tuple[int, int | None, bytes, tuple[int, ...]]] = []
         self._dpid, self._way = dpid, way
@@ -63,16 +63,16 @@ def frame_of(source_mac: int, target_mac: int, vlan_vid: int | None, ip_ecn: int
     return with_ip_ecn(frame.ljust(_SMALLEST_FRAME, b"\0"), ip_ecn)
 
 
-def find_way(
+def trace_path(
     switches: Mapping[int, ModelDatapath],
     ports: Mapping[PortId, OutPort],
     peer: Callable[[PortId], PortId | None],
     frame: bytes,
     start: PortId,
     target: PortId,
-) -> Way:
+) -> TracedPath:
     """Follow ``frame`` from the edge port where it enters to the edge port it should leave by."""
-    way = Way()
+    way = TracedPath()
     way.hops = _follow(switches, ports, peer, frame, start, target, way, 0) or []
     return way
 
@@ -84,7 +84,7 @@ def _follow(
     frame: bytes,
     at: PortId,
     target: PortId,
-    way: Way,
+    way: TracedPath,
     depth: int,
 ) -> list[Hop] | None:
     if depth > _MOST_HOPS:
@@ -117,7 +117,7 @@ def _marked(
     """Return which meters a frame that comes with a mark passes besides these, and whether it goes out without it."""
     if not _ecn_of(frame):
         return (), False
-    walk = _Walk(at.dpid, Way())
+    walk = _Walk(at.dpid, TracedPath())
     datapath.pipeline.run(at.port_no, with_ip_ecn(frame, CE), walk)
     more = tuple(datapath.meters.buckets[meter] for meter in walk.meters if meter not in meters)
     clears = all(_ecn_of(sent) != CE for port_no, _, sent, _ in walk.outputs if port_no == out.port_no)

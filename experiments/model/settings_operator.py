@@ -7,7 +7,7 @@ from typing import Any
 from controller.central.controller import CentralController
 from controller.errors import InvalidValueError
 from controller.limits.change_validation import check_vn, complete_vlan
-from controller.limits.effective_settings import accept, lay
+from controller.limits.effective_settings import resolve, resolve_change
 from controller.limits.overrides import FileValues, Override, Overrides
 
 
@@ -21,7 +21,7 @@ class Operator:
         self._central = central
         self._file = FileValues(central.config)
         self._overrides = Overrides.of(self._file, {}, {})
-        self._values = lay(self._overrides, central.fabric.admitted.core_overload)
+        self._values = resolve(self._overrides, central.fabric.admitted.core_overload)
         self._revision = 0
 
     def set_vn(self, row: int, now_s: float, **given: float | None) -> None:
@@ -44,6 +44,6 @@ class Operator:
         return Override({**before.values, **given}, self._revision, self._revision)
 
     def _change(self, overrides: Overrides, now_s: float, *, vlans: Any = (), vns: Any = ()) -> None:
-        values = accept(overrides, self._values, vlans, vns, self._central.fabric.admitted)
+        values = resolve_change(overrides, self._values, vlans, vns, self._central.fabric.admitted)
         self._overrides, self._values = overrides, values
         self._central.put_in_force(values, now_s)

@@ -22,7 +22,7 @@ from topologies.fabric import PhysicalNode, VirtualNode
 FORWARD_PRIORITY, LIMIT_PRIORITY = 10, 100
 
 
-def install_plain_forwarding(model: ModelFabric) -> None:
+def install_forwarding(model: ModelFabric) -> None:
     """Give every switch an entry per VN that leads towards it, along the shortest way."""
     for vn in model.received:
         target = model.edge_port(vn)
@@ -32,7 +32,7 @@ def install_plain_forwarding(model: ModelFabric) -> None:
 
 def install_shares(model: ModelFabric, shares: Sequence[Share], queues: QueueRates) -> None:
     """Install fixed limits as meters at the senders' edge switches, and a queue per VLAN at the receivers'."""
-    install_plain_forwarding(model)
+    install_forwarding(model)
     for meter_id, share in enumerate(shares, start=1):
         at, target = model.edge_port(share.sender), model.edge_port(share.receiver)
         set_meter(model, at.dpid, meter_id, share.rate_kbps, share.burst_kbits)
@@ -47,7 +47,7 @@ def install_metered_flow(
     model: ModelFabric, sender: VirtualNode, receiver: VirtualNode, meter_id: int, rate_kbps: int, burst_kbits: int
 ) -> None:
     """Forward by address, and let what one VN sends to another pass a meter."""
-    install_plain_forwarding(model)
+    install_forwarding(model)
     at = model.edge_port(sender)
     set_meter(model, at.dpid, meter_id, rate_kbps, burst_kbits)
     match = Match(in_port=at.port_no, vlan_vid=sender.vlan_vid, eth_dst=mac_of(receiver))

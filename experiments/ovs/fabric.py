@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.machine.cpu_usage import kept_awake
+from experiments.machine.cpu_usage import disable_cpu_idle
 from experiments.ovs.ovs_vsctl import OvsError, find_rows, ofctl, vsctl
 from experiments.ovs.queue_classifier import QueueClassifier, leaf_packets, uplink_lines
 from experiments.ovs.socket_buffers import complaints_about_vswitchd, large_receive_buffers
@@ -76,7 +76,7 @@ class OvsFabric:
         remove_leftovers()
         try:
             if self.options.datapath == "user":
-                self._awake.enter_context(kept_awake())
+                self._awake.enter_context(disable_cpu_idle())
             self._build()
         except BaseException:
             self.close()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from experiments.evaluation.claims import Claim, ClaimVerdict, Measured, Paper, ResultTable, show
-from experiments.measure.rate_series import ENOUGH
+from experiments.measure.rate_series import RECOVERED_SHARE
 from experiments.scenarios.agents import FIG5, PLACEMENTS, UPLINK
 
 CONTROL = "fp"
@@ -30,7 +30,7 @@ def _isolation(shaping: str) -> Callable[[Measured], ClaimVerdict]:
         if not runs:
             return ClaimVerdict("-", None)
         tcp, udp = [_tcp(run) for run in runs], [_udp(run) for run in runs]
-        good = min(tcp) >= ENOUGH and all(LEAST_UDP <= one <= MOST_UDP for one in udp)
+        good = min(tcp) >= RECOVERED_SHARE and all(LEAST_UDP <= one <= MOST_UDP for one in udp)
         return ClaimVerdict(f"TCP {show(tcp)}, UDP {show(udp)} of their limits", good)
 
     return judge
@@ -58,7 +58,7 @@ def _uplink(measured: Measured) -> ClaimVerdict:
     if not all(kept.values()):
         return ClaimVerdict("-", None)
     found = f"TCP keeps {show(kept['agent'])} of its limit, with meters {show(kept['meter'])}"
-    return ClaimVerdict(found, min(kept["agent"]) >= ENOUGH and max(kept["meter"]) < STARVED)
+    return ClaimVerdict(found, min(kept["agent"]) >= RECOVERED_SHARE and max(kept["meter"]) < STARVED)
 
 
 def _rows(measured: Measured) -> list[list[str]]:

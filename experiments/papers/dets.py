@@ -8,7 +8,7 @@ from typing import Any
 
 from experiments.evaluation.claims import Claim, ClaimVerdict, Measured, Paper, all_of, show
 from experiments.evaluation.measures import confidence
-from experiments.measure.rate_series import ENOUGH
+from experiments.measure.rate_series import RECOVERED_SHARE
 
 BEST = "level"
 NEARLY_NOTHING = 0.05
@@ -42,7 +42,7 @@ def _isolation(measured: Measured) -> ClaimVerdict:
             return "-", None
         kept = [_kept(run) for run in runs]
         others = [run["aggressor_received_bps_during"] / run["aggressor_limit_bps"] for run in runs]
-        good = min(kept) >= ENOUGH and all(ENOUGH <= other <= WITHIN_LIMIT for other in others)
+        good = min(kept) >= RECOVERED_SHARE and all(RECOVERED_SHARE <= other <= WITHIN_LIMIT for other in others)
         return f"TCP {show(kept)}, UDP {show(others)} of their limits", good
 
     found, holds = told("fp")

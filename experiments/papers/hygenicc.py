@@ -259,7 +259,7 @@ def _law(measured: Measured, name: str, control: str, title: str) -> list[str]:
 
 def _reference(senders: int) -> list[str]:
     """The printed algorithm with its slips mended, frame by frame: greedy sources, the last comes after 1 s."""
-    constants = reference_hygenicc.Paper()
+    constants = reference_hygenicc.PaperConstants()
     share_bps = constants.capacity_bps / senders
     sources = [reference_hygenicc.Source(constants, constants.capacity_bps, share_bps) for _ in range(senders)]
     link = reference_hygenicc.Bottleneck(constants)

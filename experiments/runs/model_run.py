@@ -12,15 +12,15 @@ import yaml
 
 from controller.central.controller import CentralController
 from controller.config.loader import parse_config
-from controller.loop.control_step import limits_in_force_bps
+from controller.loop.control_step import effective_limits_bps
 from experiments.model.agents import ModelAgents
 from experiments.model.control_plane import ControlPlane
-from experiments.model.delayed_grants import LateGrants
+from experiments.model.delayed_grants import DelayedGrants
 from experiments.model.fabric import ModelFabric, ModelFlow, ModelOptions
 from experiments.model.queues import QueueOptions
 from experiments.model.sources import UdpSource
 from experiments.model.tcp import TcpSource
-from experiments.model.uncontrolled import install_plain_forwarding, install_shares
+from experiments.model.uncontrolled import install_forwarding, install_shares
 from experiments.model.web_client import RequestClient
 from experiments.runs.run_configuration import (
     agents_at,
@@ -70,7 +70,7 @@ def run_on_model(
             model.at(SETTLE_S + event.at_s, _change(plane, event))
         grants = _Grants(plane, scenario).in_force_bps
     else:
-        standing = standing_bps(scenario, control)
+        standing = baseline_limits_bps(scenario, control)
         grants = standing.copy
     traffic = ModelTraffic(model, scenario, seed, settings.congestion_control, SETTLE_S, grants)
     seen: dict[str, Any] = {}
@@ -136,7 +136,7 @@ def _install(
     model: ModelFabric, scenario: Scenario, control: str, folder: Path | None, settings: RunSettings
 ) -> ControlPlane | None:
     if control == "none":
-        install_plain_forwarding(model)
+        install_forwarding(model)
         return None
     if control == "static":
         install_shares(model, *static_limits(scenario, model.fabric))
@@ -158,11 +158,11 @@ def _install(
 def _delay_grants(central: CentralController, intervals: int) -> None:
     """Let grants work ``intervals`` intervals after they were decided."""
     control = central.fabric.control
-    groups = tuple(replace(one, policy=LateGrants(one.policy, intervals)) for one in control.groups)
+    groups = tuple(replace(one, policy=DelayedGrants(one.policy, intervals)) for one in control.groups)
     central.fabric.control = control._replace(groups=groups)
 
 
-def standing_bps(scenario: Scenario, control: str) -> FloatArray:
+def baseline_limits_bps(scenario: Scenario, control: str) -> FloatArray:
     """Return what a baseline allows each pair, for good."""
     if control == "none":
         return np.full(len(scenario.pairs), np.nan)
@@ -212,7 +212,7 @@ class _Grants:
         granted_bps = np.full(self._pairs, np.inf)
         state = self._central.state
         ends = zip(state.entries.sender.tolist(), state.entries.receiver.tolist(), strict=True)
-        for pair, limit_bps in zip(ends, limits_in_force_bps(state, self._central.vns).tolist(), strict=True):
+        for pair, limit_bps in zip(ends, effective_limits_bps(state, self._central.vns).tolist(), strict=True):
             if pair in self._number:
                 granted_bps[self._number[pair]] = limit_bps
         return granted_bps

@@ -26,8 +26,8 @@ from experiments.ovs.agents import fabric_agents
 from experiments.ovs.fabric import OvsFabric, OvsOptions, describe_switches
 from experiments.ovs.static_limits import install_static_limits
 from experiments.ovs.traffic import BEGIN_IN_S, FRAME_BYTES, EndProcess
-from experiments.runs.model_run import Progress, standing_bps
-from experiments.runs.recorded_decisions import LOOK_EVERY_S, Controllers, NodesDecisions, decisions_of, tell
+from experiments.runs.model_run import Progress, baseline_limits_bps
+from experiments.runs.recorded_decisions import LOOK_EVERY_S, Controllers, NodesDecisions, apply_event, decisions_of
 from experiments.runs.run_configuration import agents_at, controllers, static_limits, uplink_classes
 from experiments.runs.scenario_run import (
     DEFAULT_SETTINGS,
@@ -129,7 +129,7 @@ def _measure(
     judged = scenario.judged
     due: list[tuple[float, Callable[[], object]]] = [(judged[0], count)]
     if controller is not None:
-        due += [(event.at_s, functools.partial(tell, controller, fabric, event)) for event in scenario.events]
+        due += [(event.at_s, functools.partial(apply_event, controller, fabric, event)) for event in scenario.events]
     if isinstance(decisions, NodesDecisions) and settings.kill_at_s is not None:
         due.append((settings.kill_at_s, decisions.kill))
     due.append((judged[1], look))
@@ -160,7 +160,7 @@ def _measure(
         notes |= decisions.notes(begun_s)
         granted_bps = decisions.granted_bps(scenario, fabric, begun_s, columns["time_s"])
     else:
-        granted_bps = np.tile(standing_bps(scenario, control), (len(columns["time_s"]) - 1, 1))
+        granted_bps = np.tile(baseline_limits_bps(scenario, control), (len(columns["time_s"]) - 1, 1))
     notes |= {"warnings": warnings, "cpu_idle_share": round(shares.idle, 3)}
     notes["cpu_stolen_share"] = round(shares.stolen, 3)
     if costs:

@@ -18,7 +18,7 @@ import numpy as np
 
 from apps.cli.support import recording_files
 from controller.whatif.recording import Start, decode
-from experiments.machine.cluster_process import SharedNodes
+from experiments.machine.cluster_process import ShardedNodes
 from experiments.machine.controller_process import ControllerError, ControllerProcess
 from experiments.runs.run_configuration import fields_in_use
 from experiments.runs.scenario_run import FloatArray, receivers_of
@@ -28,12 +28,12 @@ from experiments.scenarios.traffic import VnPair
 from topologies.fabric import Fabric
 
 TAKE_EVERY_S, LOOK_EVERY_S, HURRY_S = 0.5, 0.25, 0.05
-Controllers = ControllerProcess | SharedNodes
+Controllers = ControllerProcess | ShardedNodes
 
 
 def decisions_of(controller: Controllers, scenario: Scenario, fabric: Fabric) -> Decisions | NodesDecisions:
     """Return what takes the decisions of a controller, or of nodes of which one can be killed."""
-    if isinstance(controller, SharedNodes):
+    if isinstance(controller, ShardedNodes):
         return NodesDecisions(controller, fabric.pn(receivers_of(scenario)[0][1]).switch)
     return Decisions(controller)
 
@@ -105,7 +105,7 @@ class NodesDecisions:
     were asked; None before, and if nobody came.
     """
 
-    def __init__(self, nodes: SharedNodes, switch: str) -> None:
+    def __init__(self, nodes: ShardedNodes, switch: str) -> None:
         self._nodes, self._switch = nodes, switch
         self._taken_s = -math.inf
         self._samples: list[tuple[float, list[dict[str, Any]]]] = []
@@ -201,7 +201,7 @@ def request(controller: Controllers, path: str, method: str, body: object) -> An
         return json.load(answer)
 
 
-def tell(controller: Controllers, fabric: Fabric, event: Event) -> None:
+def apply_event(controller: Controllers, fabric: Fabric, event: Event) -> None:
     """Make the change of an event in a running controller, over REST."""
     if isinstance(event, AlgorithmChange):
         name, parameters = parse_control(event.control)

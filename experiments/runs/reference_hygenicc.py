@@ -19,7 +19,7 @@ class Slips:
 
 
 @dataclass(frozen=True)
-class Paper:
+class PaperConstants:
     """The constants of the paper (sections IV and V)."""
 
     capacity_bps: float = 1e9
@@ -35,7 +35,7 @@ class Paper:
 class Source:
     """A VM: its token bucket (Algorithm 1, packet out) and its rate (timer)."""
 
-    paper: Paper
+    paper: PaperConstants
     share_bps: float
     rate_bps: float
     slips: Slips = field(default_factory=Slips)
@@ -81,7 +81,7 @@ class Source:
 class Bottleneck:
     """A FIFO link that marks frames that find more than ``marked_above`` before them."""
 
-    paper: Paper
+    paper: PaperConstants
     queue: deque[tuple[int, bool]] = field(default_factory=deque)
     lost: int = 0
 
@@ -135,7 +135,7 @@ def run(sources: list[Source], link: Bottleneck, seconds: float, start_s: float 
     return ticks
 
 
-def used(ticks: list[Tick], paper: Paper) -> float:
+def used(ticks: list[Tick], paper: PaperConstants) -> float:
     """Return the part of the link that was used."""
     bits = FRAME_BITS * sum(sum(tick.frames) for tick in ticks)
     return bits / (paper.capacity_bps * paper.update_s * len(ticks))

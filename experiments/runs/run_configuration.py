@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from controller.policy.registry import policies
-from experiments.machine.cluster_process import SharedNodes
+from experiments.machine.cluster_process import ShardedNodes
 from experiments.machine.controller_process import ControllerProcess, configuration, free_ports
 from experiments.ovs.static_limits import TCP_BURST_S, UDP_BURST_S, QueueRates, Share, equal_shares
 from experiments.runs.scenario_run import DEFAULT_SETTINGS, RunSettings
@@ -58,7 +58,7 @@ def controller_configuration(
 @contextmanager
 def controllers(
     scenario: Scenario, fabric: Fabric, control: str, folder: Path, settings: RunSettings, *, ovsdb: bool = True
-) -> Iterator[tuple[ControllerProcess | SharedNodes, list[tuple[str, int]]]]:
+) -> Iterator[tuple[ControllerProcess | ShardedNodes, list[tuple[str, int]]]]:
     """Run the controller of a scenario, or the nodes of which one is to be killed; yield it and where switches connect.
 
     Without ``ovsdb`` no switch has a database: one controller is told of none, nodes that share switches, which need
@@ -77,7 +77,7 @@ def controllers(
         with ControllerProcess(document(openflow_port, rest_port), folder) as controller:
             yield controller, [("127.0.0.1", openflow_port)]
     else:
-        with SharedNodes(document, folder / "nodes") as nodes:
+        with ShardedNodes(document, folder / "nodes") as nodes:
             yield nodes, nodes.openflow
 
 

@@ -16,7 +16,7 @@ from experiments.machine.controller_process import free_ports
 from experiments.model.control_plane import write_queues
 from experiments.model.fabric import ModelFabric, ModelOptions
 from experiments.runs.model_run import ModelTraffic, Progress, described, run_on_model
-from experiments.runs.recorded_decisions import NodesDecisions, decisions_of, tell
+from experiments.runs.recorded_decisions import NodesDecisions, apply_event, decisions_of
 from experiments.runs.run_configuration import controller_configuration, controllers
 from experiments.runs.scenario_run import DEFAULT_SETTINGS, RunSettings, ScenarioRun
 from experiments.scenarios.scenario import BASELINES, INTERVAL_S, LimitChange, Scenario
@@ -78,7 +78,7 @@ def run_on_wire(
         for mark_s in sorted(marks | set(events.values()) | ({kill_at_s} if kill_at_s is not None else set())):
             wire.run(begin_s + mark_s + (slot_s if mark_s == scenario.duration_s else 0.0))
             for event in [event for event, at_s in events.items() if at_s == mark_s]:
-                tell(controller, fabric, event)
+                apply_event(controller, fabric, event)
             if mark_s == kill_at_s and isinstance(decisions, NodesDecisions):
                 decisions.kill()
             decisions.take()

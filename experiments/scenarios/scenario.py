@@ -15,11 +15,11 @@ from controller.errors import InvalidValueError
 from experiments.scenarios.limits import RATES as LIMIT_RATES
 from experiments.scenarios.limits import AlgorithmChange, Event, LimitChange, Limits
 from experiments.scenarios.traffic import (
-    Requests,
     Session,
     Source,
     Span,
     VnPair,
+    WebRequests,
     require,
     scaled_fields,
     scaled_rate_bps,
@@ -27,7 +27,7 @@ from experiments.scenarios.traffic import (
 from topologies.builders import fabrics
 from topologies.fabric import Fabric, VirtualNode
 
-__all__ = ["AlgorithmChange", "LimitChange", "Limits", "Requests", "Scenario", "Source"]
+__all__ = ["AlgorithmChange", "LimitChange", "Limits", "Scenario", "Source", "WebRequests"]
 
 INTERVAL_S = 0.055  # DETS's timer, and the time unit of the paper's figures
 BASELINES = ("none", "static")

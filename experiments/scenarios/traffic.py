@@ -30,7 +30,7 @@ Session = tuple[float, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Requests:
+class WebRequests:
     """A client's web requests: sessions that begin as a Poisson process, each of some requests, one after another.
 
     How many a session has is exponential with a mean of ``mean_requests``, one at least. ``sizes`` holds the bytes of
@@ -87,7 +87,7 @@ class Source:
     most_burst_s: float | None = None
     octets: int | None = None
     flows: int = 1
-    requests: Requests | None = None
+    requests: WebRequests | None = None
     congestion_control: str | None = None
 
     @property

@@ -18,8 +18,8 @@ from experiments.switch import replies, requests
 from experiments.switch.flow_tables import FlowTableEntry, FlowTables
 from experiments.switch.meter_table import MeterAbilities, MeterTable
 from experiments.switch.multipart import Multipart
-from experiments.switch.openflow_channel import Conversation
-from experiments.switch.openflow_errors import RefusalError
+from experiments.switch.openflow_channel import OpenFlowChannel
+from experiments.switch.openflow_errors import OpenFlowReplyError
 from experiments.switch.options import DatapathOptions
 from experiments.switch.pipeline import Pipeline
 from experiments.switch.ports import SwitchPort
@@ -34,7 +34,7 @@ _GROUP_ADD, _GROUP_MODIFY = 0, 1
 
 
 @dataclass(slots=True)
-class Faults:
+class FaultInjection:
     """What goes wrong from now on. ``lose_barriers``: so many more barriers are never answered (-1: none ever is)."""
 
     lag_s: float = 0.0
@@ -62,11 +62,11 @@ class Datapath:
     def __init__(self, dpid: int, options: DatapathOptions | None = None) -> None:
         self.dpid = dpid
         self.options = options or DatapathOptions()
-        self.faults = Faults()
+        self.faults = FaultInjection()
         self.ports: dict[int, SwitchPort] = {}
-        self.refused: list[tuple[int, RefusalError]] = []  # (message type, why), for tests to look at
+        self.refused: list[tuple[int, OpenFlowReplyError]] = []  # (message type, why), for tests to look at
         self.handled: dict[int, int] = {}  # messages by type, likewise
-        self.conversations = [Conversation()]
+        self.conversations = [OpenFlowChannel()]
         self.writers: list[tuple[int, ControllerRole, int | None]] = []
         self.current = self.conversations[0]  # whose messages are handled
         self._frames: list[tuple[int, bytes]] = []
@@ -82,12 +82,12 @@ class Datapath:
         self.pipeline = Pipeline(self.tables, self.ports, self.options.ignores_set_queue)
         self.multipart = Multipart(self.options, self.tables, self.meters, self.ports)
 
-    def add_controller(self) -> Conversation:
+    def add_controller(self) -> OpenFlowChannel:
         """Let the switch have one more controller; return the conversation with it."""
-        self.conversations.append(Conversation())
+        self.conversations.append(OpenFlowChannel())
         return self.conversations[-1]
 
-    def start_connection(self, conversation: Conversation | None = None) -> None:
+    def start_connection(self, conversation: OpenFlowChannel | None = None) -> None:
         """Begin a new conversation with a controller: hello first, nothing left over from the last one."""
         (conversation or self.conversations[0]).start()
 
@@ -134,7 +134,7 @@ class Datapath:
             self._port_status(port, ofp.PortReason.MODIFY)
             self.tables.touch()
 
-    def take_messages(self, conversation: Conversation | None = None) -> bytes:
+    def take_messages(self, conversation: OpenFlowChannel | None = None) -> bytes:
         """Return the bytes that are due to a controller, and forget them."""
         mangle, messages = self.faults.mangle, (conversation or self.conversations[0]).messages
         out = b"".join(messages if mangle is None else map(mangle, messages))
@@ -150,7 +150,7 @@ class Datapath:
         """Send the first controller these bytes, whatever they are."""
         self.conversations[0].messages.append(data)
 
-    def receive(self, data: bytes, now_s: float, conversation: Conversation | None = None) -> None:
+    def receive(self, data: bytes, now_s: float, conversation: OpenFlowChannel | None = None) -> None:
         """Take bytes from a controller: handle every whole message in order, keep the rest for the next call."""
         conversation = conversation or self.conversations[0]
         if self.faults.lag_s or conversation.lagging:
@@ -158,7 +158,7 @@ class Datapath:
         else:
             self._do(conversation, data, now_s)
 
-    def _do(self, conversation: Conversation, data: bytes, now_s: float) -> None:
+    def _do(self, conversation: OpenFlowChannel, data: bytes, now_s: float) -> None:
         self.current = conversation
         buf = conversation.rest + data
         view = memoryview(buf)
@@ -172,7 +172,9 @@ class Datapath:
             _version, _type, length, _xid = HEADER.unpack_from(view, offset)
             if length < HEADER.size:
                 self._refuse(
-                    RefusalError(ErrorType.BAD_REQUEST, "BAD_LEN"), bytes(view[offset : offset + HEADER.size]), now_s
+                    OpenFlowReplyError(ErrorType.BAD_REQUEST, "BAD_LEN"),
+                    bytes(view[offset : offset + HEADER.size]),
+                    now_s,
                 )
                 conversation.broken = True
                 break
@@ -225,19 +227,19 @@ class Datapath:
         try:
             if message_type == MessageType.HELLO:
                 if version < ofp.VERSION:
-                    raise RefusalError(ErrorType.HELLO_FAILED, "INCOMPATIBLE")
+                    raise OpenFlowReplyError(ErrorType.HELLO_FAILED, "INCOMPATIBLE")
                 return
             if version != ofp.VERSION:
-                raise RefusalError(ErrorType.BAD_REQUEST, "BAD_VERSION")
+                raise OpenFlowReplyError(ErrorType.BAD_REQUEST, "BAD_VERSION")
             handler = self._HANDLERS.get(message_type)
             if handler is None:
-                raise RefusalError(ErrorType.BAD_REQUEST, "BAD_TYPE")
+                raise OpenFlowReplyError(ErrorType.BAD_REQUEST, "BAD_TYPE")
             if message_type in _CHANGES:
                 if self.current.role == ControllerRole.SLAVE:
-                    raise RefusalError(ErrorType.BAD_REQUEST, "IS_SLAVE")
+                    raise OpenFlowReplyError(ErrorType.BAD_REQUEST, "IS_SLAVE")
                 self._note_writer()
             handler(self, xid, raw[HEADER.size :], now_s)
-        except RefusalError as refusal:
+        except OpenFlowReplyError as refusal:
             self._refuse(refusal, bytes(raw), now_s)
 
     def _echo(self, xid: int, body: memoryview, now_s: float) -> None:
@@ -252,7 +254,7 @@ class Datapath:
 
     def _set_config(self, xid: int, body: memoryview, now_s: float) -> None:
         if len(body) != _CONFIG.size:
-            raise RefusalError(ErrorType.BAD_REQUEST, "BAD_LEN")
+            raise OpenFlowReplyError(ErrorType.BAD_REQUEST, "BAD_LEN")
         self.current.miss_send_len = _CONFIG.unpack(body)[1]
 
     def _flow_mod(self, xid: int, body: memoryview, now_s: float) -> None:
@@ -262,16 +264,16 @@ class Datapath:
 
     def _group_mod(self, xid: int, body: memoryview, now_s: float) -> None:
         if len(body) < _GROUP_MOD.size:
-            raise RefusalError(ErrorType.BAD_REQUEST, "BAD_LEN")
+            raise OpenFlowReplyError(ErrorType.BAD_REQUEST, "BAD_LEN")
         command = _GROUP_MOD.unpack_from(body)[0]
         if command in (_GROUP_ADD, _GROUP_MODIFY):
             code = "OUT_OF_GROUPS" if command == _GROUP_ADD else "UNKNOWN_GROUP"
-            raise RefusalError(ErrorType.GROUP_MOD_FAILED, code)
+            raise OpenFlowReplyError(ErrorType.GROUP_MOD_FAILED, code)
 
     def _meter_mod(self, xid: int, body: memoryview, now_s: float) -> None:
         """Handle one meter-mod that is not of the common form: deletes, and what must be refused."""
         if len(body) < _METER_MOD_HEAD.size:
-            raise RefusalError(ErrorType.BAD_REQUEST, "BAD_LEN")
+            raise OpenFlowReplyError(ErrorType.BAD_REQUEST, "BAD_LEN")
         command, _flags, meter_id = _METER_MOD_HEAD.unpack_from(body)
         if command == MeterModCommand.DELETE:
             for deleted in self.meters.delete(meter_id):
@@ -279,9 +281,9 @@ class Datapath:
                     self._flow_removed(entry, int(ofp.FlowRemovedReason.DELETE), now_s)
             return
         if command not in set(MeterModCommand):
-            raise RefusalError(ErrorType.METER_MOD_FAILED, "BAD_COMMAND")
+            raise OpenFlowReplyError(ErrorType.METER_MOD_FAILED, "BAD_COMMAND")
         bands = len(body) - _METER_MOD_HEAD.size
-        raise RefusalError(ErrorType.METER_MOD_FAILED, "OUT_OF_BANDS" if bands > 16 else "BAD_BAND")
+        raise OpenFlowReplyError(ErrorType.METER_MOD_FAILED, "OUT_OF_BANDS" if bands > 16 else "BAD_BAND")
 
     def _many_meter_mods(self, view: memoryview, now_s: float) -> int:
         """Handle the run of one-band meter-mods at the start of ``view`` at once; return how many bytes that was."""
@@ -295,7 +297,7 @@ class Datapath:
         meter_mod = int(MessageType.METER_MOD)
         self.handled[meter_mod] = self.handled.get(meter_mod, 0) + len(rows)
         if self.current.role == ControllerRole.SLAVE:
-            refusals = [(number, RefusalError(ErrorType.BAD_REQUEST, "IS_SLAVE")) for number in range(len(rows))]
+            refusals = [(number, OpenFlowReplyError(ErrorType.BAD_REQUEST, "IS_SLAVE")) for number in range(len(rows))]
         else:
             self._note_writer()
             refusals = self.meters.apply_rows(rows, now_s)
@@ -324,13 +326,13 @@ class Datapath:
 
     def _role_request(self, xid: int, body: memoryview, now_s: float) -> None:
         if len(body) != _ROLE.size:
-            raise RefusalError(ErrorType.BAD_REQUEST, "BAD_LEN")
+            raise OpenFlowReplyError(ErrorType.BAD_REQUEST, "BAD_LEN")
         role, generation = _ROLE.unpack(body)
         if role not in set(ControllerRole):
-            raise RefusalError(ErrorType.ROLE_REQUEST_FAILED, "BAD_ROLE")
+            raise OpenFlowReplyError(ErrorType.ROLE_REQUEST_FAILED, "BAD_ROLE")
         if role in (ControllerRole.MASTER, ControllerRole.SLAVE):
             if self._generation is not None and (generation - self._generation) % 2**64 >= 2**63:
-                raise RefusalError(ErrorType.ROLE_REQUEST_FAILED, "STALE")
+                raise OpenFlowReplyError(ErrorType.ROLE_REQUEST_FAILED, "STALE")
             self._generation = generation
         if role == ControllerRole.MASTER:
             for one in self.conversations:
@@ -358,7 +360,7 @@ class Datapath:
             if one.role != ControllerRole.SLAVE:
                 one.messages.append(message)
 
-    def _refuse(self, refusal: RefusalError, raw: bytes, now_s: float) -> None:
+    def _refuse(self, refusal: OpenFlowReplyError, raw: bytes, now_s: float) -> None:
         self.refused.append((raw[1], refusal))
         error = replies.error(refusal, raw)
         if self.faults.blank_errors:

@@ -19,7 +19,7 @@ from controller.openflow.ethernet import FrameHeader
 from controller.openflow.flows import Flow, Instructions, encode_instructions
 from controller.openflow.match import Match, encode_match
 from experiments.switch import replies
-from experiments.switch.openflow_errors import RefusalError
+from experiments.switch.openflow_errors import OpenFlowReplyError
 from experiments.switch.requests import FlowFilter, FlowMod
 
 _STATS = Struct("!HBxIIHHHH4xQQQ")
@@ -211,9 +211,9 @@ class FlowTables:
         table = self._entries[mod.table_id]
         old = table.get((mod.priority, mod.match))
         if old is None and len(table) >= self._limit:
-            raise RefusalError(ErrorType.FLOW_MOD_FAILED, "TABLE_FULL")
+            raise OpenFlowReplyError(ErrorType.FLOW_MOD_FAILED, "TABLE_FULL")
         if old is None and mod.flags & FlowModFlags.CHECK_OVERLAP and self._overlaps(mod):
-            raise RefusalError(ErrorType.FLOW_MOD_FAILED, "OVERLAP")
+            raise OpenFlowReplyError(ErrorType.FLOW_MOD_FAILED, "OVERLAP")
         if old is not None:
             self.remove(old)
         flow = mod.flow()
@@ -283,7 +283,7 @@ def _check_meter(mod: FlowMod, has_meter: Callable[[int], bool]) -> None:
     """Raise what Open vSwitch answers when the meter of an entry is not there; it asks only if there is an entry."""
     meter_id = mod.instructions.meter_id
     if meter_id is not None and not has_meter(meter_id):
-        raise RefusalError(ErrorType.METER_MOD_FAILED, "INVALID_METER")
+        raise OpenFlowReplyError(ErrorType.METER_MOD_FAILED, "INVALID_METER")
 
 
 def shape_of(match: Match) -> Shape:

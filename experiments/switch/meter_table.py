@@ -15,7 +15,7 @@ import numpy.typing as npt
 from controller.openflow import constants as ofp
 from controller.openflow.constants import ErrorType, MeterFlags, MeterModCommand
 from experiments.switch import replies
-from experiments.switch.openflow_errors import RefusalError
+from experiments.switch.openflow_errors import OpenFlowReplyError
 
 _COLUMNS: tuple[tuple[str, type], ...] = (
     ("exists", np.bool_),
@@ -115,7 +115,7 @@ class MeterTable:
         row = self._rows[meter_id]
         return int(row["rate_kbps"]), int(row["burst_kbits"])
 
-    def apply_rows(self, rows: npt.NDArray[np.void], now_s: float) -> list[tuple[int, RefusalError]]:
+    def apply_rows(self, rows: npt.NDArray[np.void], now_s: float) -> list[tuple[int, OpenFlowReplyError]]:
         """Apply meter-mods in order (columns of requests.METER_MOD); return the rows that were refused, and why."""
         refusals = []
         plain = self._all_plain(rows)
@@ -125,7 +125,7 @@ class MeterTable:
         for number in range(len(rows)):
             try:
                 self._apply_one(rows[number : number + 1], now_s)
-            except RefusalError as refusal:
+            except OpenFlowReplyError as refusal:
                 refusals.append((number, refusal))
         return refusals
 
@@ -262,27 +262,27 @@ class MeterTable:
         command, meter_id, flags = int(row["command"][0]), int(row["meter_id"][0]), int(row["flags"][0])
         failed = ErrorType.METER_MOD_FAILED
         if command not in (MeterModCommand.ADD, MeterModCommand.MODIFY):
-            raise RefusalError(failed, "BAD_COMMAND")
+            raise OpenFlowReplyError(failed, "BAD_COMMAND")
         if not 1 <= meter_id <= ofp.METER_MAX:
-            raise RefusalError(failed, "INVALID_METER")
+            raise OpenFlowReplyError(failed, "INVALID_METER")
         if command == MeterModCommand.ADD and self.exists(meter_id):
-            raise RefusalError(failed, "METER_EXISTS")
+            raise OpenFlowReplyError(failed, "METER_EXISTS")
         if command == MeterModCommand.MODIFY and not self.exists(meter_id):
-            raise RefusalError(failed, "UNKNOWN_METER")
+            raise OpenFlowReplyError(failed, "UNKNOWN_METER")
         limits = self.abilities.limits
         known = _KNOWN_FLAGS if limits.knows_bursts else _KNOWN_FLAGS & ~MeterFlags.BURST
         if flags & ~known or not flags & MeterFlags.KBPS:
-            raise RefusalError(failed, "BAD_FLAGS")
+            raise OpenFlowReplyError(failed, "BAD_FLAGS")
         if row["band_type"][0] != ofp.METER_BAND_DROP:
-            raise RefusalError(failed, "BAD_BAND")
+            raise OpenFlowReplyError(failed, "BAD_BAND")
         if not row["rate"][0]:
-            raise RefusalError(failed, "BAD_RATE")
+            raise OpenFlowReplyError(failed, "BAD_RATE")
         full = command == MeterModCommand.ADD and self.count >= limits.count
         if self.abilities.refuse or meter_id > self.abilities.max_meters or full:
-            raise RefusalError(failed, "OUT_OF_METERS")
+            raise OpenFlowReplyError(failed, "OUT_OF_METERS")
         code = limits.refusal(int(row["rate"][0]), int(row["burst_size"][0]))
         if code is not None:
-            raise RefusalError(failed, code)
+            raise OpenFlowReplyError(failed, code)
         self._grow(meter_id)
         self._write(np.array([meter_id]), row, now_s)
 

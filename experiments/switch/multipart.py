@@ -13,7 +13,7 @@ from controller.openflow.constants import ErrorType, MultipartType
 from experiments.switch import replies, requests
 from experiments.switch.flow_tables import FlowTables
 from experiments.switch.meter_table import MeterTable
-from experiments.switch.openflow_errors import RefusalError
+from experiments.switch.openflow_errors import OpenFlowReplyError
 from experiments.switch.options import DatapathOptions
 from experiments.switch.ports import SwitchPort, port_stats, queue_stats
 from experiments.switch.requests import FlowFilter
@@ -51,11 +51,11 @@ class Multipart:
     def reply(self, xid: int, body: memoryview, now_s: float) -> list[bytes]:
         """Return the parts of the answer to the request after its header; raises RefusalError."""
         if len(body) < _HEAD.size:
-            raise RefusalError(ErrorType.BAD_REQUEST, "BAD_LEN")
+            raise OpenFlowReplyError(ErrorType.BAD_REQUEST, "BAD_LEN")
         part_type = _HEAD.unpack_from(body)[0]
         answer = self._ANSWERS.get(part_type)
         if answer is None:
-            raise RefusalError(ErrorType.BAD_REQUEST, "BAD_MULTIPART")
+            raise OpenFlowReplyError(ErrorType.BAD_REQUEST, "BAD_MULTIPART")
         made = answer(self, body[_HEAD.size :], now_s)
         kind, size = MultipartType(part_type), self._options.part_bytes
         if isinstance(made, np.ndarray):
@@ -85,7 +85,7 @@ class Multipart:
         port_no, queue_id = _unpack(_TWO_WORDS, body)
         ports = self._some_ports(port_no, ErrorType.QUEUE_OP_FAILED)
         if queue_id != ofp.QUEUE_ALL and not any(queue_id in port.queues for port in ports):
-            raise RefusalError(ErrorType.QUEUE_OP_FAILED, "BAD_QUEUE")
+            raise OpenFlowReplyError(ErrorType.QUEUE_OP_FAILED, "BAD_QUEUE")
         return queue_stats(ports, queue_id, now_s)
 
     def _meter(self, body: memoryview, now_s: float) -> np.ndarray:
@@ -117,7 +117,7 @@ class Multipart:
     def _filter(self, body: memoryview) -> FlowFilter:
         table_id, out_port, _out_group, cookie, mask = _unpack(_FLOW, body, exact=False)
         if table_id != ofp.TABLE_ALL and table_id >= self._options.tables:
-            raise RefusalError(ErrorType.BAD_REQUEST, "BAD_TABLE_ID")
+            raise OpenFlowReplyError(ErrorType.BAD_REQUEST, "BAD_TABLE_ID")
         match, _end = requests.decode_match(body, _FLOW.size)
         return FlowFilter(table_id, match, cookie, mask, out_port)
 
@@ -132,7 +132,7 @@ class Multipart:
         if port_no == ofp.PORT_ANY:
             return list(self._ports.values())
         if port_no not in self._ports:
-            raise RefusalError(error_type, "BAD_PORT")
+            raise OpenFlowReplyError(error_type, "BAD_PORT")
         return [self._ports[port_no]]
 
     def _some_meters(self, body: memoryview) -> np.ndarray:
@@ -140,7 +140,7 @@ class Multipart:
         if meter_id == ofp.METER_ALL:
             return self._meters.ids()
         if not self._meters.exists(meter_id):
-            raise RefusalError(ErrorType.METER_MOD_FAILED, "UNKNOWN_METER")
+            raise OpenFlowReplyError(ErrorType.METER_MOD_FAILED, "UNKNOWN_METER")
         return np.array([meter_id])
 
     _ANSWERS: ClassVar[dict[int, Callable[[Multipart, memoryview, float], Iterable[bytes] | np.ndarray]]] = {
@@ -162,5 +162,5 @@ class Multipart:
 
 def _unpack(layout: Struct, body: memoryview, exact: bool = True) -> tuple[int, ...]:
     if len(body) < layout.size or (exact and len(body) != layout.size):
-        raise RefusalError(ErrorType.BAD_REQUEST, "BAD_LEN")
+        raise OpenFlowReplyError(ErrorType.BAD_REQUEST, "BAD_LEN")
     return layout.unpack_from(body)

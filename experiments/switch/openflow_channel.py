@@ -10,7 +10,7 @@ from experiments.switch import replies
 
 
 @dataclass(eq=False)
-class Conversation:
+class OpenFlowChannel:
     """What a switch knows of one of its controllers. A new connection is EQUAL (OpenFlow 1.3.5, section 6.3.6)."""
 
     role: ControllerRole = ControllerRole.EQUAL
@@ -23,4 +23,4 @@ class Conversation:
 
     def start(self) -> None:
         """Begin again: hello first, nothing left over from the last connection."""
-        vars(self).update(vars(Conversation(messages=[replies.message(MessageType.HELLO, 0)])))
+        vars(self).update(vars(OpenFlowChannel(messages=[replies.message(MessageType.HELLO, 0)])))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from controller.openflow.constants import ErrorType, error_code
 
 
-class RefusalError(Exception):
+class OpenFlowReplyError(Exception):
     """The message at hand is answered with this error; nothing of it has been done."""
 
     def __init__(self, error_type: ErrorType, code_name: str) -> None:

@@ -12,7 +12,7 @@ from controller.openflow import constants as ofp
 from controller.openflow.bounded_reader import HEADER
 from controller.openflow.constants import MessageType, MultipartType
 from controller.openflow.match import Match, encode_match
-from experiments.switch.openflow_errors import RefusalError
+from experiments.switch.openflow_errors import OpenFlowReplyError
 
 METER_STATS = np.dtype(
     [
@@ -83,7 +83,7 @@ def message(message_type: MessageType, xid: int, body: bytes = b"") -> bytes:
     return HEADER.pack(ofp.VERSION, message_type, HEADER.size + len(body), xid) + body
 
 
-def error(refusal: RefusalError, refused: bytes) -> bytes:
+def error(refusal: OpenFlowReplyError, refused: bytes) -> bytes:
     """Return the error message that answers ``refused``, whose xid it bears, with the first bytes of it as data."""
     xid = HEADER.unpack_from(refused)[3]
     return message(MessageType.ERROR, xid, refusal.type.to_bytes(2) + refusal.code.to_bytes(2) + refused[:128])

@@ -23,11 +23,11 @@ from controller.openflow.actions import (
     UnknownActionError,
     decode_actions,
 )
-from controller.openflow.bounded_reader import read, take
+from controller.openflow.bounded_reader import read, read_bytes
 from controller.openflow.constants import ErrorType, FlowModCommand
 from controller.openflow.flows import Flow, Instructions, UnknownInstructionError, decode_instructions
 from controller.openflow.match import Match, Oxm, UnknownMatchError, match_from_oxms, read_oxms
-from experiments.switch.openflow_errors import RefusalError
+from experiments.switch.openflow_errors import OpenFlowReplyError
 
 METER_MOD = np.dtype(
     [
@@ -111,20 +111,20 @@ def decode_flow_mod(body: memoryview, tables: int) -> FlowMod:
     try:
         values = read(_FLOW_MOD, body, 0, "FLOW_MOD", "fixed part")
     except ProtocolError as error:
-        raise RefusalError(ErrorType.BAD_REQUEST, "BAD_LEN") from error
+        raise OpenFlowReplyError(ErrorType.BAD_REQUEST, "BAD_LEN") from error
     cookie, mask, table_id, command, idle_s, hard_s, priority, _buffer_id, out_port, _out_group, flags = values
     if command not in _COMMANDS:
-        raise RefusalError(ErrorType.FLOW_MOD_FAILED, "BAD_COMMAND")
+        raise OpenFlowReplyError(ErrorType.FLOW_MOD_FAILED, "BAD_COMMAND")
     deletes = command in (FlowModCommand.DELETE, FlowModCommand.DELETE_STRICT)
     if table_id >= tables and not (deletes and table_id == ofp.TABLE_ALL):
-        raise RefusalError(ErrorType.FLOW_MOD_FAILED, "BAD_TABLE_ID")
+        raise OpenFlowReplyError(ErrorType.FLOW_MOD_FAILED, "BAD_TABLE_ID")
     match, offset = decode_match(body, _FLOW_MOD.size)
     # A delete does not look at instructions.
     instructions = Instructions() if deletes else _instructions(body[offset:])
     check_actions(instructions.actions, match)
     goto_table = instructions.goto_table
     if goto_table is not None and not table_id < goto_table < tables:
-        raise RefusalError(ErrorType.BAD_INSTRUCTION, "BAD_TABLE_ID")
+        raise OpenFlowReplyError(ErrorType.BAD_INSTRUCTION, "BAD_TABLE_ID")
     fixed = (FlowModCommand(command), table_id, priority, match, instructions)
     return FlowMod(*fixed, cookie, mask, idle_s, hard_s, flags, out_port, bytes(body[_FLOW_MOD.size :]))
 
@@ -134,22 +134,22 @@ def decode_match(body: memoryview, offset: int) -> tuple[Match, int]:
     try:
         oxms, end = read_oxms(body, offset, "match")
     except ProtocolError as error:
-        raise RefusalError(ErrorType.BAD_MATCH, "BAD_LEN") from error
+        raise OpenFlowReplyError(ErrorType.BAD_MATCH, "BAD_LEN") from error
     try:
         return match_from_oxms(oxms), end
     except UnknownMatchError as error:
-        raise RefusalError(ErrorType.BAD_MATCH, _match_code(oxms)) from error
+        raise OpenFlowReplyError(ErrorType.BAD_MATCH, _match_code(oxms)) from error
 
 
 def decode_packet_out(body: memoryview) -> tuple[int, tuple[Action, ...], bytes]:
     """Return (in_port, actions, frame) of the packet-out after its header; raises RefusalError."""
     try:
         buffer_id, in_port, size = read(_PACKET_OUT, body, 0, "PACKET_OUT", "fixed part")
-        raw = take(body, _PACKET_OUT.size, size, "PACKET_OUT", "actions_len")
+        raw = read_bytes(body, _PACKET_OUT.size, size, "PACKET_OUT", "actions_len")
     except ProtocolError as error:
-        raise RefusalError(ErrorType.BAD_REQUEST, "BAD_LEN") from error
+        raise OpenFlowReplyError(ErrorType.BAD_REQUEST, "BAD_LEN") from error
     if buffer_id != ofp.NO_BUFFER:
-        raise RefusalError(ErrorType.BAD_REQUEST, "BUFFER_UNKNOWN")
+        raise OpenFlowReplyError(ErrorType.BAD_REQUEST, "BUFFER_UNKNOWN")
     try:
         actions = decode_actions(raw, "PACKET_OUT")
     except (UnknownActionError, ProtocolError) as error:
@@ -161,20 +161,20 @@ def check_actions(actions: tuple[Action, ...], match: Match) -> None:
     """Raise RefusalError unless every output can be and every VLAN action finds its tag (as Open vSwitch checks)."""
     for action in actions:
         if isinstance(action, Output) and action.port_no > ofp.PORT_MAX and action.port_no not in _RESERVED:
-            raise RefusalError(ErrorType.BAD_ACTION, "BAD_OUT_PORT")
+            raise OpenFlowReplyError(ErrorType.BAD_ACTION, "BAD_OUT_PORT")
     tags = 1 if match.vlan_vid not in (None, ofp.VLAN_NONE) else 0
     for action in actions:
         match action:
             case PushVlan() if tags == _MOST_TAGS:
-                raise RefusalError(ErrorType.BAD_ACTION, "BAD_TAG")
+                raise OpenFlowReplyError(ErrorType.BAD_ACTION, "BAD_TAG")
             case PushVlan():
                 tags += 1
             case PopVlan() | SetVlanVid() if not tags:
-                raise RefusalError(ErrorType.BAD_ACTION, "MATCH_INCONSISTENT")
+                raise OpenFlowReplyError(ErrorType.BAD_ACTION, "MATCH_INCONSISTENT")
             case PopVlan():
                 tags -= 1
             case SetIpEcn() if match.eth_type not in ofp.ETH_TYPES_IP:
-                raise RefusalError(ErrorType.BAD_ACTION, "MATCH_INCONSISTENT")
+                raise OpenFlowReplyError(ErrorType.BAD_ACTION, "MATCH_INCONSISTENT")
 
 
 def meter_mod_rows(data: memoryview) -> npt.NDArray[np.void]:
@@ -194,24 +194,26 @@ def _instructions(view: memoryview) -> Instructions:
     try:
         return decode_instructions(view, "FLOW_MOD")
     except UnknownInstructionError as error:
-        raise RefusalError(ErrorType.BAD_INSTRUCTION, "DUP_INST" if "two" in str(error) else "UNSUP_INST") from error
+        raise OpenFlowReplyError(
+            ErrorType.BAD_INSTRUCTION, "DUP_INST" if "two" in str(error) else "UNSUP_INST"
+        ) from error
     except (UnknownActionError, InvalidValueError) as error:
         raise _action_refusal(error) from error
     except ProtocolError as error:
-        raise RefusalError(ErrorType.BAD_INSTRUCTION, "BAD_LEN") from error
+        raise OpenFlowReplyError(ErrorType.BAD_INSTRUCTION, "BAD_LEN") from error
 
 
-def _action_refusal(error: Exception) -> RefusalError:
+def _action_refusal(error: Exception) -> OpenFlowReplyError:
     if isinstance(error, ProtocolError):
-        return RefusalError(ErrorType.BAD_ACTION, "BAD_LEN")
+        return OpenFlowReplyError(ErrorType.BAD_ACTION, "BAD_LEN")
     text = str(error)
     if text.startswith("set_field"):
-        return RefusalError(ErrorType.BAD_ACTION, "BAD_SET_TYPE")
+        return OpenFlowReplyError(ErrorType.BAD_ACTION, "BAD_SET_TYPE")
     if text.startswith(("set_vlan_vid", "set_ip_ecn")):
-        return RefusalError(ErrorType.BAD_ACTION, "BAD_SET_ARGUMENT")
+        return OpenFlowReplyError(ErrorType.BAD_ACTION, "BAD_SET_ARGUMENT")
     if text.startswith("output"):
-        return RefusalError(ErrorType.BAD_ACTION, "BAD_OUT_PORT")
-    return RefusalError(ErrorType.BAD_ACTION, "BAD_TYPE")
+        return OpenFlowReplyError(ErrorType.BAD_ACTION, "BAD_OUT_PORT")
+    return OpenFlowReplyError(ErrorType.BAD_ACTION, "BAD_TYPE")
 
 
 def _match_code(oxms: list[Oxm]) -> str:

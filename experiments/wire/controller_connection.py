@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from controller.openflow.constants import ControllerRole
 from experiments.switch.datapath import Datapath
-from experiments.switch.openflow_channel import Conversation
+from experiments.switch.openflow_channel import OpenFlowChannel
 
 
 class ControllerConnection(asyncio.Protocol):
@@ -22,7 +22,7 @@ class ControllerConnection(asyncio.Protocol):
     def __init__(
         self,
         datapath: Datapath,
-        conversation: Conversation,
+        conversation: OpenFlowChannel,
         address: tuple[str, int],
         retry_s: float,
         lock: threading.RLock,

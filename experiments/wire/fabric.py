@@ -21,7 +21,7 @@ from typing import Any, Self, TypeVar
 from experiments.switch.datapath import Datapath
 from experiments.switch.options import DatapathOptions
 from experiments.wire.controller_connection import ControllerConnection
-from experiments.wire.fluid_traffic import TrafficRates
+from experiments.wire.fluid_traffic import FluidTraffic
 
 _MOST_HOPS_AT_ONCE = 20_000
 _MOST_FRAMES_KEPT = 10_000
@@ -80,7 +80,7 @@ class WireFabric:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self.rates = TrafficRates(self.switches, lambda dpid, port_no: self._links.get((dpid, port_no)), **rate_options)
+        self.rates = FluidTraffic(self.switches, lambda dpid, port_no: self._links.get((dpid, port_no)), **rate_options)
 
     def __enter__(self) -> Self:
         self.start()

@@ -52,7 +52,7 @@ class _Steps:
     born: list[tuple[int, int]] = field(default_factory=list)
 
 
-class _Meeting(NamedTuple):
+class _StageLoad(NamedTuple):
     """Lanes that meet things of one kind on one switch: lane ``lanes[i]`` meets ``keys[where[i]]``."""
 
     dpid: int
@@ -69,14 +69,14 @@ class _Meeting(NamedTuple):
 class _Step:
     """The same as arrays."""
 
-    receive: list[_Meeting]
-    entry: list[_Meeting]
-    meter: list[_Meeting]
-    send: list[_Meeting]
+    receive: list[_StageLoad]
+    entry: list[_StageLoad]
+    meter: list[_StageLoad]
+    send: list[_StageLoad]
     born: npt.NDArray[np.int64]
 
 
-class TrafficRates:
+class FluidTraffic:
     """The offered flows of a fabric and the counters that they move.
 
     ``packet_bytes`` is the frame size of all of them. Tables that changed are followed at once, or at most every
@@ -164,7 +164,7 @@ class TrafficRates:
         to_hosts = np.bincount(self._flow_of_lane[self._leaves], octets[self._leaves], len(self.flows))
         self.delivered_bps = to_hosts * _BITS_PER_BYTE / elapsed_s
 
-    def _receive(self, meeting: _Meeting, octets: npt.NDArray[np.float64]) -> None:
+    def _receive(self, meeting: _StageLoad, octets: npt.NDArray[np.float64]) -> None:
         ports = self._switches[meeting.dpid].ports
         for port_no, count in zip(meeting.keys.tolist(), meeting.total(octets).tolist(), strict=True):
             if port_no in ports:
@@ -172,7 +172,7 @@ class TrafficRates:
 
     def _send(
         self,
-        meeting: _Meeting,
+        meeting: _StageLoad,
         octets: npt.NDArray[np.float64],
         elapsed_s: float,
         used_bps: dict[_PortKey, float],
@@ -262,7 +262,7 @@ class _Trace:
         self._lane = 0
         self._outputs: list[tuple[int, int, int, bytes]] = []
 
-    def run(self, rates: TrafficRates) -> None:
+    def run(self, rates: FluidTraffic) -> None:
         hops: list[_Hop] = []
         first: list[_Hop] = []
         for number, flow in enumerate(rates.flows):  # 1
@@ -391,9 +391,9 @@ def _pairs(rows: list[tuple[int, int]]) -> npt.NDArray[np.int64]:
     return np.array(rows, np.int64).reshape(-1, 2)
 
 
-def _meetings(by_switch: dict[int, list[tuple[int, int]]]) -> list[_Meeting]:
+def _meetings(by_switch: dict[int, list[tuple[int, int]]]) -> list[_StageLoad]:
     made = []
     for dpid, rows in by_switch.items():
         lanes, what = _pairs(rows).T
-        made.append(_Meeting(dpid, lanes, *np.unique(what, return_inverse=True)))
+        made.append(_StageLoad(dpid, lanes, *np.unique(what, return_inverse=True)))
     return made

@@ -30,7 +30,7 @@ from support.agent_uplink import (
 from support.agent_uplink import uplink as host_uplink
 from support.paths import ROOT
 
-from controller.agents.control_frames import CONTROLLER_MAC, Feature, Opcode, ReportFlag, Speaker, encode, records
+from controller.agents.control_frames import CONTROLLER_MAC, Feature, FrameAddress, Opcode, ReportFlag, encode, records
 
 pytestmark = pytest.mark.rates
 
@@ -121,7 +121,7 @@ def test_a_vn_cannot_take_what_another_on_its_host_may_send(controller) -> None:
 
 @pytest.mark.parametrize("ethertype", [0x8808, 0x88B5])
 def test_vns_cannot_speak_for_the_agent(controller, ethertype) -> None:
-    forged = Speaker(CONTROLLER_MAC, VNS[10], 10, 0xBAD, ethertype)
+    forged = FrameAddress(CONTROLLER_MAC, VNS[10], 10, 0xBAD, ethertype)
     hello = records(Opcode.HELLO, features=[7], interval_ms=[55], most_classes=[9], link_rate_kbps=[9])
     (octets,) = encode(forged, Opcode.HELLO, hello, 1, 0)
     with running():
@@ -210,7 +210,7 @@ def test_the_probe_says_which_ethertype_gets_through(controller) -> None:
         for key in swallowed:
             del controller.last[key]
     answer = records(Opcode.HELLO, features=[7], interval_ms=[55], most_classes=[0], link_rate_kbps=[0])
-    controller.sock.send(encode(Speaker(VNS[10], CONTROLLER_MAC, 10, 1, 0x88B5), Opcode.HELLO, answer, 1, 0))
+    controller.sock.send(encode(FrameAddress(VNS[10], CONTROLLER_MAC, 10, 1, 0x88B5), Opcode.HELLO, answer, 1, 0))
     said, _ = process.communicate(timeout=20)
     assert "0x8808: no answer\n0x88b5: a controller answers\nuse --ethertype 0x88b5\n" in said
     assert process.returncode == 0

@@ -10,7 +10,7 @@ import pytest
 from experiments.evaluation.measures import measures, phase_measures
 from experiments.runs.ovs_run import run_on_ovs
 from experiments.runs.scenario_run import RunSettings, ScenarioRun
-from experiments.scenarios.scenario import LimitChange, Limits, Requests, Scenario, Source
+from experiments.scenarios.scenario import LimitChange, Limits, Scenario, Source, WebRequests
 
 pytestmark = pytest.mark.rates
 
@@ -84,7 +84,7 @@ WEB = Scenario(
     limits={1: Limits(4 * M, 8 * M, 12 * M, 16 * M), 2: Limits(4 * M, 4 * M)},
     sources=(
         Source(1, 1, 4, "tcp", flows=10),
-        Source(2, 2, 4, "tcp", requests=Requests(4.0, 3.0, ((500, 0.5), (20_000, 0.5))), flows=8),
+        Source(2, 2, 4, "tcp", requests=WebRequests(4.0, 3.0, ((500, 0.5), (20_000, 0.5))), flows=8),
         Source(2, 3, 4, "tcp", 200_000, congestion_control="cubic"),
     ),
     events=(LimitChange(2.75, 1, 1, send_ceiling_bps=6 * M),),

@@ -21,7 +21,7 @@ from support.ovs import wait_until
 from support.udp_blast import udp_blast
 
 from apps.agent.root_qdisc import DIRECT_PRIORITY
-from controller.agents.control_frames import CONTROLLER_MAC, Opcode, Speaker, encode, records
+from controller.agents.control_frames import CONTROLLER_MAC, FrameAddress, Opcode, encode, records
 from controller.openflow.ethernet import is_control
 from experiments.machine.controller_process import configuration, free_ports
 from experiments.machine.cpu_usage import withheld_s
@@ -139,9 +139,9 @@ def test_forged_control_frames_change_nothing_for_others(tmp_path: Path, mode: s
             available_kbps=[1],
             flags=[3],
         )
-        (report,) = encode(Speaker(CONTROLLER_MAC, sender, VLAN, FORGED_EPOCH), Opcode.TRAFFIC_REPORT, entry, 1, 0)
+        (report,) = encode(FrameAddress(CONTROLLER_MAC, sender, VLAN, FORGED_EPOCH), Opcode.TRAFFIC_REPORT, entry, 1, 0)
         rate = records(Opcode.SET_RATE, sender=[sender], receiver=[receiver], rate_kbps=[1])
-        (set_rate,) = encode(Speaker(sender, CONTROLLER_MAC, VLAN, FORGED_EPOCH), Opcode.SET_RATE, rate, 1, 0)
+        (set_rate,) = encode(FrameAddress(sender, CONTROLLER_MAC, VLAN, FORGED_EPOCH), Opcode.SET_RATE, rate, 1, 0)
         before, withheld = app.get("/v1/loop"), withheld_s(app.pid)
         forging = subprocess.Popen(forge(ovs, report, forged_per_s, FORGED_S), stdout=subprocess.PIPE, text=True)
         states = set()

@@ -58,7 +58,7 @@ def test_links_that_are_never_full_need_no_interfaces(can_connect) -> None:
 
 
 def test_where_the_kernel_takes_no_programs_pns_have_bridges(monkeypatch: pytest.MonkeyPatch, can_connect) -> None:
-    monkeypatch.setattr(ebpf_vlan_switch, "why_not", lambda: "Operation not permitted")
+    monkeypatch.setattr(ebpf_vlan_switch, "unsupported_reason", lambda: "Operation not permitted")
     before = traces()
     with OvsFabric(fig1(pns=2), OvsOptions(edge_queues=True)) as fabric:
         assert any("Operation not permitted" in text for text in fabric.warnings)

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from apps.ovsdb.ovsdb_client import QueueWriter
-from controller.switch.desired_queues import PortQueues, plain_queue, port_queues
+from apps.ovsdb.ovsdb_client import OvsdbQueueWriter
+from controller.switch.desired_queues import PortQueues, port_queues, single_queue
 from experiments.ovs.ovs_vsctl import find_rows, ofctl, vsctl
 from experiments.ovs.queue_classifier import QueueClassifier
 
@@ -42,8 +42,8 @@ def bridge() -> Iterator[None]:
 
 
 @pytest.fixture
-def writer() -> Iterator[QueueWriter]:
-    writer = QueueWriter(ADDRESS)
+def writer() -> Iterator[OvsdbQueueWriter]:
+    writer = OvsdbQueueWriter(ADDRESS)
     yield writer
     for name in INTERFACES:
         vsctl("clear", "Port", name, "qos")
@@ -86,7 +86,7 @@ def wait_until(is_so: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def test_rows_become_classes_with_the_rates_that_were_set(writer: QueueWriter) -> None:
+def test_rows_become_classes_with_the_rates_that_were_set(writer: OvsdbQueueWriter) -> None:
     assert writer.apply(DPID, wanted({10: 40_000_000, 20: 50_000_000})) == []
     expected = {
         "1:1": "rate 100Kbit ceil 100Mbit burst 1564b",  # queue 0; a full frame of burst is ovs-vswitchd's least
@@ -97,10 +97,10 @@ def test_rows_become_classes_with_the_rates_that_were_set(writer: QueueWriter) -
     assert classes(INTERFACES[1]) == {}
 
 
-def test_classes_give_way_to_one_at_the_rate_of_the_port(writer: QueueWriter) -> None:
+def test_classes_give_way_to_one_at_the_rate_of_the_port(writer: OvsdbQueueWriter) -> None:
     writer.apply(DPID, wanted({10: 40_000_000, 20: 50_000_000}))
     wait_until(lambda: len(classes(INTERFACES[0])) == 3)
-    assert writer.apply(DPID, {INTERFACES[0]: plain_queue(1, 100_000_000)}) == []
+    assert writer.apply(DPID, {INTERFACES[0]: single_queue(1, 100_000_000)}) == []
     wait_until(lambda: classes(INTERFACES[0]) == {"1:1": "rate 100Mbit ceil 100Mbit burst 375000b"})
     assert len(find_rows("Queue", "_uuid", OWN)) == 1
     with QueueClassifier([INTERFACES[0]]) as classifier:
@@ -111,7 +111,7 @@ def test_classes_give_way_to_one_at_the_rate_of_the_port(writer: QueueWriter) ->
         wait_until(lambda: packets_of_queue_0() >= before + 20)
 
 
-def test_a_new_limit_changes_the_class_in_place(writer: QueueWriter) -> None:
+def test_a_new_limit_changes_the_class_in_place(writer: OvsdbQueueWriter) -> None:
     writer.apply(DPID, wanted({10: 40_000_000, 20: 50_000_000}))
     wait_until(lambda: len(classes(INTERFACES[0])) == 3)
     rows = {row["_uuid"] for row in find_rows("Queue", "_uuid", OWN)}
@@ -127,14 +127,14 @@ def test_a_new_limit_changes_the_class_in_place(writer: QueueWriter) -> None:
     assert {row["_uuid"] for row in find_rows("Queue", "_uuid", OWN)} == rows
 
 
-def test_a_vlan_that_leaves_takes_its_class_along(writer: QueueWriter) -> None:
+def test_a_vlan_that_leaves_takes_its_class_along(writer: OvsdbQueueWriter) -> None:
     writer.apply(DPID, wanted({10: 40_000_000, 20: 50_000_000}))
     wait_until(lambda: len(classes(INTERFACES[0])) == 3)
     writer.apply(DPID, wanted({20: 50_000_000}))
     wait_until(lambda: set(classes(INTERFACES[0])) == {"1:1", "1:15"})
 
 
-def test_queues_of_others_stay_and_are_reported(writer: QueueWriter) -> None:
+def test_queues_of_others_stay_and_are_reported(writer: OvsdbQueueWriter) -> None:
     new = ["--", "--id=@qos", "create", "QoS", "type=linux-htb", "other-config:max-rate=7000000", "queues:5=@queue"]
     new += ["--", "--id=@queue", "create", "Queue", "other-config:max-rate=6000000", "other-config:min-rate=6000000"]
     qos, queue = vsctl("set", "Port", INTERFACES[0], "qos=@qos", *new).split()
@@ -151,16 +151,16 @@ def test_queues_of_others_stay_and_are_reported(writer: QueueWriter) -> None:
         vsctl("clear", "Port", INTERFACES[0], "qos", "--", "destroy", "QoS", qos, "--", "destroy", "Queue", queue)
 
 
-def test_what_an_earlier_run_left_is_cleared_away(writer: QueueWriter) -> None:
+def test_what_an_earlier_run_left_is_cleared_away(writer: OvsdbQueueWriter) -> None:
     writer.apply(DPID, wanted({10: 40_000_000}, {10: 40_000_000}))
     vsctl("del-port", BRIDGE, INTERFACES[1])  # takes neither its QoS row nor the queues along
     vsctl("add-port", BRIDGE, INTERFACES[1], "--", "set", "Interface", INTERFACES[1], "ofport_request=2")
     assert len(find_rows("QoS", "_uuid", OWN)) == 2
-    QueueWriter(ADDRESS).apply(DPID, wanted({10: 40_000_000}))
+    OvsdbQueueWriter(ADDRESS).apply(DPID, wanted({10: 40_000_000}))
     assert (len(find_rows("QoS", "_uuid", OWN)), len(find_rows("Queue", "_uuid", OWN))) == (1, 2)
 
 
-def test_remove_leaves_nothing_of_ours(writer: QueueWriter) -> None:
+def test_remove_leaves_nothing_of_ours(writer: OvsdbQueueWriter) -> None:
     writer.apply(DPID, wanted({10: 40_000_000}, {20: 50_000_000}))
     wait_until(lambda: len(classes(INTERFACES[1])) == 2)
     assert writer.remove(DPID) == []
@@ -168,7 +168,7 @@ def test_remove_leaves_nothing_of_ours(writer: QueueWriter) -> None:
     wait_until(lambda: not any("htb" in run("tc", "qdisc", "show", "dev", name) for name in INTERFACES))
 
 
-def test_a_port_whose_name_openflow_cuts_has_queues(writer: QueueWriter) -> None:
+def test_a_port_whose_name_openflow_cuts_has_queues(writer: OvsdbQueueWriter) -> None:
     long = ("dets-patch-to-br9-aa", "dets-patch-to-br9-ab")
     try:
         for number, name in enumerate(long, 8):

@@ -137,7 +137,7 @@ def test_what_a_queue_drops_moves_its_counter_and_no_other(three_pns, qos) -> No
 
 
 def test_a_pns_way_out_has_classes_on_demand(three_pns) -> None:
-    if ebpf_vlan_switch.why_not():
+    if ebpf_vlan_switch.unsupported_reason():
         pytest.skip("PNs' vswitches are bridges here: their trunks are Open vSwitch's to shape")
     trunk = three_pns.fabric.pn(1).trunk_interface
     three_pns.set_uplink_queues(1, {1: (40_000_000, 100_000_000), 2: (50_000_000, 100_000_000)})

@@ -82,7 +82,7 @@ def test_equal_senders_come_to_equal_shares(algorithm):
     shares = np.mean(meters, axis=0)
     assert len(shares) == 5
     assert max(shares) <= 1.02 * min(shares)
-    granted = control_step.limits_in_force_bps(loop.fabric.central.state, loop.fabric.central.vns)
+    granted = control_step.effective_limits_bps(loop.fabric.central.state, loop.fabric.central.vns)
     assert granted.sum() == pytest.approx(400 * MBIT, rel=0.03 if algorithm in SHARING else 0.15)
     assert loop.rate(HUB, 10, -40) == pytest.approx(400 * MBIT, rel=0.03)
 
@@ -261,7 +261,7 @@ def test_replies_that_do_not_come_do_not_disturb():
 
 
 def test_a_switch_whose_counters_jump_again_and_again_writes_few_events(monkeypatch):
-    monkeypatch.setattr(events, "NAMED_AT_ONCE", 2.0)
+    monkeypatch.setattr(events, "NAMED_BURST", 2.0)
     loop = loop_of("fp")
     loop.run(20)
     switch = loop.fabric.switches[1]

@@ -16,7 +16,15 @@ from experiments.figures import figure_runner as figures
 from experiments.figures.figure_runner import FigureOptions, make_figures
 from experiments.runs.model_run import run_on_model
 from experiments.scenarios.dets_fig5 import joined_by_udp
-from experiments.scenarios.scenario import CONDITIONS, AlgorithmChange, LimitChange, Limits, Requests, Scenario, Source
+from experiments.scenarios.scenario import (
+    CONDITIONS,
+    AlgorithmChange,
+    LimitChange,
+    Limits,
+    Scenario,
+    Source,
+    WebRequests,
+)
 
 M = 1_000_000
 SCENARIO = Scenario(
@@ -148,7 +156,7 @@ def test_flows_share_the_rate_of_their_application():
 
 def web(flood_bps=0):
     flood = tuple(Source(2, pn, 3, "udp", flood_bps) for pn in (2, 4)) if flood_bps else ()
-    requests = Requests(20.0, 5.0, ((5_000, 0.9), (500_000, 0.1)))
+    requests = WebRequests(20.0, 5.0, ((5_000, 0.9), (500_000, 0.1)))
     return Scenario(
         name="web",
         title="",
@@ -280,7 +288,7 @@ def test_figures_are_made_written_down_and_resumed(only_four, tmp_path, monkeypa
 
     (tmp_path / "results" / "figures" / "model" / "four" / "level" / "seed-1" / "summary.json").unlink()
     ran = []
-    monkeypatch.setattr(figures, "run_cell", lambda cell, *_: ran.append(cell.control) or {})
+    monkeypatch.setattr(figures, "execute_run", lambda cell, *_: ran.append(cell.control) or {})
     make_figures(options)
     assert ran == ["level"]
 
@@ -304,14 +312,14 @@ def test_a_fabric_keeps_its_results_when_another_is_run(only_four, tmp_path):
 
 def test_a_failed_run_is_told_after_the_others(only_four, tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
-    real = figures.run_cell
+    real = figures.execute_run
 
     def some(cell, folder, progress):
         if cell.control == "fs":
             raise OSError("no room")
         return real(cell, folder, progress)
 
-    monkeypatch.setattr(figures, "run_cell", some)
+    monkeypatch.setattr(figures, "execute_run", some)
     options = FigureOptions(
         experiments=("four",), controls=("fs", "static"), seeds=1, results=tmp_path, docs=tmp_path / "docs", quiet=True
     )

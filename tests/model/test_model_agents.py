@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from apps.rest.resources.views import explanation_views
-from controller.agents.agent_port import LOST_INTERVALS, MISTRUST_S
-from controller.agents.control_frames import CONTROLLER_MAC, LAYOUTS, Opcode, Speaker, encode, records
+from controller.agents.agent_port import MISTRUST_S, TIMEOUT_INTERVALS
+from controller.agents.control_frames import CONTROLLER_MAC, LAYOUTS, FrameAddress, Opcode, encode, records
 from controller.central.controller import CentralController
 from controller.central.reconfiguration import reconfigure
 from controller.config.loader import parse_config
@@ -235,7 +235,7 @@ def forged(vid: int, opcode: Opcode, source: int = 0x02_0000_0000_99) -> list[by
         entries["rate_kbps"] = 1
     if opcode is Opcode.HELLO:
         entries = records(opcode, features=[7], interval_ms=[55], most_classes=[9], link_rate_kbps=[9])
-    return encode(Speaker(source, CONTROLLER_MAC, vid, 1), opcode, entries, 1, 0)
+    return encode(FrameAddress(source, CONTROLLER_MAC, vid, 1), opcode, entries, 1, 0)
 
 
 @pytest.mark.parametrize("opcode", list(Opcode))
@@ -344,7 +344,9 @@ def test_reports_are_taken_for_senders_at_that_port_alone() -> None:
         flags=[3],
     )
     for sequence in range(1, 6):  # PN 2 says that PN 1 sends nothing
-        (frame,) = encode(Speaker(CONTROLLER_MAC, 0x02_00_00_00_00_77, 2, 5), Opcode.TRAFFIC_REPORT, entry, sequence, 0)
+        (frame,) = encode(
+            FrameAddress(CONTROLLER_MAC, 0x02_00_00_00_00_77, 2, 5), Opcode.TRAFFIC_REPORT, entry, sequence, 0
+        )
         plane.central.control_frame_heard(*port_of(model, 2), frame, model.now_s)
     model.run(3.2)
     row = int(np.flatnonzero(plane.central.state.entries.sender == plane.central.vns.row_of(2, *port_of(model, 1)))[0])
@@ -357,7 +359,7 @@ def test_the_controller_answers_hello_and_says_its_interval() -> None:
     assert plane.central.agents.ports[port_of(model, 1)].long_frames
     assert agents.by_pn[1].interval_s == pytest.approx(INTERVAL_S)
     assert kinds(plane).count(EventKind.AGENT_UP) == 5
-    assert LOST_INTERVALS == KEEP_ALIVE_INTERVALS
+    assert TIMEOUT_INTERVALS == KEEP_ALIVE_INTERVALS
 
 
 def test_ports_are_those_of_the_configuration() -> None:

@@ -12,9 +12,9 @@ from support.fluid_meters import INTERVAL_S, PORTS, World
 from controller.gatekeeper.ingress_monitor import LEAST_DROPPED_BITS
 from controller.gatekeeper.policy import BLIND_INTERVALS, Gatekeeper
 from controller.metering.enforcement import Enforcement
-from controller.node_protocol.rejection import Cause
+from controller.node_protocol.rejection import RejectCause
 from controller.shards.peer import SILENT_INTERVALS
-from controller.shards.peer_timeout import HOLD_S
+from controller.shards.peer_timeout import GRANT_HOLD_S
 
 GUARANTEE_BPS, CAPACITY_BPS = 4e6, 10e6
 CUTS = ([0, 0, 0, 1, 1, 1], [2, 1, 1, 0, 0, 2])
@@ -22,7 +22,7 @@ RECEIVER = 6  # a VN at the fourth port
 CONGESTED_BPS = LEAST_DROPPED_BITS / (Gatekeeper.window * INTERVAL_S)  # more than 2 % of so slow a port
 LATE, LOSSY = {"delay": 1}, {"delay": 1, "jitter": 1, "loss": 0.2, "doubled": 0.2}
 SILENCE, GREEDY_KBIT = [0], 600
-HELD = int(HOLD_S / INTERVAL_S)
+HELD = int(GRANT_HOLD_S / INTERVAL_S)
 
 
 def two_vlans(algorithm: str) -> World:
@@ -177,4 +177,4 @@ def test_another_one_who_decides_goes_on_from_the_limits_in_force():
     for number in range(1, 20):
         shards.run(offered)
         assert (shards.limit_bps[rows] <= before_bps[rows] + number * rise_bps * (1 + 1e-9)).all()
-    assert shards.causes[Cause.NOT_OWNED] < 20
+    assert shards.causes[RejectCause.NOT_OWNED] < 20

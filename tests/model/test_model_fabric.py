@@ -13,7 +13,7 @@ from experiments.model.fabric import ModelFabric, ModelOptions
 from experiments.model.queues import QueueOptions
 from experiments.model.sources import OnOff, UdpSource
 from experiments.model.tcp import TcpSource
-from experiments.model.uncontrolled import install_plain_forwarding, install_shares, set_meter
+from experiments.model.uncontrolled import install_forwarding, install_shares, set_meter
 from experiments.ovs.static_limits import equal_shares
 from topologies.builders import fabrics
 from topologies.fabric import Fabric, PhysicalNode, TopoLink, TopoSwitch
@@ -24,7 +24,7 @@ TCP_SHARE = 1448 / 1518
 
 def star(pns=3, link_rate_bps=100_000_000, **options) -> ModelFabric:
     model = ModelFabric(fabrics["dets-fig1"](pns=pns, link_rate_bps=link_rate_bps), ModelOptions(**options))
-    install_plain_forwarding(model)
+    install_forwarding(model)
     return model
 
 
@@ -156,7 +156,7 @@ def test_delays_of_links_are_in_the_round_trip():
     nodes = tuple(PhysicalNode(n, f"s{n}", 1, (1,), 100_000_000, link_delay_s=0.002) for n in (1, 2))
     links = (TopoLink("s1", 2, "s2", 2, 100_000_000, delay_s=0.010),)
     model = ModelFabric(Fabric("two", (TopoSwitch("s1", 1), TopoSwitch("s2", 2)), nodes, (1,), links), ModelOptions())
-    install_plain_forwarding(model)
+    install_forwarding(model)
     ends = model.fabric.vn(1, 1), model.fabric.vn(1, 2)
     assert model.round_trip_s(*ends) == pytest.approx(0.028)
     source = TcpSource("reno", model.slot_s, return_s=model.round_trip_s(*ends))
@@ -318,7 +318,7 @@ def test_a_slower_edge_port_is_where_its_traffic_queues_up():
     """A receiver's rate of 86 % of its link, as host placement needs it: the edge port serves that, not the link's."""
     fabric = fabrics["gatekeeper-hosts"](pns=3, link_rate_bps=100_000_000, access_rates_bps={3: 86_000_000})
     model = ModelFabric(fabric, ModelOptions())
-    install_plain_forwarding(model)
+    install_forwarding(model)
     for pn in (1, 2):
         send(model, UdpSource(45e6, model.slot_s), pn, 3)
     model.run(1.0)

@@ -14,7 +14,7 @@ from controller.config.loader import parse_config
 from controller.events import EventKind
 from controller.gatekeeper.policy import BLIND_INTERVALS
 from controller.loop import control_step
-from controller.monitoring.pair_explanation import explain_entry
+from controller.monitoring.pair_explanation import explain_pair
 from controller.policy.policy_groups import PolicyChoice
 from controller.whatif.recording import Recorder, decode
 from controller.whatif.replay import replay
@@ -173,8 +173,8 @@ def test_it_is_explained_and_congestion_is_an_event():
     held = []
     for _ in range(4):  # its limit is halved to its floor, and rises
         tenants.run(1)
-        held.append(explain_entry(fabric, tenants.pair(2)).bound)
-    free = explain_entry(fabric, tenants.pair(1))
+        held.append(explain_pair(fabric, tenants.pair(2)).bound)
+    free = explain_pair(fabric, tenants.pair(1))
     assert free.bound == "no congestion: the lower of both ceilings"
     assert "its floor: its part of s3:1's receive guarantee" in held
     assert any("last told by s3:1 (dropped " in bound for bound in held)
@@ -249,7 +249,7 @@ def test_after_a_restart_limits_go_on_where_meters_stand():
     loop.run(1)
     (decision,) = again.central.state.allocators.decisions
     assert decision.limit_bps.tolist() == [10 * M]
-    assert "its egress limit, which it began with" in explain_entry(again.central.fabric, 0).bound
+    assert "its egress limit, which it began with" in explain_pair(again.central.fabric, 0).bound
 
 
 def test_when_the_controller_stops_meters_stand_at_the_guarantee():
@@ -257,7 +257,7 @@ def test_when_the_controller_stops_meters_stand_at_the_guarantee():
     low = False
     for _ in range(60):
         tenants.run(1)
-        if control_step.limits_in_force_bps(tenants.central.state, tenants.central.vns)[tenants.pair(2)] < 0.9 * B_BPS:
+        if control_step.effective_limits_bps(tenants.central.state, tenants.central.vns)[tenants.pair(2)] < 0.9 * B_BPS:
             low = True
             break
     assert low
@@ -311,7 +311,7 @@ def test_dets_max_min_and_gatekeeper_share_a_port():
     assert got[2] >= 0.97 * 200
     assert got[3] >= 0.97 * 200
     assert sum(got.values()) >= 0.98 * 1000
-    names = {explain_entry(plane.central.fabric, row).bound for row in range(6)}
+    names = {explain_pair(plane.central.fabric, row).bound for row in range(6)}
     assert len(names) >= 3
 
 

@@ -10,7 +10,7 @@ import yaml
 
 from controller.central.controller import CentralController
 from controller.config.loader import parse_config
-from controller.monitoring.pair_explanation import explain_entry
+from controller.monitoring.pair_explanation import explain_pair
 from controller.monitoring.policy_metrics import policy_columns
 from controller.policy.policy_groups import PolicyChoice
 from controller.whatif.recording import Recorder, decode
@@ -124,7 +124,7 @@ def test_what_binds_is_said():
         run.model.run(0.9 + number * INTERVAL_S)
         fabric = run.plane.central.fabric
         for row in range(len(fabric.state.entries)):
-            found = explain_entry(fabric, row)
+            found = explain_pair(fabric, row)
             seen.add(found.bound.split(":")[0])
             assert found.next_bound
             if found.bound.startswith("marks"):
@@ -155,7 +155,7 @@ def test_it_shadows_is_recorded_and_replayed():
     again = list(replay(decode(recorder.take()), PolicyChoice("hygenicc", {"cut": 1})))
     assert len(again) > 35
     assert all(one.same for one in again)
-    assert not np.isnan(again[-1].other_bps).any()
+    assert not np.isnan(again[-1].alternative_bps).any()
     mine = central.vns.vlan_vid == 2
     asked = central.fabric.phantoms.meter_id[mine] > 0
     assert not asked.any()  # nobody sends there

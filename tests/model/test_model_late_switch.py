@@ -7,10 +7,10 @@ from support.configs import fabric
 from support.fabrics import ControlLoop, Fabric
 from support.talking import LEFT, RIGHT, restarted
 
-from controller.central.fabric_state import AWAITED_S
+from controller.central.fabric_state import SWITCH_WAIT_S
 from controller.central.reconfiguration import reconfigure
 from controller.loop import control_step
-from controller.switch.adoption import sort_installed
+from controller.switch.adoption import split_own_flows
 from controller.whatif.recording import Recorder, decode
 from controller.whatif.replay import replay
 
@@ -70,7 +70,7 @@ def test_a_switch_that_never_comes_does_not_hold_grants_for_ever(algorithm):
     loop = taken_over(shared(algorithm))
     loop.fabric.connect(1)
     loop.senders.pop()  # nothing comes from behind the dead switch
-    loop.run(int(AWAITED_S / 0.055) - 10)
+    loop.run(int(SWITCH_WAIT_S / 0.055) - 10)
     assert sum(loop.limits(10).values()) <= COMPENSATED * 2 / 3 * 400 * MBIT
     loop.run(40)
     assert loop.rate(RECEIVER, 10, -10) >= 0.95 * 400 * MBIT
@@ -94,11 +94,11 @@ def test_grants_are_held_from_the_first_piece_of_the_first_switch_on():
     standing_bps = before.limits(10)
     net = taken_over(before).fabric
     switch, central = net.switches[1], net.central
-    holds = sort_installed(switch.flows.values())
+    holds = split_own_flows(switch.flows.values())
     for _ in central.reconciler.bring_up(1, *holds, switch.meter_config(), net.now_s):
         net.now_s += 0.055
         central.interval({}, {}, net.now_s)
-        granted_bps = control_step.limits_in_force_bps(central.state, central.vns)
+        granted_bps = control_step.effective_limits_bps(central.state, central.vns)
         assert all(granted_bps <= max(standing_bps.values()))
     assert len(central.state.entries) == 2
 

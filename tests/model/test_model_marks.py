@@ -12,7 +12,7 @@ from controller.openflow.match import Match
 from experiments.model.fabric import ModelFabric, ModelOptions, mac_of
 from experiments.model.queues import QueueOptions
 from experiments.model.sources import UdpSource
-from experiments.model.uncontrolled import install_plain_forwarding, set_meter
+from experiments.model.uncontrolled import install_forwarding, set_meter
 from topologies.builders import fabrics
 
 PHANTOM = 7
@@ -35,7 +35,7 @@ def test_only_links_between_switches_mark(core_rate_bps: int | None, marks: bool
     fabric = fabrics["dets-fig7"](pns=3, link_rate_bps=100_000_000, edges=3, core_rate_bps=core_rate_bps)
     options = ModelOptions(queues=QueueOptions(), core_queues=QueueOptions(ecn_packets=20))
     model = ModelFabric(fabric, options)
-    install_plain_forwarding(model)
+    install_forwarding(model)
     sources = []
     for number in (1, 2):
         source = MarkedSource(60e6, model.slot_s)

@@ -10,10 +10,10 @@ from support.configs import star
 from support.fabrics import ControlLoop, Fabric
 
 from controller.config.loader import parse_config
-from controller.dets.send_rate_controller import Control
+from controller.dets.send_rate_controller import MachineState
 from controller.fabric.topology import PortId
 from controller.loop import control_step
-from controller.monitoring.pair_explanation import explain_entry
+from controller.monitoring.pair_explanation import explain_pair
 
 M = 1e6
 HUB = (1, 9)
@@ -80,7 +80,7 @@ def test_what_was_lent_is_back_within_one_interval(other):
     loop.run(2)
     assert loop.rate(HUB, 20, began, began + 1) >= 0.97 * 50 * M
     central = loop.fabric.central
-    limits_bps = control_step.limits_in_force_bps(central.state, central.vns)
+    limits_bps = control_step.effective_limits_bps(central.state, central.vns)
     borrowers = central.vns.vlan_vid[central.state.entries.receiver] == 10
     assert limits_bps[borrowers].sum() <= 50.5 * M
     loop.run(30)
@@ -130,7 +130,7 @@ def test_a_core_link_bounds_what_is_lent():
     assert loop.rate((2, 1), 10, -10) == pytest.approx(22.5 * M, rel=0.03)
     assert loop.rate((2, 1), 20, -10) == pytest.approx(37.5 * M, rel=0.03)
     central = loop.fabric.central
-    text = str(explain_entry(central.fabric, 0))
+    text = str(explain_pair(central.fabric, 0))
     assert "bound by its own send limit and link out of s1:101, share 2 of 2" in text, text  # guarantee and excess
 
 
@@ -147,7 +147,7 @@ def test_all_senders_are_under_control_from_the_first_interval_on():
     loop.add((1, 2), HUB, 20, 5 * M)
     loop.run(3)
     state = loop.fabric.central.state
-    assert (state.machines.control == Control.LIMITED).all()
+    assert (state.machines.control == MachineState.LIMITED).all()
     assert not state.allocators.congested.any()
 
 
@@ -158,7 +158,7 @@ def test_leaving_max_min_takes_back_what_was_lent():
     assert loop.rate(HUB, 10, -5) >= 0.95 * 90 * M
     central = loop.fabric.central
     loop.fabric.operator.set_vlan(10, loop.fabric.now_s, algorithm="fs")
-    assert np.array_equal(central.vns.send_most_bps[central.vns.vlan_vid == 10], [40 * M] * 9)
+    assert np.array_equal(central.vns.send_max_bps[central.vns.vlan_vid == 10], [40 * M] * 9)
     loop.run(40)
     assert loop.rate(HUB, 10, -10) == pytest.approx(40 * M, rel=0.03)
     loop.fabric.operator.set_vlan(10, loop.fabric.now_s, algorithm="max-min", parameters={"probe": 3})
@@ -173,7 +173,7 @@ def test_an_entry_is_explained():
         loop.add((1, port + 2), HUB, 20, 100 * M)
     loop.run(60)
     central = loop.fabric.central
-    texts = [str(explain_entry(central.fabric, row)) for row in range(4)]
+    texts = [str(explain_pair(central.fabric, row)) for row in range(4)]
     assert "bound by s1:9's receive limit of VLAN 10 and link s1:9 (receiving), share" in texts[0], texts
     assert "next bound: its own send limit and s1:9's receive ceiling of VLAN 10 at" in texts[0], texts
 
@@ -184,7 +184,7 @@ def test_a_standing_rate_is_explained_as_what_it_is():
     loop.add((1, 2), HUB, 10, 3 * M)
     loop.run(40)
     central = loop.fabric.central
-    texts = [str(explain_entry(central.fabric, row)) for row in range(2)]
+    texts = [str(explain_pair(central.fabric, row)) for row in range(2)]
     assert texts[0].startswith("VLAN 10, s1:1 to s1:9: 66.0 Mb/s; bound by what it demands; next bound: "), texts
     assert texts[1].startswith("VLAN 10, s1:2 to s1:9: 20.0 Mb/s; bound by an equal share of the guarantee, "), texts
 
@@ -197,11 +197,11 @@ def test_what_changed_since_the_last_interval_is_explained_by_its_ceilings():
     loop.run(10)
     central = loop.fabric.central
     loop.fabric.operator.set_vlan(10, loop.fabric.now_s, algorithm="max-min")
-    texts = [str(explain_entry(central.fabric, row)) for row in range(4)]
+    texts = [str(explain_pair(central.fabric, row)) for row in range(4)]
     assert "VLAN 10" in texts[0]
     both = "its own send limit and s1:9's receive limit of VLAN 10"
     assert f"bound by {both}; next bound: the capacity of port s1:1 at 100.0 Mb/s" in texts[0]
     loop.add((1, 5), HUB, 20, 60 * M)
-    assert all(str(explain_entry(central.fabric, row)) for row in range(4))
+    assert all(str(explain_pair(central.fabric, row)) for row in range(4))
     loop.run(2)
-    assert "bound by s1:9's receive limit of VLAN 10, share" in str(explain_entry(central.fabric, 0))
+    assert "bound by s1:9's receive limit of VLAN 10, share" in str(explain_pair(central.fabric, 0))

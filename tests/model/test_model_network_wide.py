@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from support.cut_fabric import CutFabric, Network, OneProcess
 from support.fluid_meters import INTERVAL_S, PORTS, World, ints
 
-from controller.node_protocol.rejection import Cause
+from controller.node_protocol.rejection import RejectCause
 from controller.shards.peer import SILENT_INTERVALS
-from controller.shards.peer_timeout import HOLD_S
+from controller.shards.peer_timeout import GRANT_HOLD_S
 
 CORE_BPS = 12e6
 CUTS = ([0, 0, 0, 1, 1, 1], [2, 1, 1, 0, 0, 2])
 SILENCE, GREEDY = [0], [900]
 HELLO = 4
-HELD = int(HOLD_S / INTERVAL_S)
+HELD = int(GRANT_HOLD_S / INTERVAL_S)
 
 
 def with_core() -> World:
@@ -35,7 +35,7 @@ def with_core() -> World:
         capacity_bps=np.concatenate([access.capacity_bps, [CORE_BPS, CORE_BPS]]),
         switch=ints([0, 0, 0, 1, 1, 1]),
         switches=2,
-        way_offsets=ints([0, 0, 1, 2, 2]),
+        path_offsets=ints([0, 0, 1, 2, 2]),
         way=ints([there, back]),
     )
     world.ports_at = np.concatenate([world.ports_at, [0, PORTS - 1]])
@@ -58,7 +58,7 @@ def cut(world: World, owner: list[int], **network) -> CutFabric:
 
 def on_links_bps(world: World, limit_bps: np.ndarray) -> np.ndarray:
     """Return what the limits of the entries of each link come to, (links,)."""
-    offsets, link = world.links.of_entries(world.entries, np.arange(len(world.entries)))
+    offsets, link = world.links.pair_links(world.entries, np.arange(len(world.entries)))
     return np.bincount(link, np.repeat(limit_bps, np.diff(offsets)), minlength=len(world.links.names))
 
 
@@ -110,7 +110,7 @@ def test_no_link_is_overloaded_after_that_though_frames_are_lost_doubled_and_ove
     for _ in range(40):
         shards.run(GREEDY)
         assert (on_links_bps(shards.world, shards.limit_bps) <= 1.000001 * shards.world.links.capacity_bps).all()
-    assert shards.causes[Cause.ORDER] > 10
+    assert shards.causes[RejectCause.ORDER] > 10
 
 
 def test_what_others_use_of_a_port_is_lent_and_taken_back_across_shards():
@@ -140,7 +140,7 @@ def test_grants_of_a_silent_allocator_are_held_and_then_go_down(owner):
     for _ in range(HELD - 2 * SILENT_INTERVALS):
         assert (shards.run([900, 0, 900])[far] == before_bps[far]).all()
     shards.run(GREEDY, 40)
-    share_bps = shards.world.vns.receive_most_bps[entries.receiver] / (PORTS - 1)
+    share_bps = shards.world.vns.receive_max_bps[entries.receiver] / (PORTS - 1)
     assert (shards.limit_bps[far] <= np.minimum(before_bps, share_bps)[far] * (1 + 1e-9)).all()
 
 
@@ -175,4 +175,4 @@ def test_two_who_take_themselves_for_the_allocator_raise_no_grant():
     own = shards.owner[shards.world.entries.sender] == 1
     for _ in range(HELD - 10):
         assert (shards.run([900, 0])[own] <= before_bps[own] * (1 + 1e-9)).all()
-    assert shards.causes[Cause.NOT_OWNED] > 2 * (HELD - 20)
+    assert shards.causes[RejectCause.NOT_OWNED] > 2 * (HELD - 20)

@@ -12,9 +12,9 @@ from support.paths import ROOT
 
 from controller.dets.send_rate_controller import KEEP_ALIVE_INTERVALS
 from controller.loop import control_step
-from controller.monitoring.pair_explanation import explain_entry
+from controller.monitoring.pair_explanation import explain_pair
 from controller.policy import registry
-from controller.policy.interface import Silence
+from controller.policy.interface import StaleMode
 from controller.policy.policy_groups import PolicyChoice
 from controller.whatif.recording import Recorder, decode
 from controller.whatif.replay import replay
@@ -49,7 +49,7 @@ def test_it_runs_and_is_explained():
     loop.run(100)
     assert loop.rate(HUB, 10, -40) == pytest.approx(40 * M, rel=0.1)
     fabric = loop.fabric.central.fabric
-    why = explain_entry(fabric, 0)
+    why = explain_pair(fabric, 0)
     assert why.bound == "its steps towards s1:9"
     assert why.limit_bps == fabric.state.allocators.decisions[0].grant_bps[0]
 
@@ -61,7 +61,7 @@ def test_its_memory_goes_on_when_pairs_come_and_go():
 
     def known():
         steps = next(g for g in range(2) if loop.fabric.central.fabric.control.groups[g].policy.name == "steps")
-        return loop.fabric.central.state.allocators.memories[steps].of_entry("rate_bps").tolist()
+        return loop.fabric.central.state.allocators.memories[steps].pair_column("rate_bps").tolist()
 
     (before_bps,) = known()
     loop.add((1, 1), HUB, 10, 5 * M)  # stands before the other in the table
@@ -75,18 +75,18 @@ def test_its_memory_goes_on_when_pairs_come_and_go():
 @pytest.mark.parametrize("silence", ["LAST_KNOWN", "FREE", "HOLD"])
 def test_while_no_meter_is_read_its_class_says_what_holds(steps, monkeypatch, silence):
     """A switch that answers no more: the last known rates count, or the ceiling, or what stands."""
-    monkeypatch.setattr(steps, "silence", Silence[silence])
+    monkeypatch.setattr(steps, "silence", StaleMode[silence])
     loop = loop_of({10: {"algorithm": "steps"}})
     loop.add((1, 1), HUB, 10, 5 * M)
     loop.add((1, 2), HUB, 10, 5 * M)
     loop.run(3)
     central = loop.fabric.central
     loop.fabric.up.clear()  # no statistics any more
-    before_bps = control_step.limits_in_force_bps(central.state, central.vns)
+    before_bps = control_step.effective_limits_bps(central.state, central.vns)
     loop.run(KEEP_ALIVE_INTERVALS - 1)
-    then_bps = control_step.limits_in_force_bps(central.state, central.vns)
+    then_bps = control_step.effective_limits_bps(central.state, central.vns)
     loop.run(1)
-    at_last_bps = control_step.limits_in_force_bps(central.state, central.vns)
+    at_last_bps = control_step.effective_limits_bps(central.state, central.vns)
     assert (before_bps < 40 * M).all()
     if silence == "HOLD":
         assert (at_last_bps == before_bps).all()
@@ -112,7 +112,7 @@ def test_it_shadows_is_recorded_and_replayed():
     again = list(replay(decode(recorder.take()), PolicyChoice("steps", {"gentle": 1})))
     assert len(again) == 40
     assert all(one.same for one in again)
-    assert not np.isnan(again[-1].other_bps).any()
+    assert not np.isnan(again[-1].alternative_bps).any()
 
 
 def test_three_policies_share_a_port():
@@ -132,4 +132,4 @@ def test_three_policies_share_a_port():
     assert 25 * M < view.others_bps[down] <= 40 * M
     assert view.others_within_bps[down] == view.others_bps[down]
     for row in range(6):
-        assert explain_entry(loop.fabric.central.fabric, row).bound
+        assert explain_pair(loop.fabric.central.fabric, row).bound

@@ -9,19 +9,19 @@ import pytest
 import yaml
 
 from controller.central.controller import CentralController
-from controller.central.readings_collector import observe
+from controller.central.readings_collector import collect_readings
 from controller.config.loader import parse_config
 from controller.events import EventKind
 from controller.fabric.topology import PortId
-from controller.metering.fabric_readings import Reading
-from controller.policy.max_min import MaxMin
+from controller.metering.fabric_readings import ReadingKind
+from controller.policy.max_min import MaxMinPolicy
 from controller.whatif.recording import Interval, Recorder, decode, encode_interval, encode_start
 from controller.whatif.replay import replay
 from experiments.machine.controller_process import configuration
 from experiments.model.control_plane import ControlPlane
 from experiments.model.fabric import ModelFabric, ModelOptions
 from experiments.model.sources import UdpSource
-from experiments.model.uncontrolled import install_plain_forwarding
+from experiments.model.uncontrolled import install_forwarding
 from topologies.builders import fabrics
 
 NUMBER_OF_LAST_PN = 5
@@ -67,7 +67,7 @@ def receiver(plane, vid=2):
 def test_the_models_counters_are_what_its_sources_sent_got_and_lost():
     """Without meters all that is lost is lost in queues, of one VLAN here, and of the port without queues there."""
     model = ModelFabric(fabrics["dets-fig7"](pns=4, link_rate_bps=100_000_000), ModelOptions())
-    install_plain_forwarding(model)
+    install_forwarding(model)
     sources = []
     for number in (1, 2, 3):
         source = UdpSource(60e6, model.slot_s)
@@ -140,9 +140,11 @@ def test_nothing_is_computed_that_nobody_asks_for(monkeypatch):
 
 
 def test_a_policy_sees_the_readings_that_it_asks_for_and_no_others(monkeypatch):
-    views, decide = [], MaxMin.decide
-    monkeypatch.setattr(MaxMin, "reads", frozenset({Reading.LINKS, Reading.QUEUES}))
-    monkeypatch.setattr(MaxMin, "decide", lambda self, view, memory: views.append(view) or decide(self, view, memory))
+    views, decide = [], MaxMinPolicy.decide
+    monkeypatch.setattr(MaxMinPolicy, "reads", frozenset({ReadingKind.LINKS, ReadingKind.QUEUES}))
+    monkeypatch.setattr(
+        MaxMinPolicy, "decide", lambda self, view, memory: views.append(view) or decide(self, view, memory)
+    )
     model, plane = controlled(algorithm="max-min")
     blast(model)
     model.run(2.0)
@@ -156,17 +158,17 @@ def test_a_reply_older_than_that_of_the_meters_is_not_known():
     model, plane = controlled()
     blast(model)
     model.run(2.0)
-    fabric, now_s, both = plane.central.fabric, model.now_s, frozenset(Reading)
+    fabric, now_s, both = plane.central.fabric, model.now_s, frozenset(ReadingKind)
     fresh = {dpid: delivery.queues.received_s for dpid, delivery in fabric.deliveries.items()}
-    assert observe(fabric, both, fresh, now_s).queues.known[receiver(plane)]
-    assert observe(fabric, both, fresh, now_s).ports.known.any()
+    assert collect_readings(fabric, both, fresh, now_s).queues.known[receiver(plane)]
+    assert collect_readings(fabric, both, fresh, now_s).ports.known.any()
     for stale in ({}, {dpid: at_s + 0.001 for dpid, at_s in fresh.items()}):
-        seen = observe(fabric, both, stale, now_s)
+        seen = collect_readings(fabric, both, stale, now_s)
         assert not seen.queues.known.any()
         assert not seen.ports.known.any()
-    assert observe(fabric, frozenset(), fresh, now_s) is None
-    assert observe(fabric, {Reading.LINKS}, fresh, now_s) is None
-    only = observe(fabric, {Reading.PORTS}, fresh, now_s)
+    assert collect_readings(fabric, frozenset(), fresh, now_s) is None
+    assert collect_readings(fabric, {ReadingKind.LINKS}, fresh, now_s) is None
+    only = collect_readings(fabric, {ReadingKind.PORTS}, fresh, now_s)
     assert only.queues is None
     assert only.ports is not None
 

@@ -64,8 +64,8 @@ def test_a_run_is_decided_again_bit_for_bit(algorithm):
     assert len(again) == 50
     assert all(one.same for one in again)
     central = loop.fabric.central
-    assert again[-1].limit_bps.tobytes() == control_step.limits_in_force_bps(central.state, central.vns).tobytes()
-    assert np.isnan(again[-1].other_bps).all()
+    assert again[-1].limit_bps.tobytes() == control_step.effective_limits_bps(central.state, central.vns).tobytes()
+    assert np.isnan(again[-1].alternative_bps).all()
     starts = [record for record in decode(data) if isinstance(record, Start)]
     assert 4 <= len(starts) <= 8  # not one per interval
     changed = sum(len(record.changes.rows) for record in decode(data) if isinstance(record, Interval))
@@ -118,8 +118,8 @@ def test_another_algorithm_is_compared():
     assert rows["s1:1"].receiver == "s1:9"
     assert (rows["s1:1"].vlan_vid, rows["s1:1"].intervals) == (10, 20)
     assert rows["s1:1"].mean_bps == pytest.approx(40 / 3 * M, rel=0.01)
-    assert rows["s1:1"].other_mean_bps == pytest.approx(40 / 3 * M, rel=0.01)
-    assert rows["s1:2"].other_mean_bps == pytest.approx((60 - 5.5) / 2 * M, rel=0.02)
+    assert rows["s1:1"].alternative_mean_bps == pytest.approx(40 / 3 * M, rel=0.01)
+    assert rows["s1:2"].alternative_mean_bps == pytest.approx((60 - 5.5) / 2 * M, rel=0.02)
 
 
 def test_records_are_what_they_were():
@@ -127,7 +127,7 @@ def test_records_are_what_they_were():
     again = b"".join(encode_start(r) if isinstance(r, Start) else encode_interval(r) for r in records)
     assert [type(r) for r in decode(again)] == [type(r) for r in records]
     start = next(record.state for record in records if isinstance(record, Start))
-    counts = (start.measured.silent_intervals, start.machines.unheard_intervals, start.enforcement.evidence)
+    counts = (start.measured.silent_intervals, start.machines.intervals_since_message, start.enforcement.evidence)
     assert {column.dtype for column in (*counts, start.unread_intervals)} == {np.dtype(np.int16)}  # as kernels want
     assert again == b"".join(encode_start(r) if isinstance(r, Start) else encode_interval(r) for r in decode(again))
 
@@ -167,7 +167,10 @@ def test_the_other_algorithm_has_its_parameters():
     loop.run(20)
     data = recorder.take()
     as_default, with_headroom = (
-        {row.sender: row.other_mean_bps for row in differences(replay(decode(data), PolicyChoice("sp", parameters)))}
+        {
+            row.sender: row.alternative_mean_bps
+            for row in differences(replay(decode(data), PolicyChoice("sp", parameters)))
+        }
         for parameters in ({}, {"headroom": 1.0})
     )
     assert with_headroom["s1:1"] == pytest.approx(4 * M, rel=0.01)

@@ -12,7 +12,7 @@ from support.configs import fabric, star
 from support.fabrics import ControlLoop, Fabric
 
 from controller.loop import control_step
-from controller.monitoring.pair_explanation import explain_entry
+from controller.monitoring.pair_explanation import explain_pair
 from controller.monitoring.policy_metrics import policy_columns
 from controller.policy.policy_groups import PolicyChoice
 from controller.whatif.recording import Recorder, decode
@@ -34,7 +34,7 @@ def loop_of(vlans, limit="10M"):
 
 def explained(loop):
     seen = loop.fabric.central.fabric
-    return [explain_entry(seen, row) for row in range(len(seen.state.entries))]
+    return [explain_pair(seen, row) for row in range(len(seen.state.entries))]
 
 
 def got(loop, intervals=60):
@@ -134,10 +134,10 @@ def test_silence_fails_closed(name):
     loop.run(40)
     central = loop.fabric.central
     loop.fabric.up.clear()  # no statistics any more
-    before_bps, rates = control_step.limits_in_force_bps(central.state, central.vns), []
+    before_bps, rates = control_step.effective_limits_bps(central.state, central.vns), []
     for _ in range(60):
         loop.run(1)
-        rates.append(control_step.limits_in_force_bps(central.state, central.vns))
+        rates.append(control_step.effective_limits_bps(central.state, central.vns))
     assert (np.diff([before_bps, *rates], axis=0) <= 1e-6).all()
     assert (rates[-1] >= 0.3 * before_bps).all()
 
@@ -160,7 +160,7 @@ def test_it_is_explained_shadowed_recorded_and_replayed(name):
     again = list(replay(decode(recorder.take()), PolicyChoice("seawall", {"a": 0.02})))
     assert len(again) == 40
     assert all(one.same for one in again)
-    assert not np.isnan(again[-1].other_bps).any()
+    assert not np.isnan(again[-1].alternative_bps).any()
     for one in explained(loop):
         assert one.bound
         assert one.next_bound

@@ -12,7 +12,7 @@ from controller.config.loader import parse_config
 from experiments.evaluation.measures import pair_rates
 from experiments.model.control_plane import ControlPlane
 from experiments.model.fabric import ModelFabric, ModelOptions
-from experiments.runs.model_run import SETTLE_S, ModelTraffic, run_on_model, standing_bps
+from experiments.runs.model_run import SETTLE_S, ModelTraffic, baseline_limits_bps, run_on_model
 from experiments.runs.run_configuration import controller_configuration
 from experiments.scenarios import scenarios
 from experiments.scenarios.scenario import INTERVAL_S
@@ -64,7 +64,7 @@ def test_the_ledger_tells_what_the_sources_lost(part, protocol):
     document = controller_configuration(scenario, model.fabric, NEVER_CUTS, 6653, 8080)
     plane = ControlPlane(model, CentralController(parse_config(yaml.safe_dump(document), "test")))
     plane.start()
-    traffic = ModelTraffic(model, scenario, 1, "cubic", SETTLE_S, lambda: standing_bps(scenario, "none"))
+    traffic = ModelTraffic(model, scenario, 1, "cubic", SETTLE_S, lambda: baseline_limits_bps(scenario, "none"))
     said_bits = 0.0
     for interval in range(40, 161):
         model.run(SETTLE_S + interval * INTERVAL_S)

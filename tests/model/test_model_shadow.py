@@ -39,7 +39,7 @@ def test_a_shadow_of_the_same_algorithm_decides_the_same(algorithm):
         loop.run(1)
         central = loop.fabric.central
         rates_bps = central.fabric.control.shadow.rates_of(central.state.entries)
-        in_force_bps = control_step.limits_in_force_bps(central.state, central.vns)
+        in_force_bps = control_step.effective_limits_bps(central.state, central.vns)
         mine = of_vlan_10(loop)
         np.testing.assert_array_equal(rates_bps[mine], in_force_bps[mine])
         assert np.isnan(rates_bps[~mine]).all()

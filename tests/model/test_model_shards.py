@@ -10,14 +10,14 @@ from support.cut_fabric import CutFabric, Network, OneProcess
 from support.fluid_meters import INTERVAL_S, PORTS, World
 
 from controller.errors import InvalidValueError
-from controller.node_protocol.rejection import Cause
-from controller.shards.shard import HOLD_S, Shard
+from controller.node_protocol.rejection import RejectCause
+from controller.shards.shard import GRANT_HOLD_S, Shard
 
 ALGORITHMS = ("fs", "sp", "fp", "level", "max-min")
 CUTS = ([0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 2, 2], [0, 1, 2, 3, 4, 5])
 SILENCE, GREEDY, MIXED = [0], [600], [600, 500, 400, 300, 200, 100, 50]
 HELLO = 4  # intervals until all have heard each other
-HELD = int(HOLD_S / INTERVAL_S)
+HELD = int(GRANT_HOLD_S / INTERVAL_S)
 
 
 def cut(world: str | World, owner: list[int], **network) -> CutFabric:
@@ -65,7 +65,7 @@ def test_frames_that_are_lost_doubled_and_overtaken_change_nothing_in_the_end(ow
     whole = OneProcess("fs")
     shards = cut("fs", owner, delay=1, jitter=1, loss=0.2, doubled=0.2, seed=seed)
     np.testing.assert_array_equal(shards.run(GREEDY, 60), whole.run(GREEDY, 60))
-    assert shards.causes[Cause.ORDER] > 10  # doubled, or overtaken
+    assert shards.causes[RejectCause.ORDER] > 10  # doubled, or overtaken
     for _ in range(60):  # and nothing moves after that
         np.testing.assert_array_equal(shards.run(GREEDY), whole.run(GREEDY))
 
@@ -133,9 +133,9 @@ def test_frames_that_waited_for_a_paused_peer_are_refused_and_it_recovers():
     shards.network.delay = kept
     shards.run(GREEDY, 37)
     shards.paused = set()
-    late = shards.causes[Cause.LATE]
+    late = shards.causes[RejectCause.LATE]
     shards.run(GREEDY, 1)
-    assert shards.causes[Cause.LATE] > late
+    assert shards.causes[RejectCause.LATE] > late
     np.testing.assert_array_equal(shards.run(GREEDY, 20), whole.limit_bps)
 
 
@@ -149,7 +149,7 @@ def test_a_new_owner_speaks_for_the_same_switches_and_the_old_one_is_not_heard()
     now_s, readings = shards.world.now_s, shards.world.readings(shards.rows[1])
     error = shards.shards[0].hear(1, old.report(readings, now_s)[0], now_s)
     assert error is not None
-    assert error.cause is Cause.TOKEN
+    assert error.cause is RejectCause.TOKEN
 
 
 def test_who_knows_other_owners_is_not_heard_and_nobody_gains_by_it():
@@ -158,12 +158,12 @@ def test_who_knows_other_owners_is_not_heard_and_nobody_gains_by_it():
     shards.shards[0].recut(shards.owner, 1, owners_digest=b"new")
     for _ in range(40):
         assert (shards.run(GREEDY) <= before_bps * (1 + 1e-9)).all()
-    refused = shards.causes[Cause.FABRIC]
+    refused = shards.causes[RejectCause.FABRIC]
     assert refused > 40
     for one in (1, 2):
         shards.shards[one].recut(shards.owner, 1, owners_digest=b"new")
     np.testing.assert_array_equal(shards.run(GREEDY, 40), whole.run(GREEDY, 40))
-    assert shards.causes[Cause.FABRIC] == refused + 8  # what 1 and 2 had under way
+    assert shards.causes[RejectCause.FABRIC] == refused + 8  # what 1 and 2 had under way
 
 
 def test_a_receiver_is_calm_at_its_own_shard_alone_so_that_a_new_owner_frees_nobody():

@@ -10,16 +10,16 @@ from support.shared_fabric import SharedFabric
 from support.talking import of_pair
 
 from controller.central import control_interval
-from controller.central.fabric_state import AWAITED_S
+from controller.central.fabric_state import SWITCH_WAIT_S
 from controller.cluster.ownership import Owner
 from controller.errors import InvalidValueError
 from controller.fabric.topology import LINK_TIMEOUT_S, PortId
 from controller.forwarding.pairs import Host
 from controller.forwarding.pipeline import Table
-from controller.metering.fabric_readings import Observed
+from controller.metering.fabric_readings import FabricReadings
 from controller.metering.queue_readings import QueueReadings
-from controller.node_protocol.rejection import Cause
-from controller.partition.node_partition import SILENT_S
+from controller.node_protocol.rejection import RejectCause
+from controller.partition.node_partition import PEER_TIMEOUT_S
 
 MBIT, INTERVAL_S = 1e6, 0.055
 LIMIT_BPS = 400 * MBIT
@@ -96,7 +96,7 @@ def test_senders_of_all_nodes_together_keep_the_receivers_limit(algorithm):
     if algorithm == "max-min":
         first["a"] += 1  # it decides for all, and is told of links
     assert {name: dict(one.refused) for name, one in nodes(loop).sharing.items()} == {
-        name: {Cause.LATE: late} for name, late in first.items()
+        name: {RejectCause.LATE: late} for name, late in first.items()
     }
 
 
@@ -151,7 +151,7 @@ def test_a_dead_node_frees_nobody_and_paths_stay_until_its_switches_are_taken_ov
     loop = blasting(algorithm)
     standing_bps = limits(loop)
     loop.fabric.kill("a")
-    for _ in range(round((LINK_TIMEOUT_S + SILENT_S) / INTERVAL_S)):
+    for _ in range(round((LINK_TIMEOUT_S + PEER_TIMEOUT_S) / INTERVAL_S)):
         loop.run(1)  # the frames still find their way
         assert all(rate <= COMPENSATED * standing_bps[port] for port, rate in limits(loop).items())
     nodes(loop).take(1, "b", loop.fabric.now_s)
@@ -225,9 +225,9 @@ def test_what_a_receivers_node_reads_of_its_queue_reaches_who_decides_and_throug
         at_receiver = (vns.dpid == RECEIVER[0]) & (vns.port_no == RECEIVER[1])
         served, dropped = np.where(at_receiver, LIMIT_BPS, 0.0), np.where(at_receiver, dropped_bps, 0.0)
         columns = [np.where(known, one, np.nan) for one in (served, served, dropped, dropped, served)]
-        return Observed(QueueReadings(*columns, known, ~known))
+        return FabricReadings(QueueReadings(*columns, known, ~known))
 
-    monkeypatch.setattr(control_interval, "observe", observe)
+    monkeypatch.setattr(control_interval, "collect_readings", observe)
     loop = blasting("gatekeeper")  # a decides, b has the receiver's switch
     assert min(limits(loop).values()) > 200 * MBIT
     dropped_bps = 200 * MBIT
@@ -287,7 +287,7 @@ def test_a_planned_move_to_a_node_that_knew_nothing_frees_nobody_though_the_last
     for step in range(3 * SECOND):
         if step < SECOND // 2:
             for sharing in both.sharing.values():
-                sharing.freeze(loop.fabric.now_s)
+                sharing.freeze_grants(loop.fabric.now_s)
         if step == SECOND // 2:
             both.take(dpid, new, loop.fabric.now_s, [new])
             loop.fabric.connect(dpid)
@@ -322,13 +322,13 @@ def test_a_node_that_hears_of_a_new_owner_first_is_not_heard_until_the_others_kn
     for _ in range(SECOND):
         loop.run(1)
         assert all(rate <= COMPENSATED * standing_bps[port] for port, rate in limits(loop).items())
-    assert min(one.refused[Cause.FABRIC] for one in sharing.values()) > SECOND
+    assert min(one.refused[RejectCause.FABRIC] for one in sharing.values()) > SECOND
     nodes(loop).take(2, "a", loop.fabric.now_s)
     loop.fabric.connect(2)
-    refused = {name: one.refused[Cause.FABRIC] for name, one in sharing.items()}
+    refused = {name: one.refused[RejectCause.FABRIC] for name, one in sharing.items()}
     loop.run(4 * SECOND)
     under_way = {"a": 2, "b": 0}  # what b said before it knew
-    assert {name: one.refused[Cause.FABRIC] - refused[name] for name, one in sharing.items()} == under_way
+    assert {name: one.refused[RejectCause.FABRIC] - refused[name] for name, one in sharing.items()} == under_way
     assert loop.rate(RECEIVER, 10, -SECOND) == pytest.approx(LIMIT_BPS, rel=0.05)
 
 
@@ -338,7 +338,7 @@ def test_leftovers_are_removed_only_while_every_switch_is_under_control():
     assert not central.fabric.awaits_switches(loop.fabric.now_s)
     loop.fabric.kill("a")
     loop.run(4 * SECOND)
-    assert central.fabric.awaits_switches(loop.fabric.now_s + AWAITED_S)
+    assert central.fabric.awaits_switches(loop.fabric.now_s + SWITCH_WAIT_S)
     loop.fabric.take_over(1, "b")
     assert not central.fabric.awaits_switches(loop.fabric.now_s)
 
@@ -359,13 +359,13 @@ def test_who_speaks_of_others_switches_or_is_nobody_is_refused():
     loop.run(1)
     said = [data for speaker, hearer, data in nodes(loop)._messages if (speaker, hearer) == ("b", "a")]
     here.hear("nobody", said[0], loop.fabric.now_s)
-    assert here.refused.pop(Cause.NOT_OWNED) == 2
+    assert here.refused.pop(RejectCause.NOT_OWNED) == 2
     here.hear("b", b"\x01", loop.fabric.now_s)
-    assert here.refused.pop(Cause.LENGTH) == 1
+    assert here.refused.pop(RejectCause.LENGTH) == 1
     nodes(loop).owner[3] = "a"
     nodes(loop).take(2, "a", loop.fabric.now_s)  # b owns nothing now, as far as a knows
     loop.run(2 * SECOND)
-    assert here.refused[Cause.NOT_OWNED] > 0
+    assert here.refused[RejectCause.NOT_OWNED] > 0
 
 
 def test_what_swings_when_it_hears_late_cannot_be_shared_out():

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from support.paths import ROOT
 
 from apps.agent.frame_socket import FrameSocket
-from controller.agents.control_frames import CONTROLLER_MAC, ControlFrame, Opcode, Speaker, encode, records
+from controller.agents.control_frames import CONTROLLER_MAC, ControlFrame, FrameAddress, Opcode, encode, records
 
 NAMESPACE, UPLINK, SWITCH = "dets-agent-t", "agt0", "agt1"
 VNS = {10: 0x02_0000_000A, 20: 0x02_0000_0014}
@@ -61,7 +61,7 @@ class Controller:
 
     def say(self, vid: int, opcode: Opcode, **columns: list[int]) -> None:
         self.sequence += 1
-        speaker = Speaker(VNS[vid], CONTROLLER_MAC, vid, 77)
+        speaker = FrameAddress(VNS[vid], CONTROLLER_MAC, vid, 77)
         self.sock.send(encode(speaker, opcode, records(opcode, **columns), self.sequence, 0))
 
     def pair(self, vid: int, opcode: Opcode, receiver: int = RECEIVER, **columns: list[int]) -> None:

@@ -13,16 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from controller.allocation import Requests
+from controller.allocation import AllocationInput
 from controller.allocation.interface import FloatArray
 from controller.allocation.max_min import FlowPaths, max_min
 from controller.dets.forward_explicit import ForwardExplicit
-from controller.fabric.link_table import FabricLinks
-from controller.fabric.pair_table import EntryTable
+from controller.fabric.link_table import LinkTable
+from controller.fabric.pair_table import PairTable
 from controller.fabric.vn_table import VnTable
 from controller.policy.interface import PolicyView
-from controller.policy.policy_groups import PolicyChoice, groups_of, under
-from controller.policy.policy_state import Memory
+from controller.policy.policy_groups import PolicyChoice, apply_choices, groups_of
+from controller.policy.policy_state import PolicyState
 
 INTERVAL_S = 0.055
 M = 1e6
@@ -72,8 +72,8 @@ def policy_step(name: str, limit_bps: float, senders: int, parameters: Mapping[s
     vns = _star(limit_bps, senders, name, parameters)
     (group,) = groups_of(vns, {1: PolicyChoice(name, parameters or {})})
     rows, receiver = np.arange(senders), np.full(senders, senders)
-    entries, links = EntryTable(rows, receiver, rows + 1), FabricLinks.of_access(vns)
-    memory = Memory(len(vns)).aligned(rows, links.names)
+    entries, links = PairTable(rows, receiver, rows + 1), LinkTable.of_access(vns)
+    memory = PolicyState(len(vns)).aligned(rows, links.names)
 
     def step(delivered_bps: FloatArray, granted_bps: FloatArray, demand_bps: FloatArray) -> FloatArray:
         nonlocal memory
@@ -128,7 +128,7 @@ def _star(limit_bps: float, senders: int, name: str, parameters: Mapping[str, ob
         always_controlled=np.zeros(rows, dtype=np.bool_),
         shaped=np.ones(rows, dtype=np.bool_),
     )
-    return under(vns, {1: PolicyChoice(name, parameters or {})})
+    return apply_choices(vns, {1: PolicyChoice(name, parameters or {})})
 
 
 def make_step(name: str, limit_bps: float, senders: int) -> Step:
@@ -199,7 +199,7 @@ def swing(k: float, delay: int) -> float:
     some = np.full(10, 10 * M)
     for interval in range(300):
         measured = received[-1 - delay] * (1.001 if interval == 5 else 1.0)
-        requests = Requests(
+        requests = AllocationInput(
             offsets=np.array([0, 10]),
             limit_bps=np.array([100 * M]),
             received_bps=np.array([measured]),

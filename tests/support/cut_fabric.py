@@ -82,9 +82,9 @@ class CutFabric:
         self._deliver()
         phases = (
             lambda one, shard: one_each(shard.report(readings[one], now_s)),
-            lambda one, shard: shard.say_read(observed[one], now_s),
+            lambda one, shard: shard.encode_readings(observed[one], now_s),
             lambda one, shard: one_each(shard.decide(now_s, self.world.links, observed[one])),
-            lambda _, shard: one_each(shard.use_of_links(now_s)),
+            lambda _, shard: one_each(shard.encode_link_usage(now_s)),
         )
         for phase in phases:
             said = {one: phase(one, shard) for one, shard in running.items()}

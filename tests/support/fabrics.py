@@ -10,8 +10,8 @@ from support.switches import BROADCAST, Frame, Switch, Trace
 
 from controller.central.controller import CentralController
 from controller.fabric.config_model import Config
-from controller.fabric.topology import HELLO_INTERVAL_S, PortId
-from controller.switch.adoption import sort_installed
+from controller.fabric.topology import PROBE_INTERVAL_S, PortId
+from controller.switch.adoption import split_own_flows
 from experiments.model.settings_operator import Operator
 
 MANY_HOPS = 16
@@ -90,7 +90,7 @@ class Fabric:
         """Let time pass, with hellos over the links that are there."""
         end_s = self.now_s + seconds
         while self.now_s < end_s:
-            self.now_s += HELLO_INTERVAL_S
+            self.now_s += PROBE_INTERVAL_S
             self.hello()
             self.central.tick(self.now_s)
             self.push()
@@ -107,7 +107,7 @@ class Fabric:
         switch = self.switches[dpid]
         self.push()
         expected = self.central.reconciler.tables(dpid)
-        ours = sort_installed(switch.flows.values())[0]
+        ours = split_own_flows(switch.flows.values())[0]
         count = sum(self.central.reconciler.audit(dpid, expected, ours, switch.meter_config(), self.now_s))
         self.push()
         return count
@@ -207,8 +207,8 @@ class ControlLoop:
 
     def _interval(self) -> None:
         fabric, step_s = self.fabric, self.interval_s / self.steps
-        if len(self.received) * self.interval_s // HELLO_INTERVAL_S != self._hellos:
-            self._hellos = len(self.received) * self.interval_s // HELLO_INTERVAL_S
+        if len(self.received) * self.interval_s // PROBE_INTERVAL_S != self._hellos:
+            self._hellos = len(self.received) * self.interval_s // PROBE_INTERVAL_S
             fabric.hello()
         got: dict[tuple[PortId, int], float] = {}
         for _ in range(self.steps):

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from controller.seawall import laws
-from controller.seawall.entity_allocator import Constants, Law, LoopState, Traffic, allocate
-from controller.seawall.link_feedback import LinkLedger, along_paths, link_loads, marked_shares
+from controller.seawall.entity_allocator import Law, LoopConstants, PairTraffic, RateLoopState, allocate
+from controller.seawall.link_feedback import LinkBacklog, along_paths, link_loads, marked_shares
 from controller.seawall.loops import Loops
 
 INTERVAL_S = 0.055
@@ -17,7 +17,7 @@ def constants_of(loops, beta=0.9, kappa=2.0, **given):
     values = DEFAULTS | given
     named = (values[name] for name in ("alpha", "alpha_lost", "a", "gamma", "delta", "t_s", "hold"))
     columns = [np.full(len(loops), float(one)) for one in named]
-    return Constants(np.full(len(loops), beta), np.full(len(loops), kappa), laws.CurveConstants(*columns))
+    return LoopConstants(np.full(len(loops), beta), np.full(len(loops), kappa), laws.CurveConstants(*columns))
 
 
 @dataclass
@@ -40,7 +40,7 @@ class World:
         links = np.array([link for way in self.ways for link in way], dtype=np.int64)
         self.capacity_bps = np.array(self.capacity_bps, dtype=np.float64)
         self.loops = Loops.of(np.array(self.sender, dtype=np.int64), offsets, links, len(self.capacity_bps))
-        self.state = LoopState.new(len(self.loops))
+        self.state = RateLoopState.new(len(self.loops))
         if self.demand_bps is None:
             self.demand_bps = np.full(len(self.ways), 1e12)
         self.demand_bps = np.array(self.demand_bps, dtype=np.float64)
@@ -48,7 +48,7 @@ class World:
         self.waiting = [self.grant_bps] * (self.lag + 1)
         self.queued_bits = np.zeros(len(self.capacity_bps))
         self.lost_share = 0.0
-        self.ledger = LinkLedger.empty(len(self.capacity_bps))
+        self.ledger = LinkBacklog.empty(len(self.capacity_bps))
 
     def constants(self):
         return constants_of(self.loops, **self.options)
@@ -69,7 +69,7 @@ class World:
         marked = marked_shares(load, self.capacity_bps, alpha, a, 0.98)
         uses = self.loops.use_link
         nothing = np.full(len(uses), np.nan)
-        traffic = Traffic(passed, in_force < self.demand_bps, self.demand_bps > 0)
+        traffic = PairTraffic(passed, in_force < self.demand_bps, self.demand_bps > 0)
         weight = np.array([self.weight_of.get(sender, 1.0) for sender in self.loops.sender.tolist()])
         active = self.loops.sum_of_entries(traffic.active) > 0
         decided = allocate(

@@ -9,16 +9,16 @@ from __future__ import annotations
 import numpy as np
 from support.configs import star
 
-from controller.fabric.link_table import FabricLinks
-from controller.fabric.pair_table import EntryTable
+from controller.fabric.link_table import LinkTable
+from controller.fabric.pair_table import PairTable
 from controller.fabric.vn_table import VnTable
 from controller.loop import control_step, pair_changes
 from controller.metering.counters import MeterReadings
-from controller.metering.fabric_readings import Observed
+from controller.metering.fabric_readings import FabricReadings
 from controller.metering.mark_readings import PHANTOM_PART, MarkReadings
 from controller.metering.port_readings import PortReadings
 from controller.metering.queue_readings import QueueReadings
-from controller.policy.policy_groups import choices_of, groups_of, under
+from controller.policy.policy_groups import apply_choices, choices_of, groups_of
 
 PORTS = 6
 INTERVAL_S = 1 / 16  # so that rates, and sums of rates, are exact
@@ -37,9 +37,9 @@ class World:
     def __init__(self, algorithm, limits=None, **options):
         config = star(PORTS, limits=limits or {10: LIMIT}, algorithm=algorithm, **options)
         choices = choices_of(config)
-        vns = under(VnTable.of_config(config), choices)
+        vns = apply_choices(VnTable.of_config(config), choices)
         self.vns = vns.with_columns(shaped=np.ones(len(vns), dtype=np.bool_))
-        self.links = FabricLinks.of_access(self.vns)
+        self.links = LinkTable.of_access(self.vns)
         self.groups = groups_of(self.vns, choices)
         everybody, vlan_vid = range(len(vns)), vns.vlan_vid
         pairs = [(a, b) for a in everybody for b in everybody if a != b and vlan_vid[a] == vlan_vid[b]]
@@ -49,7 +49,7 @@ class World:
         self.ports_at = np.empty(len(self.links.names), dtype=np.int64)  # the VN at whose switch a link's port is
         self.ports_at[self.links.up] = self.ports_at[self.links.down] = np.arange(len(vns))
         self.sent_bps = np.zeros(len(self.links.names))
-        self.entries = EntryTable.empty().add(self.sender, self.receiver, np.arange(1, len(pairs) + 1))[0]
+        self.entries = PairTable.empty().add(self.sender, self.receiver, np.arange(1, len(pairs) + 1))[0]
 
     def state(self, rows):
         """Return the state in which the entries of these rows of the fabric's table have just been added."""
@@ -67,14 +67,14 @@ class World:
         self.dropped += (offered - passed) * INTERVAL_S / 8
         self.came_bps = np.bincount(self.entries.receiver, passed, len(self.vns))
         self._queues(self.came_bps)
-        offsets, link = self.links.of_entries(self.entries, np.arange(len(passed)))
+        offsets, link = self.links.pair_links(self.entries, np.arange(len(passed)))
         sent_bps = np.bincount(link, np.repeat(passed, np.diff(offsets)), len(self.links.names))
         self.sent_bps = np.minimum(sent_bps, self.links.capacity_bps)
 
     def _queues(self, came_bps):
         vns, port = self.vns, self.links.down
         first = np.minimum(came_bps, vns.receive_limit_bps)
-        more = np.minimum(came_bps, vns.receive_most_bps) - first
+        more = np.minimum(came_bps, vns.receive_max_bps) - first
         left = vns.capacity_bps - np.bincount(port, first)[port]
         self.served_bps = first + more * np.minimum(left / np.maximum(np.bincount(port, more)[port], 1.0), 1.0)
         self.queue_dropped_bps = came_bps - self.served_bps
@@ -90,7 +90,7 @@ class World:
         beyond_bps = np.maximum(self.came_bps - PHANTOM_PART * self.vns.receive_limit_bps, 0.0)
         of_vns = np.where(mine, self.came_bps, np.nan), np.where(mine, beyond_bps, np.nan)
         marks = MarkReadings(np.full(len(self.entries), np.nan), *of_vns)
-        return Observed(QueueReadings(*columns, mine, np.zeros(len(mine), dtype=np.bool_)), ports, marks)
+        return FabricReadings(QueueReadings(*columns, mine, np.zeros(len(mine), dtype=np.bool_)), ports, marks)
 
     def modified(self, rows):
         """The meters of these rows are modified, which restarts their counters."""

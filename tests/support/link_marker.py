@@ -21,7 +21,7 @@ def mark_at(interface: str, rate_bps: int, threshold_s: float, depth_s: float) -
 
     No more than ``depth_s`` ever waits. OSError says what the kernel refused.
     """
-    number = ebpf.make_number()
+    number = ebpf.create_counter_map()
     try:
         code = program(number, rate_bps, threshold_s, depth_s)
         ebpf.run_at(ebpf.EGRESS, socket.if_nametoindex(interface), code, _NAME)
@@ -44,21 +44,21 @@ def program(empty_at: int, rate_bps: int, threshold_s: float, depth_s: float) ->
             ebpf.add_to(ebpf.R2, _KEY_AT),
             ebpf.call(ebpf.MAP_LOOKUP),
             ebpf.jump_unless_equal(ebpf.R0, 0, 2),
-            *ebpf.leave(ebpf.TC_ACT_OK),
+            *ebpf.exit_program(ebpf.TC_ACT_OK),
             ebpf.move(ebpf.R8, ebpf.R0),
-            ebpf.line(0x79, ebpf.R1, ebpf.R8),  # R1 = when it is empty
-            ebpf.line(0x3D, ebpf.R1, ebpf.R7, offset=1),  # R1 >= now, or else
+            ebpf.instruction(0x79, ebpf.R1, ebpf.R8),  # R1 = when it is empty
+            ebpf.instruction(0x3D, ebpf.R1, ebpf.R7, offset=1),  # R1 >= now, or else
             ebpf.move(ebpf.R1, ebpf.R7),
             ebpf.move(ebpf.R9, ebpf.R1),
-            ebpf.line(0x1F, ebpf.R9, ebpf.R7),  # R9 = what waits
-            ebpf.line(0x25, ebpf.R9, offset=4, constant=depth_ns),  # full: it takes no more
+            ebpf.instruction(0x1F, ebpf.R9, ebpf.R7),  # R9 = what waits
+            ebpf.instruction(0x25, ebpf.R9, offset=4, constant=depth_ns),  # full: it takes no more
             ebpf.load_word(ebpf.R2, ebpf.R6, ebpf.SKB_LEN),
-            ebpf.line(0x27, ebpf.R2, constant=byte_ns),
-            ebpf.line(0x0F, ebpf.R1, ebpf.R2),
-            ebpf.line(0x7B, ebpf.R8, ebpf.R1),
-            ebpf.line(0xB5, ebpf.R9, offset=2, constant=threshold_ns),  # R9 <= threshold: no mark
+            ebpf.instruction(0x27, ebpf.R2, constant=byte_ns),
+            ebpf.instruction(0x0F, ebpf.R1, ebpf.R2),
+            ebpf.instruction(0x7B, ebpf.R8, ebpf.R1),
+            ebpf.instruction(0xB5, ebpf.R9, offset=2, constant=threshold_ns),  # R9 <= threshold: no mark
             ebpf.move(ebpf.R1, ebpf.R6),
             ebpf.call(ebpf.ECN_SET_CE),
-            *ebpf.leave(ebpf.TC_ACT_OK),
+            *ebpf.exit_program(ebpf.TC_ACT_OK),
         )
     )

@@ -13,7 +13,7 @@ from werkzeug.test import TestResponse
 from apps.rest import Service, create_app
 from controller.central.controller import CentralController
 from controller.config.loader import parse_config
-from controller.forwarding.pipeline import Mark
+from controller.forwarding.pipeline import MetadataFlag
 from controller.openflow.ethernet import FrameHeader, build_frame
 from controller.openflow.meters import METER_CONFIG, METER_STATS
 
@@ -85,8 +85,8 @@ class Desk:
         """The host with MAC address = port number at one port of s1 sends to the one at another."""
         for port, to in ((receiver_port, sender_port), (sender_port, receiver_port)):
             frame = build_frame(FrameHeader(to, port, vlan_vid, 0x0800), b"")
-            self.central.frame_reported(DPID, reported(port, vlan_vid, frame, Mark.UNKNOWN_SOURCE), self.now_s)
-        self.central.frame_reported(DPID, reported(sender_port, vlan_vid, frame, Mark.NEW_PAIR), self.now_s)
+            self.central.frame_reported(DPID, reported(port, vlan_vid, frame, MetadataFlag.UNKNOWN_SOURCE), self.now_s)
+        self.central.frame_reported(DPID, reported(sender_port, vlan_vid, frame, MetadataFlag.NEW_PAIR), self.now_s)
 
     def run(self, offered_bps: list[float], dropped_bps: list[float], intervals: int) -> None:
         """Run intervals in which the entries of s1, in the order of the table, see these loads.

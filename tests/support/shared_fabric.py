@@ -11,7 +11,7 @@ from controller.central.controller import CentralController
 from controller.cluster.ownership import Owner
 from controller.fabric.config_model import Config
 from controller.fabric.topology import PortId
-from controller.partition.node_partition import Sharing
+from controller.partition.node_partition import NodePartition
 from controller.switch.switch_record import SwitchRecord, SwitchUpdate
 
 
@@ -20,7 +20,7 @@ class Nodes:
 
     def __init__(self, config: Config, owner: Mapping[int, str]) -> None:
         self.centrals = {name: CentralController(config) for name in sorted(set(owner.values()))}
-        self.sharing = {name: Sharing(central, name) for name, central in self.centrals.items()}
+        self.sharing = {name: NodePartition(central, name) for name, central in self.centrals.items()}
         self.owner, self.dead = dict(owner), set[str]()
         self.up: set[int] = set()
         self._generation = dict.fromkeys(owner, 1)
@@ -39,7 +39,7 @@ class Nodes:
     def begin_again(self, name: str, now_s: float) -> None:
         """A node starts again before anybody has seen it die: it owns what it owned, and knows nothing."""
         self.centrals[name] = CentralController(self.config)
-        self.sharing[name] = Sharing(self.centrals[name], name)
+        self.sharing[name] = NodePartition(self.centrals[name], name)
         self._token[name] += 1
         self.up -= {dpid for dpid, owner in self.owner.items() if owner == name}
         self.owners_are_known(now_s)
@@ -121,7 +121,7 @@ class Nodes:
             if not {speaker, hearer} & self.dead:
                 self.sharing[hearer].hear(speaker, data, now_s)
         for name in self.live():
-            for _ in self.sharing[name].take_hosts(now_s):
+            for _ in self.sharing[name].apply_host_updates(now_s):
                 pass
             own = {dpid: found for dpid, found in stats.items() if self.owner[dpid] == name and dpid in self.up}
             self.centrals[name].interval(own, {dpid: received_s[dpid] for dpid in own}, now_s)

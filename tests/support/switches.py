@@ -13,13 +13,13 @@ from typing import NamedTuple
 import numpy as np
 
 from controller.forwarding.flow_table import FlowKey, flow_key
-from controller.forwarding.pipeline import Mark, Table
+from controller.forwarding.pipeline import MetadataFlag, Table
 from controller.openflow.actions import Output, PopVlan, PushVlan, SetIpEcn, SetQueue, SetVlanVid
 from controller.openflow.constants import ETH_TYPES_IP, PORT_CONTROLLER, VLAN_NONE, MeterModCommand
 from controller.openflow.ethernet import FrameHeader, build_frame
 from controller.openflow.flows import Flow
 from controller.openflow.messages import FlowRemoved, PacketIn
-from controller.openflow.meters import METER_CONFIG, METER_STATS, OUR_FLAGS
+from controller.openflow.meters import METER_CONFIG, METER_FLAGS, METER_STATS
 from controller.switch.switch_record import MeterSetting, SwitchUpdate
 
 BROADCAST = 2**48 - 1
@@ -178,7 +178,7 @@ class Switch:
 
 def meter_config(settings: dict[int, MeterSetting]) -> np.ndarray:
     """METER_CONFIG rows of meters by id."""
-    return np.array([(i, int(OUR_FLAGS), *setting) for i, setting in settings.items()], dtype=METER_CONFIG)
+    return np.array([(i, int(METER_FLAGS), *setting) for i, setting in settings.items()], dtype=METER_CONFIG)
 
 
 def matches(flow: Flow, frame: Frame, in_port: int, metadata: int = 0) -> bool:
@@ -204,7 +204,7 @@ def packet_in(frame: Frame, in_port: int, flow: Flow, metadata: int = 0) -> Pack
     return PacketIn(1, flow.table_id, flow.cookie, in_port, build_frame(header, bytes(46)), metadata)
 
 
-def reported(in_port: int, vlan_vid: int, frame: bytes, why: Mark) -> PacketIn:
+def reported(in_port: int, vlan_vid: int, frame: bytes, why: MetadataFlag) -> PacketIn:
     """The packet-in of a frame that was marked on its way."""
     return PacketIn(1, Table.REPORT, 0, in_port, frame, int(why) | vlan_vid)
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from apps.ovsdb.ovsdb_client import QueueWriter
+from apps.ovsdb.ovsdb_client import OvsdbQueueWriter
 from experiments.machine.controller_process import OVSDB
 from experiments.measure.frame_sizes import UDP_FRAME_BYTES, UDP_PAYLOAD_BYTES
 from experiments.ovs.ovs_vsctl import vsctl
@@ -92,7 +92,7 @@ class VlanHosts:
 
     def close(self) -> None:
         """Take all of it away."""
-        QueueWriter(OVSDB).remove(DPID)
+        OvsdbQueueWriter(OVSDB).remove(DPID)
         vsctl("--if-exists", "del-br", BRIDGE)
         for number in range(1, self.count + 1):
             subprocess.run(["ip", "netns", "del", f"h{number}"], check=False, capture_output=True, timeout=20)

@@ -14,8 +14,8 @@ from controller.agents.control_frames import (
     CONTROLLER_MAC,
     LAYOUTS,
     ControlFrame,
+    FrameAddress,
     Opcode,
-    Speaker,
     decode,
     encode,
     mac_octets,
@@ -47,7 +47,7 @@ class HostAgent:
         self.run, self.sequence, self.rates = run, 0, dict[bytes, int]()
 
     def say(self, opcode: Opcode, entries, vid: int = 10, port_no: int = 1) -> None:
-        speaker = Speaker(CONTROLLER_MAC, AGENT, vid, 5)
+        speaker = FrameAddress(CONTROLLER_MAC, AGENT, vid, 5)
         for frame in encode(speaker, opcode, entries, self.sequence + 1, int(time.monotonic() * 1000)):
             self.sequence += 1
             self.run.fabric.inject(1, port_no, frame)

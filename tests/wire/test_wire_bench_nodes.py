@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from controller.dets.send_rate_controller import Control
+from controller.dets.send_rate_controller import MachineState
 from experiments.bench.cluster import node_scaling as bench
 
 ENTRIES = 130
@@ -26,7 +26,7 @@ def test_every_pair_is_granted_by_the_receivers_node():
             np.concatenate([getattr(one.entries, end) for one in states]) for end in ("receiver", "sender")
         )
         assert len(receiver) == 3 * 16 * 8
-        assert all((one.machines.control == Control.LIMITED).all() for one in states)
+        assert all((one.machines.control == MachineState.LIMITED).all() for one in states)
         crossing = vns.dpid[sender] != vns.dpid[receiver]
         assert np.count_nonzero(crossing) == bench.CROSSING * len(crossing)
         limit_bps = np.concatenate([one.machines.limit_bps for one in states])

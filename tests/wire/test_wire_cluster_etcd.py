@@ -17,7 +17,7 @@ from support.cluster import ClusterRun, check_one_writer, needs_etcd
 from support.wire import configuration
 
 from apps.cli.support.certificates import create_authority, issue
-from apps.cluster.etcd_client import Etcd, EtcdError, delete, get, put
+from apps.cluster.etcd_client import EtcdClient, EtcdError, delete, get, put
 from experiments.machine.etcd_process import EtcdProcesses, EtcdTls
 
 pytestmark = [needs_etcd]
@@ -77,7 +77,7 @@ def test_a_member_that_is_stopped_costs_no_lease(tmp_path: Path) -> None:
 def test_a_full_etcd_refuses_changes_and_the_active_node_goes_on(tmp_path: Path) -> None:
     with ClusterRun(tmp_path, EDGES, members=3, quota_bytes=4 << 20) as run:
         generation = run.health(0)["cluster"]["generation"]
-        with closing(Etcd(run.etcd.urls)) as etcd:
+        with closing(EtcdClient(run.etcd.urls)) as etcd:
             fill(etcd)
             status, _, answer = run.nodes[0].request("PATCH", VN, b'{"send_limit_bps": 20000000}')
             assert (status, "space exceeded" in answer["detail"]) == (503, True)
@@ -95,7 +95,7 @@ def test_a_full_etcd_refuses_changes_and_the_active_node_goes_on(tmp_path: Path)
         check_one_writer(run, EDGES)
 
 
-def fill(etcd: Etcd) -> None:
+def fill(etcd: EtcdClient) -> None:
     """Let somebody else write until there is no space."""
     with suppress(EtcdError):
         for number in range(100):
@@ -139,9 +139,9 @@ def test_no_other_certificate_will_do(tmp_path: Path) -> None:
         )
         for files in shown:
             names = [None if file is None else str(file) for file in files]
-            with closing(Etcd(etcd.urls, *names)) as client, pytest.raises(EtcdError):
+            with closing(EtcdClient(etcd.urls, *names)) as client, pytest.raises(EtcdError):
                 client.read(get("/"))
-        with closing(Etcd([etcd.urls[0].replace("https", "http")])) as plain, pytest.raises(EtcdError):
+        with closing(EtcdClient([etcd.urls[0].replace("https", "http")])) as plain, pytest.raises(EtcdError):
             plain.read(get("/"))
         config = configuration(EDGES, cluster={"node": "n1", "etcd": etcd.urls, "ca": str(other.ca)})
         with Application(config, tmp_path) as node:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.cluster import Relay, needs_etcd
 
-from apps.cluster.etcd_client import Etcd, EtcdError, created_at, delete, get, put
+from apps.cluster.etcd_client import EtcdClient, EtcdError, created_at, delete, get, put
 from apps.cluster.etcd_store import EtcdStore
 from apps.cluster.etcd_tokens import EtcdTokens
 from apps.settings.errors import StoreError
@@ -34,22 +34,22 @@ def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdProcesses]
 
 
 @pytest.fixture
-def etcd(process: EtcdProcesses) -> Iterator[Etcd]:
-    with closing(Etcd(process.urls)) as etcd:
+def etcd(process: EtcdProcesses) -> Iterator[EtcdClient]:
+    with closing(EtcdClient(process.urls)) as etcd:
         clear(etcd)
         yield etcd
 
 
-def clear(etcd: Etcd) -> None:
+def clear(etcd: EtcdClient) -> None:
     etcd.transact([], [delete("/dets/", prefix=True)], [])
     etcd.transact([], [put(f"{PREFIX}active", b"{}")], [])
 
 
-def token(etcd: Etcd) -> int:
+def token(etcd: EtcdClient) -> int:
     return etcd.read(get(f"{PREFIX}active"))[0][0].create_revision
 
 
-def store_of(etcd: Etcd) -> EtcdStore:
+def store_of(etcd: EtcdClient) -> EtcdStore:
     mine = token(etcd)
     store = EtcdStore(etcd, PREFIX, lambda: mine, lambda: "on standby")
     store.load()
@@ -70,7 +70,7 @@ vlans = st.dictionaries(st.integers(1, 3), st.dictionaries(st.sampled_from(["wei
 @settings(derandomize=True, max_examples=25, deadline=None)
 @given(commits=st.lists(st.tuples(vlans, vns, st.dictionaries(st.sampled_from(["a", "b"]), st.text(max_size=3)))))
 def test_it_holds_what_sqlite_holds(process: EtcdProcesses, commits: list[Any]) -> None:
-    etcd = Etcd(process.urls)
+    etcd = EtcdClient(process.urls)
     clear(etcd)
     stores: list[Any] = [store_of(etcd), Store(":memory:")]
     for revision, (of_vlans, of_vns, facts) in enumerate(commits, 1):
@@ -91,7 +91,7 @@ def test_it_holds_what_sqlite_holds(process: EtcdProcesses, commits: list[Any]) 
         store.close()
 
 
-def test_of_two_that_change_the_same_revision_one_is_refused_and_nothing_of_it_is_kept(etcd: Etcd) -> None:
+def test_of_two_that_change_the_same_revision_one_is_refused_and_nothing_of_it_is_kept(etcd: EtcdClient) -> None:
     one, other = store_of(etcd), store_of(etcd)
     one.commit(change(1), {}, LIMIT)
     with pytest.raises(StoreError, match=OTHERS):
@@ -102,7 +102,7 @@ def test_of_two_that_change_the_same_revision_one_is_refused_and_nothing_of_it_i
     assert [one.revision for one in other.history(10, 10)] == [2, 1]
 
 
-def test_a_node_that_was_replaced_keeps_nothing(etcd: Etcd) -> None:
+def test_a_node_that_was_replaced_keeps_nothing(etcd: EtcdClient) -> None:
     store = store_of(etcd)
     etcd.transact([], [delete(f"{PREFIX}active")], [])
     etcd.transact([], [put(f"{PREFIX}active", b"{}")], [])  # another node's: of a later revision
@@ -111,7 +111,7 @@ def test_a_node_that_was_replaced_keeps_nothing(etcd: Etcd) -> None:
     assert store_of(etcd).load().revision == 0
 
 
-def test_on_standby_it_says_where_to_go(etcd: Etcd) -> None:
+def test_on_standby_it_says_where_to_go(etcd: EtcdClient) -> None:
     store = EtcdStore(etcd, PREFIX, lambda: None, lambda: "node n2 is on standby: make changes at node n1")
     store.load()
     assert not store.writable
@@ -119,7 +119,7 @@ def test_on_standby_it_says_where_to_go(etcd: Etcd) -> None:
         store.commit(change(1), {}, LIMIT)
 
 
-def test_twenty_thousand_overrides_are_kept_in_one_change_and_the_old_ones_are_removed(etcd: Etcd) -> None:
+def test_twenty_thousand_overrides_are_kept_in_one_change_and_the_old_ones_are_removed(etcd: EtcdClient) -> None:
     store = store_of(etcd)
     many = {
         VnName(vid, f"s{n}", vid): Override({"send_limit_bps": n * vid * 7919}, 1)
@@ -139,7 +139,9 @@ def test_twenty_thousand_overrides_are_kept_in_one_change_and_the_old_ones_are_r
     assert {one.key.rpartition("/")[0] for one in chunks} == {PREFIX + head["overrides"][0]}
 
 
-def test_a_change_whose_answer_was_lost_counts_if_etcd_has_it(etcd: Etcd, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_change_whose_answer_was_lost_counts_if_etcd_has_it(
+    etcd: EtcdClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = store_of(etcd)
     transact = etcd.transact
 
@@ -157,15 +159,15 @@ def test_a_change_whose_answer_was_lost_counts_if_etcd_has_it(etcd: Etcd, monkey
     assert store.load().revision == 2
 
 
-def test_the_next_member_is_asked_when_one_is_silent_or_gone(process: EtcdProcesses, etcd: Etcd) -> None:
+def test_the_next_member_is_asked_when_one_is_silent_or_gone(process: EtcdProcesses, etcd: EtcdClient) -> None:
     relay = Relay(process.members[0].port)
     relay.cut()
     urls = [f"http://127.0.0.1:{port}" for port in (1, relay.port, process.members[0].port)]
-    with closing(Etcd(urls)) as several:
+    with closing(EtcdClient(urls)) as several:
         assert several.read(get(f"{PREFIX}active")) == etcd.read(get(f"{PREFIX}active"))
     relay.close()
     with pytest.raises(EtcdError, match=r"127.0.0.1:1: .*refused"):
-        Etcd(["http://127.0.0.1:1"]).grant(2)
+        EtcdClient(["http://127.0.0.1:1"]).grant(2)
 
 
 def test_an_etcd_of_a_run_does_not_begin_with_what_an_earlier_run_has_left(tmp_path: Path) -> None:
@@ -174,7 +176,7 @@ def test_an_etcd_of_a_run_does_not_begin_with_what_an_earlier_run_has_left(tmp_p
             assert etcd.transact([created_at("/here", 0)], [put("/here", b"1")], [])[0]
 
 
-def test_tokens_are_made_found_and_revoked(etcd: Etcd) -> None:
+def test_tokens_are_made_found_and_revoked(etcd: EtcdClient) -> None:
     tokens = EtcdTokens(etcd, PREFIX)
     token = tokens.create("ops", "write")
     assert tokens.find(token) is None  # not before the node has heard of it
@@ -189,7 +191,7 @@ def test_tokens_are_made_found_and_revoked(etcd: Etcd) -> None:
     assert tokens.all() == []
 
 
-def test_facts_without_a_revision_are_kept_by_the_active_node_alone(etcd: Etcd) -> None:
+def test_facts_without_a_revision_are_kept_by_the_active_node_alone(etcd: EtcdClient) -> None:
     store = store_of(etcd)
     store.commit(change(1), {}, {}, {"file": "x"})
     store.keep_facts({"port s1 1": "eth1"})

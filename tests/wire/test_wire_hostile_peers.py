@@ -18,7 +18,7 @@ from support.wire import WireRun, configuration
 from apps.cli.support.certificates import create_authority, issue
 from controller.openflow.constants import MessageType, MultipartType
 from experiments.bench.attack import attacks
-from experiments.bench.attack.hostile_peer import HostilePeer, crowd, message, multipart_reply
+from experiments.bench.attack.hostile_peer import HostilePeer, message, multipart_reply, open_connections
 from experiments.machine.cpu_usage import withheld_s
 
 HOSTILE = attacks.HOSTILE_DPID
@@ -243,7 +243,7 @@ def test_a_handshake_that_is_not_done_ends(run: WireRun, data: bytes) -> None:
 
 def test_few_connections_may_be_without_a_handshake(run: WireRun) -> None:
     before = run.app.metrics()
-    with unharmed(run), crowd(address(run), 100):
+    with unharmed(run), open_connections(address(run), 100):
         wait_counted(run, "cut_off", "too many connections without a handshake", before)
         run.fabric.reconnect(HOSTILE)
         run.app.wait_for(lambda: state(run, HOSTILE) == "ready", "let in all the same")
@@ -319,7 +319,7 @@ def test_over_tls_the_same_holds(tmp_path: Path) -> None:
 
 
 def test_few_file_descriptors_are_shared_with_rest(tmp_path: Path) -> None:
-    with WireRun(tmp_path, {1: [1, 2]}, files=64) as run, crowd(address(run), 80):
+    with WireRun(tmp_path, {1: [1, 2]}, files=64) as run, open_connections(address(run), 80):
         assert state(run, 1) == "ready"
         run.fabric.disconnect(1)
         run.wait(lambda: run.fabric.connections(1) >= 2, "back", 30)

@@ -18,7 +18,7 @@ from support.ovsdb import Server, needs_ovsdb
 from support.paths import ROOT
 
 from apps.ovsdb import ovsdb_client
-from apps.ovsdb.ovsdb_client import OvsdbError, QueueWriter
+from apps.ovsdb.ovsdb_client import OvsdbError, OvsdbQueueWriter
 from controller.errors import InvalidValueError
 from controller.switch.desired_queues import PortQueues, port_queues
 
@@ -40,7 +40,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 @needs_ovsdb
 def test_only_rows_that_differ_are_written(server: Server) -> None:
-    writer = QueueWriter(server.address)
+    writer = OvsdbQueueWriter(server.address)
     assert writer.apply(DPID, queues(p1=40_000_000, p2=50_000_000)) == []
     first = server.versions()
     assert len(first) == 3 + 2 + 4  # Port (with the bridge's own), QoS, Queue
@@ -63,7 +63,7 @@ def test_only_rows_that_differ_are_written(server: Server) -> None:
 def test_remove_leaves_only_what_others_have(server: Server) -> None:
     server.vsctl("set", "port", "p2", "qos=@q", "--", "--id=@q", "create", "QoS", "type=linux-htb")
     foreign = server.vsctl("get", "port", "p2", "qos")
-    writer = QueueWriter(server.address)
+    writer = OvsdbQueueWriter(server.address)
     problems = writer.apply(DPID, queues(p1=40_000_000, p2=50_000_000, p3=60_000_000))
     assert [problem.split(":")[0] for problem in problems] == ["p3", "p2"]
     assert writer.remove(DPID) == []
@@ -74,7 +74,7 @@ def test_remove_leaves_only_what_others_have(server: Server) -> None:
 
 @needs_ovsdb
 def test_a_server_that_comes_back_is_used_again(server: Server) -> None:
-    writer = QueueWriter(server.address)
+    writer = OvsdbQueueWriter(server.address)
     writer.apply(DPID, queues(p1=40_000_000))
     server.stop()
     with pytest.raises(OvsdbError, match=r"refused|No such file"):
@@ -92,7 +92,7 @@ def test_a_server_that_comes_back_is_used_again(server: Server) -> None:
 def test_what_the_database_refuses_is_an_error_and_changes_nothing(server: Server) -> None:
     too_many = {"p1": port_queues(1, 100_000_000, {2**32: 1_000_000}, False)}  # Queue ids are 32-bit
     with pytest.raises(OvsdbError, match="constraint violation"):
-        QueueWriter(server.address).apply(DPID, too_many)
+        OvsdbQueueWriter(server.address).apply(DPID, too_many)
     assert server.vsctl("list", "QoS") == ""
 
 
@@ -123,10 +123,10 @@ def test_tls_with_certificates_of_both_sides(tmp_path: Path) -> None:
     try:
         tls = ssl.create_default_context(cafile=certificate)
         tls.load_cert_chain(certificate, key)
-        assert QueueWriter(f"ssl:127.0.0.1:{port}", tls=tls).apply(DPID, queues(p1=40_000_000)) == []
+        assert OvsdbQueueWriter(f"ssl:127.0.0.1:{port}", tls=tls).apply(DPID, queues(p1=40_000_000)) == []
         assert "40000000" in server.vsctl("list", "Queue")
         with pytest.raises(OvsdbError, match="certificate verify failed"):
-            QueueWriter(f"ssl:127.0.0.1:{port}").apply(DPID, {})
+            OvsdbQueueWriter(f"ssl:127.0.0.1:{port}").apply(DPID, {})
     finally:
         server.stop()
 
@@ -168,7 +168,7 @@ def test_probes_and_pieces_of_messages_are_taken_in_stride() -> None:
             connection.sendall(text[start : start + 7])
 
     with fake_server(serve) as address:
-        assert QueueWriter(address).apply(DPID, {}) == []
+        assert OvsdbQueueWriter(address).apply(DPID, {}) == []
     assert heard == [{"result": ["a b"], "error": None, "id": "echo"}]
 
 
@@ -194,7 +194,7 @@ def test_a_bad_answer_is_a_short_error_that_names_the_address(reply: bytes, reas
         connection.sendall(reply)
 
     with fake_server(serve) as address, pytest.raises(OvsdbError) as caught:
-        QueueWriter(address).apply(DPID, {})
+        OvsdbQueueWriter(address).apply(DPID, {})
     assert str(caught.value).startswith(f"OVSDB {address}: {reason}")
     assert len(str(caught.value)) < 300
 
@@ -208,7 +208,7 @@ def test_whoever_sends_without_an_end_lets_others_run(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(ovsdb_client, "_let_others_run", lambda: turns.append(0))
     with fake_server(serve) as address, pytest.raises(OvsdbError, match="closed"):
-        QueueWriter(address).apply(DPID, {})
+        OvsdbQueueWriter(address).apply(DPID, {})
     assert len(turns) >= 2_000_000 // ovsdb_client._CHUNK_BYTES
 
 
@@ -221,7 +221,7 @@ def test_an_answer_that_never_ends_is_given_up_and_never_decoded(monkeypatch: py
 
     monkeypatch.setattr(json, "loads", lambda text: pytest.fail("decoded"))
     with fake_server(serve) as address, pytest.raises(OvsdbError, match="is longer than"):
-        QueueWriter(address).apply(DPID, {})
+        OvsdbQueueWriter(address).apply(DPID, {})
 
 
 def test_rows_that_others_keep_changing_are_given_up_in_the_end() -> None:
@@ -238,17 +238,17 @@ def test_rows_that_others_keep_changing_are_given_up_in_the_end() -> None:
             connection.sendall(json.dumps({"id": request["id"], "error": None, "result": result}).encode())
 
     with fake_server(serve) as address, pytest.raises(OvsdbError, match="others changed the same rows 5 times"):
-        QueueWriter(address).apply(DPID, {})
+        OvsdbQueueWriter(address).apply(DPID, {})
     assert transactions == [["select"] * 6, ["wait", "delete"]] * 5
 
 
 def test_an_address_that_is_none_is_refused_at_once() -> None:
     with pytest.raises(InvalidValueError, match="not an OVSDB address"):
-        QueueWriter("db.sock")
+        OvsdbQueueWriter("db.sock")
 
 
 def test_a_closed_writer_says_so() -> None:
-    writer = QueueWriter("unix:/nowhere")
+    writer = OvsdbQueueWriter("unix:/nowhere")
     writer.close()
     with pytest.raises(OvsdbError, match="closed"):
         writer.apply(DPID, {})

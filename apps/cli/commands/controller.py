@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from apps.cli.support.command_options import Change, asking, changing
+from apps.cli.support.command_options import Change, with_change, with_client
 from apps.cli.support.common import (
     FAILED,
     AsJson,
@@ -20,7 +20,7 @@ from apps.cli.support.common import (
     refusing_bad_files,
     say,
 )
-from apps.cli.support.output import AnyForm, Column, Form, show
+from apps.cli.support.output import AnyForm, Column, OutputFormat, show
 from apps.cli.support.rest_client import Client
 from controller.errors import InvalidValueError
 from controller.units import format_rate
@@ -36,7 +36,7 @@ def check(config: Annotated[str, typer.Argument(metavar="CONFIG", help="The YAML
     no errors.
     """
     from apps.runtime.memory_tuning import keep_made, making_much
-    from apps.settings.override_report import overridden
+    from apps.settings.override_report import override_counts
     from controller.config.loader import load_config
 
     with refusing_bad_files(), making_much():
@@ -46,7 +46,7 @@ def check(config: Annotated[str, typer.Argument(metavar="CONFIG", help="The YAML
     counts = [(len(loaded.switches), "switch"), (ports, "edge port"), (len(loaded.vlans), "VLAN"), (vns, "VN")]
     words = ", ".join(counted(count, noun) for count, noun in counts)
     say(f"ok: {words}; control every {loaded.interval_ms} ms")
-    overrides, inactive = overridden(loaded)
+    overrides, inactive = override_counts(loaded)
     if overrides:
         say(f"{counted(overrides, 'override')} in {loaded.rest.store}, {len(inactive)} not in force")
     for name, reason in inactive.items():
@@ -69,7 +69,7 @@ def run(
 
 
 @app.command()
-@asking
+@with_client
 def record(
     client: Client,
     output: Annotated[
@@ -129,14 +129,14 @@ COLUMNS = (
 
 
 @app.command("reload")
-@changing
-def reload(change: Change, output: AnyForm = Form.table) -> int:
+@with_change
+def reload(change: Change, output: AnyForm = OutputFormat.table) -> int:
     """Let the controller read its configuration file again, and show what differs.
 
     The file is checked as a whole; on any error the old configuration stays. What did not change is not touched.
     """
     answer = change.make("POST", "/v1/reload", shape={"revision": int, "changes": [{"path": str}]})
-    if output is not Form.table:
+    if output is not OutputFormat.table:
         show(answer, output, ())
         return 0
     if answer["changes"]:

@@ -21,12 +21,12 @@ def docs(
     ),
 ) -> int:
     """Write the reference parts of the documentation again: configuration keys, command line, REST."""
-    from apps.cli.reference import pages, renewed
+    from apps.cli.reference import pages, regenerate
 
     status = 0
     for page in pages(folder):
         text = page.read_text(encoding="utf-8")
-        new = renewed(text, context.find_root().command)
+        new = regenerate(text, context.find_root().command)
         if new == text:
             continue
         if check:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from apps.cli.support.command_options import asking
-from apps.cli.support.output import AnyForm, Column, Form, Row, number, rate, show
+from apps.cli.support.command_options import with_client
+from apps.cli.support.output import AnyForm, Column, OutputFormat, Row, number, rate, show
 from apps.cli.support.rest_client import Client
 from controller.units import format_rate
 
@@ -49,16 +49,16 @@ LINK_COLUMNS = (
 
 
 @switches.command("list")
-@asking
-def list_switches(client: Client, output: AnyForm = Form.table) -> int:
+@with_client
+def list_switches(client: Client, output: AnyForm = OutputFormat.table) -> int:
     """List the switches of the configuration."""
     show(client.pages("/v1/switches", "switches"), output, SWITCH_COLUMNS)
     return 0
 
 
 @links.command("list")
-@asking
-def list_links(client: Client, output: AnyForm = Form.table) -> int:
+@with_client
+def list_links(client: Client, output: AnyForm = OutputFormat.table) -> int:
     """List the links of the configuration and others that were found, with what they carried in the last second."""
     show(client.pages("/v1/links", "links"), output, LINK_COLUMNS)
     return 0

@@ -8,10 +8,10 @@ from typing import Any
 import typer
 
 from apps.cli.commands.fabric import LINK_COLUMNS
-from apps.cli.support.command_options import asking
+from apps.cli.support.command_options import with_client
 from apps.cli.support.common import say
 from apps.cli.support.name_resolver import OnlyVlan
-from apps.cli.support.output import AnyForm, Column, Form, Row, number, rate, show
+from apps.cli.support.output import AnyForm, Column, OutputFormat, Row, number, rate, show
 from apps.cli.support.rest_client import Client
 from controller.units import format_rate
 
@@ -61,8 +61,8 @@ VN_COLUMNS = (
 
 
 @app.command()
-@asking
-def ledger(client: Client, vlan: OnlyVlan = None, output: AnyForm = Form.table) -> int:
+@with_client
+def ledger(client: Client, vlan: OnlyVlan = None, output: AnyForm = OutputFormat.table) -> int:
     """Show what is promised of ports and links and which guarantees are missing; with --vlan, how its VNs' fared."""
     if vlan is not None:
         show(client.pages("/v1/vns", "vns", {"vlan": vlan}), output, VN_COLUMNS)
@@ -72,7 +72,7 @@ def ledger(client: Client, vlan: OnlyVlan = None, output: AnyForm = Form.table) 
         "links": client.pages("/v1/links", "links"),
         "missing": client.pages("/v1/vns", "vns", {"missing": "true"}),
     }
-    if output is not Form.table:
+    if output is not OutputFormat.table:
         show(found, output, ())
         return 0
     show(found["ports"], output, PORT_COLUMNS)

@@ -7,9 +7,9 @@ from urllib.parse import quote
 
 import typer
 
-from apps.cli.support.command_options import asking
-from apps.cli.support.name_resolver import PORT_HELP, Names, OnlyVlan
-from apps.cli.support.output import AnyForm, Column, Form, Row, number, show
+from apps.cli.support.command_options import with_client
+from apps.cli.support.name_resolver import PORT_HELP, NameResolver, OnlyVlan
+from apps.cli.support.output import AnyForm, Column, OutputFormat, Row, number, show
 from apps.cli.support.rest_client import Client
 from controller.errors import InvalidValueError
 
@@ -30,30 +30,30 @@ COLUMNS = (
 
 
 @hosts.command("list")
-@asking
+@with_client
 def list_hosts(
     client: Client,
     vlan: OnlyVlan = None,
     switch: Annotated[str | None, typer.Option(metavar="NAME", help="Only those on this switch.")] = None,
     port: Annotated[str | None, typer.Option(metavar="PORT", help=f"{PORT_HELP}; only those there.")] = None,
-    output: AnyForm = Form.table,
+    output: AnyForm = OutputFormat.table,
 ) -> int:
     """List the known hosts, by VLAN and address."""
     picked: dict[str, Any] = {"vlan": vlan, "switch": switch}
     if port is not None:
         if switch is not None:
             raise InvalidValueError("switch", switch, "is said by --port")
-        picked["switch"], picked["port"] = Names(client).port("port", port)
+        picked["switch"], picked["port"] = NameResolver(client).port("port", port)
     show(client.pages("/v1/hosts", "hosts", picked), output, COLUMNS)
     return 0
 
 
 @hosts.command("find")
-@asking
+@with_client
 def find_host(
     client: Client,
     mac: Annotated[str, typer.Argument(metavar="MAC", help="Its address, with colons or dashes.")],
-    output: AnyForm = Form.table,
+    output: AnyForm = OutputFormat.table,
 ) -> int:
     """Show where an address is, in each VLAN in which it is known; exit status 2 if it is known nowhere."""
     show(client.pages(f"/v1/hosts/{quote(mac, safe='')}", "hosts"), output, COLUMNS)

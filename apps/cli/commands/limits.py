@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from apps.cli.support.command_options import CHANGED_MANY, Change, asking, changing
+from apps.cli.support.command_options import CHANGED_MANY, Change, with_change, with_client
 from apps.cli.support.common import LIMITS, Parameters, UsageError, counted, parse_parameters, refusing_bad_files, say
-from apps.cli.support.name_resolver import PORT_HELP, Names, OfVlan, OnlyVlan, VlanName
-from apps.cli.support.output import AnyForm, Column, Form, number, rate, share, show
+from apps.cli.support.name_resolver import PORT_HELP, NameResolver, OfVlan, OnlyVlan, VlanName
+from apps.cli.support.output import AnyForm, Column, OutputFormat, number, rate, share, show
 from apps.cli.support.rest_client import Client
 from controller.units import format_rate, parse_rate
 
@@ -116,23 +116,23 @@ UNMETERED_COLUMNS = (*ENTRY_COLUMNS[:3], Column("why", "why"))
 
 
 @vlans.command("list")
-@asking
-def list_vlans(client: Client, output: AnyForm = Form.table) -> int:
+@with_client
+def list_vlans(client: Client, output: AnyForm = OutputFormat.table) -> int:
     """List the VLANs."""
     show(client.pages("/v1/vlans", "vlans"), output, VLAN_COLUMNS)
     return 0
 
 
 @vlans.command("show")
-@asking
-def show_vlan(client: Client, vlan: VlanName, output: AnyForm = Form.table) -> int:
+@with_client
+def show_vlan(client: Client, vlan: VlanName, output: AnyForm = OutputFormat.table) -> int:
     """Show a VLAN."""
     show(client.call(f"/v1/vlans/{vlan}"), output, VLAN_COLUMNS)
     return 0
 
 
 @vlans.command("set")
-@changing
+@with_change
 def set_vlan(
     change: Change,
     vlan: VlanName,
@@ -148,7 +148,7 @@ def set_vlan(
     weight: Annotated[float | None, typer.Option(help="Weight of VNs without their own.")] = None,
     send: Annotated[str | None, typer.Option(metavar="RATE", help="Send limit of VNs without their own.")] = None,
     receive: Annotated[str | None, typer.Option(metavar="RATE", help="Receive limit of VNs without their own.")] = None,
-    output: AnyForm = Form.table,
+    output: AnyForm = OutputFormat.table,
 ) -> int:
     """Change what a VLAN has; what is not given stays."""
     body: dict[str, Any] = {"name": name, "algorithm": algorithm, "weight": weight}
@@ -167,32 +167,34 @@ def set_vlan(
 
 
 @vlans.command("reset")
-@changing
-def reset_vlan(change: Change, vlan: VlanName, output: AnyForm = Form.table) -> int:
+@with_change
+def reset_vlan(change: Change, vlan: VlanName, output: AnyForm = OutputFormat.table) -> int:
     """Take back what was changed of a VLAN while the controller ran: the configuration file holds again."""
     _tell_many(change, change.make("DELETE", f"/v1/vlans/{vlan}/overrides", shape=CHANGED_MANY), output)
     return 0
 
 
 @vns.command("list")
-@asking
-def list_vns(client: Client, vlan: OnlyVlan = None, switch: OnlySwitch = None, output: AnyForm = Form.table) -> int:
+@with_client
+def list_vns(
+    client: Client, vlan: OnlyVlan = None, switch: OnlySwitch = None, output: AnyForm = OutputFormat.table
+) -> int:
     """List VNs with their limits and what they do."""
     show(client.pages("/v1/vns", "vns", {"vlan": vlan, "switch": switch}), output, VN_COLUMNS)
     return 0
 
 
 @vns.command("show")
-@asking
-def show_vn(client: Client, vlan: OfVlan, port: OfPort, output: AnyForm = Form.table) -> int:
+@with_client
+def show_vn(client: Client, vlan: OfVlan, port: OfPort, output: AnyForm = OutputFormat.table) -> int:
     """Show a VN."""
-    show(client.call(Names(client).vn_path(vlan, port)), output, VN_DETAILS)
+    show(client.call(NameResolver(client).vn_path(vlan, port)), output, VN_DETAILS)
     return 0
 
 
 @limits.command("set")
 @vns.command("set")
-@changing
+@with_change
 def set_limits(
     change: Change,
     vlan: OfVlan,
@@ -202,13 +204,13 @@ def set_limits(
     send_ceiling: SendCeiling = None,
     receive_ceiling: ReceiveCeiling = None,
     weight: Weight = None,
-    output: AnyForm = Form.table,
+    output: AnyForm = OutputFormat.table,
 ) -> int:
     """Set limits and weight of a VN, or of those at several ports at once: all, or none. A RATE is such as 400M."""
     given = zip((*LIMITS, "weight"), (send, receive, send_ceiling, receive_ceiling, weight), strict=True)
     body = _limits({name: value for name, value in given if value is not None})
     _check_some(body, "--send, --receive, --send-ceiling, --receive-ceiling or --weight")
-    names = Names(change.client)
+    names = NameResolver(change.client)
     if len(port) == 1:
         answer = change.make("PATCH", names.vn_path(vlan, port[0]), body)
         _tell_one(change, answer, output, f"VLAN {vlan}, {port[0]}: {_shown(body)}", VN_DETAILS)
@@ -219,25 +221,25 @@ def set_limits(
 
 
 @limits.command("apply")
-@changing
+@with_change
 def apply_limits(
     change: Change,
     file: Annotated[Path, typer.Argument(help="A list of {vlan, port, send, receive, weight, ...}, as YAML or JSON.")],
-    output: AnyForm = Form.table,
+    output: AnyForm = OutputFormat.table,
 ) -> int:
     """Set limits and weights of many VNs at once: all of them, or none."""
     from apps.cli.support.limits_file import read_limits
 
     with refusing_bad_files():
         given = read_limits(file)
-    names = Names(change.client)
+    names = NameResolver(change.client)
     rows = [names.vn(str(row["vlan"]), row["port"]) | _limits(row) for row in given]
     _tell_many(change, change.make("POST", "/v1/limits", {"limits": rows}, shape=CHANGED_MANY), output)
     return 0
 
 
 @limits.command("reset")
-@changing
+@with_change
 def reset_limits(
     change: Change,
     vlan: OnlyVlan = None,
@@ -245,13 +247,15 @@ def reset_limits(
     everything: Annotated[
         bool, typer.Option("--all", help="All that was changed while the controller ran, of VLANs too.")
     ] = False,
-    output: AnyForm = Form.table,
+    output: AnyForm = OutputFormat.table,
 ) -> int:
     """Take back limits and weights set while the controller ran: those of the configuration file hold again."""
     if everything and vlan is None and port is None:
         answer = change.make("DELETE", "/v1/overrides", if_match="*", shape=CHANGED_MANY)
     elif not everything and vlan is not None and port is not None:
-        answer = change.make("DELETE", f"{Names(change.client).vn_path(vlan, port)}/overrides", shape=CHANGED_MANY)
+        answer = change.make(
+            "DELETE", f"{NameResolver(change.client).vn_path(vlan, port)}/overrides", shape=CHANGED_MANY
+        )
     else:
         raise UsageError("Write --vlan VLAN --port PORT, or --all")
     _tell_many(change, answer, output)
@@ -259,37 +263,39 @@ def reset_limits(
 
 
 @ports.command("list")
-@asking
-def list_ports(client: Client, switch: OnlySwitch = None, output: AnyForm = Form.table) -> int:
+@with_client
+def list_ports(client: Client, switch: OnlySwitch = None, output: AnyForm = OutputFormat.table) -> int:
     """List the edge ports."""
     show(client.pages("/v1/ports", "ports", {"switch": switch}), output, PORT_COLUMNS)
     return 0
 
 
 @ports.command("show")
-@asking
+@with_client
 def show_port(
     client: Client,
     port: Annotated[str, typer.Argument(metavar="PORT", help=f"{PORT_HELP}.")],
-    output: AnyForm = Form.table,
+    output: AnyForm = OutputFormat.table,
 ) -> int:
     """Show an edge port."""
-    show(client.call(f"/v1/ports/{'/'.join(Names(client).port_words('PORT', port))}"), output, PORT_DETAILS)
+    show(client.call(f"/v1/ports/{'/'.join(NameResolver(client).port_path_parts('PORT', port))}"), output, PORT_DETAILS)
     return 0
 
 
 @entries.command("list")
-@asking
-def list_entries(client: Client, vlan: OnlyVlan = None, switch: OnlySwitch = None, output: AnyForm = Form.table) -> int:
+@with_client
+def list_entries(
+    client: Client, vlan: OnlyVlan = None, switch: OnlySwitch = None, output: AnyForm = OutputFormat.table
+) -> int:
     """List the pairs of VNs that talk; --switch is the sender's."""
     show(client.pages("/v1/entries", "entries", {"vlan": vlan, "switch": switch}), output, ENTRY_COLUMNS)
     return 0
 
 
 @entries.command("unmetered")
-@asking
+@with_client
 def list_unmetered(
-    client: Client, vlan: OnlyVlan = None, switch: OnlySwitch = None, output: AnyForm = Form.table
+    client: Client, vlan: OnlyVlan = None, switch: OnlySwitch = None, output: AnyForm = OutputFormat.table
 ) -> int:
     """List the pairs that talk and have no meter, and why; --switch is the sender's."""
     query = {"vlan": vlan, "switch": switch, "limit": 1}
@@ -330,15 +336,15 @@ def _shown_value(key: str, value: Any) -> str:
     return f"{name} {'none' if value is None else format_rate(value) if key.endswith('_bps') else value}"
 
 
-def _tell_one(change: Change, answer: Any, form: Form, sentence: str, columns: Any) -> None:
-    if form is Form.table:
+def _tell_one(change: Change, answer: Any, form: OutputFormat, sentence: str, columns: Any) -> None:
+    if form is OutputFormat.table:
         say(f"{sentence} ({change.outcome(answer['revision'])})")
     else:
         show(answer, form, columns)
 
 
-def _tell_many(change: Change, answer: Any, form: Form) -> None:
-    if form is Form.table:
+def _tell_many(change: Change, answer: Any, form: OutputFormat) -> None:
+    if form is OutputFormat.table:
         say(f"{counted(answer['changed'], 'value')} changed ({change.outcome(answer['revision'])})")
     else:
         show(answer, form, ())

@@ -12,10 +12,21 @@ import typer
 
 from apps.cli.commands.limits import HELD_BACK
 from apps.cli.support.answers import Shape, check
-from apps.cli.support.command_options import DEFAULT_WAIT_S, asking, check_timeout
+from apps.cli.support.command_options import DEFAULT_WAIT_S, check_timeout, with_client
 from apps.cli.support.common import FAILED, complain, counted, say
 from apps.cli.support.name_resolver import PORT_HELP, OfVlan, OnlyVlan, explanations
-from apps.cli.support.output import AnyForm, Column, Form, console, fitted, json_text, number, rate, show, text_of
+from apps.cli.support.output import (
+    AnyForm,
+    Column,
+    OutputFormat,
+    console,
+    fit_table,
+    json_text,
+    number,
+    rate,
+    show,
+    text_of,
+)
 from apps.cli.support.rest_client import AnswerError, Client, RequestError
 from controller.errors import InvalidValueError
 
@@ -23,7 +34,7 @@ app = typer.Typer()
 
 _TEXT = (str, type(None))
 LOOK_EVERY_S, LOOK_SOON_S = 1.0, 0.2
-LIVE = (
+LIVE_COLUMNS = (
     rate("wanted", "demand_receive_bps"),
     rate("received", "measured_receive_bps"),
     rate("dropped", "dropped_receive_bps"),
@@ -36,7 +47,7 @@ VLAN_COLUMNS = (
     Column("algorithm", "algorithm"),
     number("VNs", "vns"),
     number("congested", "congested_vns"),
-    *LIVE,
+    *LIVE_COLUMNS,
     OVER_SEND_LIMIT,
     *HELD_BACK,
 )
@@ -49,7 +60,7 @@ VN_COLUMNS = (
     rate("floods", "flooded_bps"),
     rate("floods dropped", "flood_dropped_bps"),
     rate("receive limit", "receive_limit_bps"),
-    *LIVE,
+    *LIVE_COLUMNS,
     *HELD_BACK,
     rate("queue drops", "queue_dropped_bps"),
     number("messages", "notifications"),
@@ -81,7 +92,7 @@ EVENT_COLUMNS = (number("number", "number"), Column("at", "at"), Column("kind", 
 
 
 @app.command()
-@asking
+@with_client
 def explain(
     client: Client,
     vlan: OfVlan,
@@ -90,11 +101,11 @@ def explain(
         str | None,
         typer.Option("--to", metavar="PORT", help="That of the receiver; without it, all pairs of --from."),
     ] = None,
-    output: AnyForm = Form.table,
+    output: AnyForm = OutputFormat.table,
 ) -> int:
     """Show what binds the limit of a pair of VNs in a running controller, and what would bind it next."""
     found = explanations(client, vlan, sender, receiver)
-    if output is Form.table:
+    if output is OutputFormat.table:
         for one in found:
             say(one["sentence"])
     else:
@@ -103,19 +114,19 @@ def explain(
 
 
 @app.command()
-@asking
+@with_client
 def status(
     client: Client,
     wait: Annotated[bool, typer.Option("--wait", help="Return when all is well.")] = False,
     timeout: Annotated[
         float, typer.Option(metavar="SECONDS", help="How long --wait waits; then exit status 1.")
     ] = DEFAULT_WAIT_S,
-    output: AnyForm = Form.table,
+    output: AnyForm = OutputFormat.table,
 ) -> int:
     """Show whether the controller works and which switches are ready; exit status 1 if anything is wrong."""
     check_timeout(timeout)
     health = _health(client, timeout if wait else 0.0)
-    if output is not Form.table:
+    if output is not OutputFormat.table:
         show(health, output, ())
     else:
         troubles = health.get("troubles", {})
@@ -153,14 +164,14 @@ def _health(client: Client, wait_s: float) -> dict[str, Any]:
 
 
 @app.command()
-@asking
+@with_client
 def top(
     client: Client,
     vlan: OnlyVlan = None,
     switch: Annotated[str | None, typer.Option(metavar="NAME", help="The VNs on this switch.")] = None,
     interval: Annotated[float, typer.Option(metavar="SECONDS", help="How often to look, 0.25 to 60.")] = 1.0,
     count: Annotated[int | None, typer.Option(min=1, help="Look so many times; else until Ctrl-C.")] = None,
-    output: AnyForm = Form.table,
+    output: AnyForm = OutputFormat.table,
 ) -> int:
     """Show what VLANs receive, or VNs, the busiest first: one table in a terminal, else one after another."""
     if not 0.25 <= interval <= 60.0:
@@ -179,12 +190,12 @@ def top(
 
 
 @app.command()
-@asking
+@with_client
 def events(
     client: Client,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what happens, until Ctrl-C.")] = False,
     after: Annotated[int, typer.Option(metavar="NUMBER", min=0, help="Only those with a higher number.")] = 0,
-    output: AnyForm = Form.table,
+    output: AnyForm = OutputFormat.table,
 ) -> int:
     """Show what happened: limits changed, congestion begun and ended, switches come and gone."""
     found = client.call("/v1/events", query={"after": after}, shape=EVENTS)
@@ -193,9 +204,9 @@ def events(
         return 0
     for batch in _following(client, found):
         for event in batch:
-            if output is Form.json:
+            if output is OutputFormat.json:
                 say(json_text(event))
-            elif output is Form.yaml:
+            elif output is OutputFormat.yaml:
                 print(text_of([event], output))
             else:
                 say(f"{event['at']}  {event['kind']}: {event['text']}")
@@ -264,16 +275,16 @@ def _owner(owners: dict[str, Any], row: dict[str, Any]) -> Any:
 
 
 @contextlib.contextmanager
-def _screen(form: Form, columns: Sequence[Column]) -> Iterator[Callable[[list[dict[str, Any]]], None]]:
+def _screen(form: OutputFormat, columns: Sequence[Column]) -> Iterator[Callable[[list[dict[str, Any]]], None]]:
     """Give what shows rows: in a terminal in place of those before, as many as fit."""
     where = console()
-    if form is not Form.table or not where.is_terminal:
+    if form is not OutputFormat.table or not where.is_terminal:
         yield lambda rows: show(rows, form, columns)
         return
     from rich.live import Live
 
     with Live(console=where, screen=True, auto_refresh=False) as live:
-        yield lambda rows: live.update(fitted(rows, columns, where, where.height), refresh=True)
+        yield lambda rows: live.update(fit_table(rows, columns, where, where.height), refresh=True)
 
 
 def _following(client: Client, found: Any) -> Iterator[list[dict[str, Any]]]:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from apps.cli.support.command_options import CHANGED_MANY, Change, asking, changing
+from apps.cli.support.command_options import CHANGED_MANY, Change, with_change, with_client
 from apps.cli.support.common import counted, refusing_bad_files, say
-from apps.cli.support.output import AnyForm, Column, Form, Row, json_text, number, show
+from apps.cli.support.output import AnyForm, Column, OutputFormat, Row, json_text, number, show
 from apps.cli.support.rest_client import Client
 from controller import rooms
 from controller.errors import InvalidValueError
@@ -67,12 +67,12 @@ TOKEN_COLUMNS = tuple(
 
 
 @app.command()
-@asking
+@with_client
 def history(
     client: Client,
     revision: Annotated[int | None, typer.Argument(metavar="REVISION", help="Show all that this change did.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=250, help="How many changes to list.")] = 20,
-    output: AnyForm = Form.table,
+    output: AnyForm = OutputFormat.table,
 ) -> int:
     """Show who changed what and when, newest first."""
     if revision is None:
@@ -83,7 +83,7 @@ def history(
         )
         return 0
     change = client.call(f"/v1/history/{revision}", shape={"items": [dict]})
-    if output is Form.table:
+    if output is OutputFormat.table:
         show([change], output, CHANGE_COLUMNS)
         say()
         show(change["items"], output, ITEM_COLUMNS)
@@ -93,15 +93,15 @@ def history(
 
 
 @app.command("overrides")
-@asking
-def list_overrides(client: Client, output: AnyForm = Form.table) -> int:
+@with_client
+def list_overrides(client: Client, output: AnyForm = OutputFormat.table) -> int:
     """List what was set at run time and is kept, what the file says instead, and whether it is in force."""
     show(client.pages("/v1/overrides", "overrides"), output, OVERRIDE_COLUMNS)
     return 0
 
 
 @app.command("export")
-@asking
+@with_client
 def export_overrides(
     client: Client,
     file: Annotated[Path | None, typer.Argument(help="Where to; else it is printed.")] = None,
@@ -117,11 +117,11 @@ def export_overrides(
 
 
 @app.command("import")
-@changing
+@with_change
 def import_overrides(
     change: Change,
     file: Annotated[Path, typer.Argument(help="What dets export has written; - is the standard input.")],
-    output: AnyForm = Form.table,
+    output: AnyForm = OutputFormat.table,
 ) -> int:
     """Replace all that was set at run time by what such a document says: all of it, or nothing."""
     try:
@@ -132,7 +132,7 @@ def import_overrides(
     except ValueError as error:
         raise InvalidValueError("FILE", str(file), f"is not JSON as dets export writes it: {error}") from error
     answer = change.make("POST", "/v1/import", document, if_match="*", shape=CHANGED_MANY | {"inactive": [dict]})
-    if output is not Form.table:
+    if output is not OutputFormat.table:
         show(answer, output, ())
         return 0
     say(f"{counted(answer['changed'], 'value')} changed ({change.outcome(answer['revision'])})")
@@ -156,7 +156,7 @@ def create_token(
 
 
 @tokens.command("list")
-def list_tokens(config: OfConfig = CONFIG, store: OfStore = None, output: AnyForm = Form.table) -> int:
+def list_tokens(config: OfConfig = CONFIG, store: OfStore = None, output: AnyForm = OutputFormat.table) -> int:
     """List the tokens: their names and scopes."""
     with _tokens(config, store) as all_tokens:
         rows = [{"name": one.name, "scope": one.scope, "created_at": one.created_at} for one in all_tokens.all()]

@@ -27,7 +27,7 @@ def parts(command: Any) -> Mapping[str, Callable[[], str]]:
     }
 
 
-def renewed(text: str, command: Any) -> str:
+def regenerate(text: str, command: Any) -> str:
     """Return a page with its parts made again from ``command``, that of ``dets``.
 
     Raises InvalidValueError for a part that is not known.

@@ -12,7 +12,7 @@ from pydantic.fields import FieldInfo
 from controller.config import cluster as config_cluster
 from controller.config import sections as config_sections
 from controller.config.sections import RootSection, Section
-from controller.config.value_types import Written
+from controller.config.value_types import SyntaxHint
 
 
 def reference() -> str:
@@ -70,7 +70,7 @@ def _bounds(section: type[Section], name: str, field: FieldInfo) -> str:
     if any(other.path.startswith(f"{section.path}.{name}") for other in sections()):
         return "a section"
     kinds = [kind for one in (field.annotation, *field.metadata) for kind in _kinds(one)]
-    words = [one.text for one in kinds if isinstance(one, Written)]
+    words = [one.text for one in kinds if isinstance(one, SyntaxHint)]
     if words:
         return f"a list, each {words[0]}" if any(get_origin(kind) is list for kind in kinds) else words[0]
     choices = [choice for kind in kinds if get_origin(kind) is Literal for choice in get_args(kind)]

@@ -119,12 +119,12 @@ def check_timeout(timeout: float) -> None:
         raise InvalidValueError("timeout", timeout, f"must be above 0 and at most {MOST_WAIT_S:g} seconds")
 
 
-def asking(command: Callable[..., int]) -> Callable[..., int]:
+def with_client(command: Callable[..., int]) -> Callable[..., int]:
     """Give a command the options that say which controller to ask, as a ``Client``."""
     return with_options(command, _asking_options(), _client)
 
 
-def changing(command: Callable[..., int]) -> Callable[..., int]:
+def with_change(command: Callable[..., int]) -> Callable[..., int]:
     """Give a command the options of a change and those of ``asking``, as a ``Change``."""
 
     def change(dry_run: bool, wait: bool, timeout: float, if_revision: int | None, **asked: Any) -> Change:

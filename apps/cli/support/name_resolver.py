@@ -28,7 +28,7 @@ def vlan_text(key: str, text: str) -> str:
     return text
 
 
-def place(key: str, text: str) -> tuple[str, int] | None:
+def parse_port(key: str, text: str) -> tuple[str, int] | None:
     """Return (switch, port_no) of SWITCH:NUMBER, None for a port's name or SWITCH:NAME; raise InvalidValueError for
     what is neither.
     """
@@ -50,7 +50,7 @@ OfVlan = Annotated[str, typer.Option("--vlan", metavar="VLAN", help=_VLAN_HELP, 
 OnlyVlan = Annotated[str | None, typer.Option("--vlan", metavar="VLAN", help=_VLAN_HELP, callback=_vlan)]
 
 
-class Names:
+class NameResolver:
     """Ids by names, each asked of the controller once. Methods raise RequestError if it does not know the name."""
 
     def __init__(self, client: Client) -> None:
@@ -69,7 +69,7 @@ class Names:
 
     def port(self, key: str, text: str) -> tuple[str, int]:
         """Return (switch, port_no) of an edge port; raise InvalidValueError unless it is one port."""
-        given = place(key, text)
+        given = parse_port(key, text)
         if given is not None:
             return given
         if text not in self._places:
@@ -92,9 +92,9 @@ class Names:
 
     def vn_path(self, vlan: str, port: str, key: str = "port") -> str:
         """Return the path of a VN's resource."""
-        return f"/v1/vns/{vlan_text('vlan', vlan)}/{'/'.join(self.port_words(key, port))}"
+        return f"/v1/vns/{vlan_text('vlan', vlan)}/{'/'.join(self.port_path_parts(key, port))}"
 
-    def port_words(self, key: str, text: str) -> tuple[str, str]:
+    def port_path_parts(self, key: str, text: str) -> tuple[str, str]:
         """Return the two parts of a path that name an edge port."""
         switch, port_no = self.port(key, text)
         return quote(switch, safe="", errors="replace"), str(port_no)
@@ -102,9 +102,9 @@ class Names:
 
 def explanations(client: Client, vlan: str, sender: str, receiver: str | None) -> list[dict[str, Any]]:
     """Return why the entries from ``sender`` (to ``receiver``, or to all) have their limits."""
-    names = Names(client)
+    names = NameResolver(client)
     if receiver is not None:
-        ends = (*names.port_words("from", sender), *names.port_words("to", receiver))
+        ends = (*names.port_path_parts("from", sender), *names.port_path_parts("to", receiver))
         path = f"/v1/entries/{vlan_text('vlan', vlan)}/{'/'.join(ends)}/explanation"
         return [client.call(path, shape={"sentence": str})]
     here = names.port("from", sender)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Row = Mapping[str, Any]
 
 
-class Form(enum.StrEnum):
+class OutputFormat(enum.StrEnum):
     """How an answer is printed."""
 
     table = "table"
@@ -30,7 +30,7 @@ class Form(enum.StrEnum):
     yaml = "yaml"
 
 
-AnyForm = Annotated[Form, typer.Option("--output", "-o", help="What to print.")]
+AnyForm = Annotated[OutputFormat, typer.Option("--output", "-o", help="What to print.")]
 UNKNOWN = "-"
 # Beyond what any terminal has: a table that goes to a file or a pipe is not to be folded.
 _UNFOLDED = 4096
@@ -92,9 +92,9 @@ def number(title: str, name: str) -> Column:
     return Column(title, name, right=True)
 
 
-def show(answer: Any, form: Form, columns: Sequence[Column]) -> None:
+def show(answer: Any, form: OutputFormat, columns: Sequence[Column]) -> None:
     """Print an answer, a list of objects or one object: all of it as JSON or YAML, its columns as a table."""
-    if form is not Form.table:
+    if form is not OutputFormat.table:
         print(text_of(answer, form))
     elif isinstance(answer, Mapping):
         columns = _needed(columns, [answer])
@@ -104,13 +104,13 @@ def show(answer: Any, form: Form, columns: Sequence[Column]) -> None:
             say(line)
     else:
         where = console()
-        where.print(fitted(answer, columns, where))
+        where.print(fit_table(answer, columns, where))
 
 
-def text_of(answer: Any, form: Form) -> str:
+def text_of(answer: Any, form: OutputFormat) -> str:
     """Return an answer as JSON or YAML text."""
     try:
-        if form is Form.json:
+        if form is OutputFormat.json:
             return json_text(answer, 2)
         import yaml
 
@@ -140,7 +140,9 @@ def table(rows: Sequence[Row], columns: Sequence[Column]) -> Table:
     return made
 
 
-def fitted(rows: Sequence[Row], columns: Sequence[Column], where: Console, height: int | None = None) -> Table | Text:
+def fit_table(
+    rows: Sequence[Row], columns: Sequence[Column], where: Console, height: int | None = None
+) -> Table | Text:
     """Return rows as a table, or where that is too wide each row as a block of lines, so that no word is cut.
 
     ``height`` is how many lines there is room for; rows beyond it are left out.

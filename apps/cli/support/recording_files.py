@@ -38,7 +38,7 @@ def record(client: Client, output: Path, duration_s: float | None) -> int:
 
     def counted() -> Generator[bytes]:
         nonlocal intervals
-        with contextlib.closing(_taken(client, output, duration_s)) as pieces:
+        with contextlib.closing(_recorded_chunks(client, output, duration_s)) as pieces:
             for taken in pieces:
                 intervals += sum(isinstance(one, Interval) for one in decode(taken))
                 yield taken
@@ -68,7 +68,7 @@ def _ask(client: Client, action: str) -> dict[str, Any]:
     return answer
 
 
-def _taken(client: Client, output: Path, duration_s: float | None) -> Generator[bytes]:
+def _recorded_chunks(client: Client, output: Path, duration_s: float | None) -> Generator[bytes]:
     """Yield what a controller records, piece by piece; ProtocolError once it was too far ahead."""
     end_s = None if duration_s is None else time.monotonic() + duration_s
     stop = False
@@ -146,7 +146,7 @@ def replayed(path: Path, algorithm: str | None, parameters: Mapping[str, object]
             "to": row.receiver,
             "intervals": row.intervals,
             "mean_bps": round(row.mean_bps),
-            "other_mean_bps": round(row.other_mean_bps),
+            "other_mean_bps": round(row.alternative_mean_bps),
             "largest_bps": round(row.largest_bps),
         }
         for row in differences(again)

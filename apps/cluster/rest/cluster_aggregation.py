@@ -25,21 +25,21 @@ _TOLD = "notifications"
 """of a VN, what whoever decided for it has counted: its node, or one that decides for the whole network"""
 
 
-class Part(NamedTuple):
+class NodeResult(NamedTuple):
     """What one node answered."""
 
     node: str
     said: Json
 
 
-def gathered(
+def gather_results(
     nodes: Nodes, target: str, headers: AskedHeaders, breathe: Callable[[], None]
-) -> tuple[list[Part], list[str]]:
+) -> tuple[list[NodeResult], list[str]]:
     """Return what the other nodes answer to a GET, and which of them do not.
 
     ``breathe`` lets others run between two answers: a long one takes some milliseconds to read.
     """
-    found, partial = list[Part](), list[str]()
+    found, partial = list[NodeResult](), list[str]()
     for name, answer in nodes.hop.gather(nodes.urls, target, headers).items():
         breathe()
         said = None
@@ -48,7 +48,7 @@ def gathered(
         if said is None:
             partial.append(name)
         else:
-            found.append(Part(name, said))
+            found.append(NodeResult(name, said))
     return found, partial
 
 
@@ -65,14 +65,14 @@ def _read(body: bytes) -> Json | None:
 # -- what answers make together
 
 
-def missing_everywhere(nodes: Nodes, said: Mapping[str, Json]) -> list[str]:
+def missing_on_all_nodes(nodes: Nodes, said: Mapping[str, Json]) -> list[str]:
     """Return the switches that all nodes say are missing; those of a node that is silent may be there."""
     nowhere = set.intersection(*(set(one["missing"]) for one in said.values()))
     silent = nodes.urls.keys() - said.keys()
     return sorted(name for name in nowhere if nodes.owners.get(name) not in silent)
 
 
-def total(values: Iterable[Any]) -> Any:
+def sum_known(values: Iterable[Any]) -> Any:
     """Return the sum of what is known, None if nothing is."""
     known = [value for value in values if value is not None]
     return sum(known) if known else None
@@ -88,30 +88,30 @@ def _vn(nodes: Nodes, found: Mapping[str, Json]) -> Json:
     own = next(iter(found.values()))
     whole = dict(_of_owner(nodes, own["switch"], found, own))
     for name in (*_RECEIVED, _TOLD):
-        whole[name] = total(one[name] for one in found.values())
+        whole[name] = sum_known(one[name] for one in found.values())
     return whole
 
 
-def _get_revision(_here: Service, nodes: Nodes, parts: list[Part]) -> Json:
+def _get_revision(_here: Service, nodes: Nodes, parts: list[NodeResult]) -> Json:
     """Return how far all switches are: a change is in force once it is so on each node's."""
     said = {part.node: part.said for part in parts}
     return parts[0].said | {
         "installed_revision": min(one["installed_revision"] for one in said.values()),
         "waiting": sorted({name for one in said.values() for name in one["waiting"]}),
-        "missing": missing_everywhere(nodes, said),
+        "missing": missing_on_all_nodes(nodes, said),
     }
 
 
-def _get_vn(_here: Service, nodes: Nodes, parts: list[Part]) -> Json:
+def _get_vn(_here: Service, nodes: Nodes, parts: list[NodeResult]) -> Json:
     return _vn(nodes, {part.node: part.said for part in parts})
 
 
-def _get_port(_here: Service, nodes: Nodes, parts: list[Part]) -> Json:
+def _get_port(_here: Service, nodes: Nodes, parts: list[NodeResult]) -> Json:
     own = parts[0].said
     return _of_owner(nodes, own["switch"], {part.node: part.said for part in parts}, own)
 
 
-def _by_key(parts: list[Part], name: str, key: Callable[[Json], Any]) -> dict[Any, dict[str, Json]]:
+def _by_key(parts: list[NodeResult], name: str, key: Callable[[Json], Any]) -> dict[Any, dict[str, Json]]:
     """Return the items of all parts by key and node."""
     found: dict[Any, dict[str, Json]] = {}
     for part in parts:
@@ -120,7 +120,7 @@ def _by_key(parts: list[Part], name: str, key: Callable[[Json], Any]) -> dict[An
     return found
 
 
-def _list_vns(here: Service, nodes: Nodes, parts: list[Part]) -> Json:
+def _list_vns(here: Service, nodes: Nodes, parts: list[NodeResult]) -> Json:
     found = _by_key(parts, "vns", lambda one: VnName(one["vlan_vid"], one["switch"], one["port_no"]))
     vns = {name: _vn(nodes, views) for name, views in found.items()}
     if "missing" in request.args:  # each node lists its own ones: what it does not know stays open
@@ -131,7 +131,7 @@ def _list_vns(here: Service, nodes: Nodes, parts: list[Part]) -> Json:
     return parts[0].said | {"vns": [vns[name] for name in shown], "next": cursor}
 
 
-def _list_entries(here: Service, _nodes: Nodes, parts: list[Part]) -> Json:
+def _list_entries(here: Service, _nodes: Nodes, parts: list[NodeResult]) -> Json:
     rows = here.settings.file.row_of
 
     def key(one: Json) -> tuple[int, ...]:
@@ -160,21 +160,23 @@ def _host(nodes: Nodes, views: Mapping[str, Json]) -> Json:
     return views[max(views, key=last)]
 
 
-def _hosts(nodes: Nodes, parts: list[Part]) -> list[Json]:
+def _hosts(nodes: Nodes, parts: list[NodeResult]) -> list[Json]:
     found = _by_key(parts, "hosts", lambda one: (one["vlan_vid"], one["mac"]))
     return [_host(nodes, found[key]) for key in sorted(found)]
 
 
-def _list_hosts(_here: Service, nodes: Nodes, parts: list[Part]) -> Json:
+def _list_hosts(_here: Service, nodes: Nodes, parts: list[NodeResult]) -> Json:
     shown, cursor = _page(parts, _hosts(nodes, parts), lambda one: (one["vlan_vid"], one["mac"]))
     return parts[0].said | {"hosts": shown, "next": cursor}
 
 
-def _get_host(_here: Service, nodes: Nodes, parts: list[Part]) -> Json:
+def _get_host(_here: Service, nodes: Nodes, parts: list[NodeResult]) -> Json:
     return {"hosts": _hosts(nodes, parts)}
 
 
-def _page(parts: list[Part], items: list[Any], key: Callable[[Any], Iterable[Any]]) -> tuple[list[Any], str | None]:
+def _page(
+    parts: list[NodeResult], items: list[Any], key: Callable[[Any], Iterable[Any]]
+) -> tuple[list[Any], str | None]:
     """Return the first items, as many as a page may have, and the cursor behind them, None if these are the last."""
     limit = request.args.get("limit", default=MAX_PAGE, type=int)
     shown = items[:limit]
@@ -182,10 +184,10 @@ def _page(parts: list[Part], items: list[Any], key: Callable[[Any], Iterable[Any
     return shown, make_cursor(*key(shown[-1])) if more and shown else None
 
 
-def _owned(name: str) -> Callable[[Service, Nodes, list[Part]], Json]:
+def _owned(name: str) -> Callable[[Service, Nodes, list[NodeResult]], Json]:
     """Return what completes a list of things of switches, which is the same on all nodes but for their state."""
 
-    def complete(_here: Service, nodes: Nodes, parts: list[Part]) -> Json:
+    def complete(_here: Service, nodes: Nodes, parts: list[NodeResult]) -> Json:
         keys = ("switch", "port_no")
         found = _by_key(parts, name, lambda one: tuple(one.get(key) for key in keys))
         own = [found[tuple(one.get(key) for key in keys)] for one in parts[0].said[name]]
@@ -195,7 +197,7 @@ def _owned(name: str) -> Callable[[Service, Nodes, list[Part]], Json]:
     return complete
 
 
-def _list_links(_here: Service, nodes: Nodes, parts: list[Part]) -> Json:
+def _list_links(_here: Service, nodes: Nodes, parts: list[NodeResult]) -> Json:
     found = _by_key(parts, "links", lambda one: tuple((one[end]["dpid"], one[end]["port_no"]) for end in "ab"))
     views = []
     for one in found.values():
@@ -211,12 +213,12 @@ def _list_links(_here: Service, nodes: Nodes, parts: list[Part]) -> Json:
     return parts[0].said | {"links": views}
 
 
-def _explanations(_here: Service, _nodes: Nodes, parts: list[Part]) -> Json:
+def _explanations(_here: Service, _nodes: Nodes, parts: list[NodeResult]) -> Json:
     explained = [one for part in parts for one in part.said["explanations"]]
     return {"explanations": explained[:100], "entries": sum(part.said["entries"] for part in parts)}
 
 
-COMPLETE: dict[str, Callable[[Service, Nodes, list[Part]], Json]] = {
+COMPLETE: dict[str, Callable[[Service, Nodes, list[NodeResult]], Json]] = {
     "/v1/revision": _get_revision,
     "/v1/vns": _list_vns,
     "/v1/vns/<vlan_vid>/<switch>/<port_no>": _get_vn,

@@ -8,22 +8,24 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from apps.cluster.rest.cluster_aggregation import gathered, missing_everywhere, total
+from apps.cluster.rest.cluster_aggregation import gather_results, missing_on_all_nodes, sum_known
 from apps.cluster.rest.node_client import Nodes
 from apps.rest.resources.service import Json
 
 _PAIRS = 250
 
 
-def state_of_all(nodes: Nodes, own: Json, target: str, headers: Mapping[str, str], breathe: Callable[[], None]) -> Json:
+def cluster_state(
+    nodes: Nodes, own: Json, target: str, headers: Mapping[str, str], breathe: Callable[[], None]
+) -> Json:
     """Return the state that this node's and the others', who are asked for ``target``, make.
 
     ``partial`` names the nodes that are missing in it.
     """
-    others, partial = gathered(nodes, target, headers, breathe)
+    others, partial = gather_results(nodes, target, headers, breathe)
     try:
         states = {nodes.me: own} | {part.node: part.said for part in others}
-        whole = whole_state(list(states.values())) | {"missing": missing_everywhere(nodes, states)}
+        whole = merge_states(list(states.values())) | {"missing": missing_on_all_nodes(nodes, states)}
     except (KeyError, TypeError, ValueError, IndexError):  # a node of another version, or file
         whole, partial = own, sorted(nodes.urls)
     if not partial:
@@ -31,7 +33,7 @@ def state_of_all(nodes: Nodes, own: Json, target: str, headers: Mapping[str, str
     return whole | {"partial": partial, "status": "degraded"}
 
 
-def whole_state(states: list[Json]) -> Json:
+def merge_states(states: list[Json]) -> Json:
     """Return the state that these make, this node's first, which alone says what is ``missing``."""
     own = dict(states[0])
     own["rows"] = _added([one["rows"] for one in states])
@@ -55,7 +57,7 @@ def _added(columns: list[Any]) -> Any:
     """Return lists of numbers added up, whatever they are nested in; None where none is known."""
     if isinstance(columns[0], list):
         return [_added(list(each)) for each in zip(*columns, strict=True)]
-    return total(columns)
+    return sum_known(columns)
 
 
 def _first(columns: Any) -> list[Any]:

@@ -16,19 +16,19 @@ from urllib.parse import urlsplit
 import eventlet
 from werkzeug.datastructures import Headers
 
-HOP = "Dets-Hop"
+FORWARDED_HEADER = "Dets-Hop"
 """the header that names the node which passes a request on"""
 READ_LIMIT_S = 1.0
 CHANGE_LIMIT_S = 5.0
 """longer: a change waits for etcd"""
-AGAIN_S = 3.0
+RETRY_S = 3.0
 """a node that did not answer a read is not asked for so long, so that it does not slow down all others"""
 MOST_ANSWER_BYTES = 16 << 20
 AskedHeaders = Headers | Mapping[str, str]
 _PASSED_ON = ("Authorization", "If-Match", "Content-Type")
 
 
-class Answer(NamedTuple):
+class NodeResponse(NamedTuple):
     """What a node answered."""
 
     status: int
@@ -36,7 +36,7 @@ class Answer(NamedTuple):
     body: bytes
 
 
-class OneHop:
+class NodeClient:
     """What the node ``me`` asks others; ``context`` is for those whose URL is https."""
 
     def __init__(
@@ -53,7 +53,7 @@ class OneHop:
         headers: AskedHeaders,
         body: bytes | None = None,
         limit_s: float = CHANGE_LIMIT_S,
-    ) -> Answer:
+    ) -> NodeResponse:
         """Return what the node at ``url`` answers to a request with these headers, of which some are passed on.
 
         Raises OSError where it does not answer within ``limit_s`` seconds, or not in HTTP.
@@ -66,7 +66,7 @@ class OneHop:
             )
         else:
             connection = http.client.HTTPConnection(where.hostname, where.port, timeout=limit_s)
-        sent = {name: headers[name] for name in _PASSED_ON if name in headers} | {HOP: self._me}
+        sent = {name: headers[name] for name in _PASSED_ON if name in headers} | {FORWARDED_HEADER: self._me}
         try:
             with eventlet.Timeout(limit_s, TimeoutError(f"no answer within {limit_s:g} s")):
                 connection.request(method, target, body, sent)
@@ -78,17 +78,17 @@ class OneHop:
             connection.close()
         if len(content) > MOST_ANSWER_BYTES:
             raise OSError(f"the answer is longer than {MOST_ANSWER_BYTES} bytes")
-        return Answer(response.status, response.getheaders(), content)
+        return NodeResponse(response.status, response.getheaders(), content)
 
-    def gather(self, urls: Mapping[str, str], target: str, headers: AskedHeaders) -> dict[str, Answer | None]:
+    def gather(self, urls: Mapping[str, str], target: str, headers: AskedHeaders) -> dict[str, NodeResponse | None]:
         """Return what nodes, by name, answer to a GET; None for those that do not, or lately did not."""
         now_s = self._clock()
-        asked = {name: url for name, url in urls.items() if now_s - self._failed_s.get(name, -AGAIN_S) >= AGAIN_S}
+        asked = {name: url for name, url in urls.items() if now_s - self._failed_s.get(name, -RETRY_S) >= RETRY_S}
         waiting = {name: eventlet.spawn(self._get, name, url, target, headers) for name, url in asked.items()}
         found = {name: one.wait() for name, one in waiting.items()}
         return {name: found.get(name) for name in urls}
 
-    def _get(self, name: str, url: str, target: str, headers: AskedHeaders) -> Answer | None:
+    def _get(self, name: str, url: str, target: str, headers: AskedHeaders) -> NodeResponse | None:
         try:
             answer = self.ask(url, "GET", target, headers, limit_s=READ_LIMIT_S)
         except OSError:
@@ -110,4 +110,4 @@ class Nodes(NamedTuple):
     urls: Mapping[str, str]
     owners: Mapping[str, str | None]
     active: tuple[str, str] | None
-    hop: OneHop
+    hop: NodeClient

@@ -15,11 +15,11 @@ from http import HTTPStatus
 
 from flask import Response, request
 
-from apps.cluster.rest.cluster_aggregation import COMPLETE, Part, gathered
-from apps.cluster.rest.cluster_state import state_of_all
-from apps.cluster.rest.node_client import HOP, Nodes
+from apps.cluster.rest.cluster_aggregation import COMPLETE, NodeResult, gather_results
+from apps.cluster.rest.cluster_state import cluster_state
+from apps.cluster.rest.node_client import FORWARDED_HEADER, Nodes
 from apps.rest.http.problems import HttpRefusedError
-from apps.rest.resources.service import Json, Others, Service, service
+from apps.rest.resources.service import Json, RemoteNodes, Service, service
 
 _CHANGES = frozenset({"PATCH", "POST", "PUT", "DELETE"})
 _OF_THIS_NODE = frozenset({"/v1/reload", "/v1/recording"})
@@ -31,14 +31,14 @@ _KEPT_HEADERS = frozenset({"content-type", "etag", "dry-run", "retry-after", "ww
 log = logging.getLogger(__name__)
 
 
-class Asked(Others):
+class RequestForwarder(RemoteNodes):
     """The other nodes, as this one knows them now: what ``nodes`` returns."""
 
     def __init__(self, nodes: Callable[[], Nodes]) -> None:
         self._nodes = nodes
 
     def forwarded(self) -> Response | None:  # noqa: D102
-        if HOP in request.headers or request.url_rule is None:
+        if FORWARDED_HEADER in request.headers or request.url_rule is None:
             return None
         nodes = self._nodes()
         if request.method in _CHANGES and request.path not in _OF_THIS_NODE:
@@ -55,10 +55,10 @@ class Asked(Others):
         if complete is None or request.method != "GET" or response.status_code != HTTPStatus.OK:
             return response
         nodes = self._nodes()
-        if not nodes.urls or HOP in request.headers:
+        if not nodes.urls or FORWARDED_HEADER in request.headers:
             return response
-        own = Part(nodes.me, json.loads(response.get_data()))
-        others, partial = gathered(nodes, _target(), request.headers, lambda: service().sleep(0.0))
+        own = NodeResult(nodes.me, json.loads(response.get_data()))
+        others, partial = gather_results(nodes, _target(), request.headers, lambda: service().sleep(0.0))
         try:
             whole = complete(service(), nodes, [own, *others])
         except (AttributeError, KeyError, TypeError, ValueError) as error:  # a node of another version, or file
@@ -68,11 +68,11 @@ class Asked(Others):
         return response
 
     def asked(self) -> dict[str, str] | None:  # noqa: D102
-        return None if HOP in request.headers else dict(request.headers)
+        return None if FORWARDED_HEADER in request.headers else dict(request.headers)
 
     def whole(self, here: Service, own: Json, target: str, asked: Mapping[str, str]) -> Json:  # noqa: D102
         nodes = self._nodes()
-        return state_of_all(nodes, own, target, asked, lambda: here.sleep(0.0)) if nodes.urls else own
+        return cluster_state(nodes, own, target, asked, lambda: here.sleep(0.0)) if nodes.urls else own
 
 
 def _target() -> str:

@@ -29,7 +29,7 @@ BURST_S = 2.0
 _BRAKE_S = 0.02
 
 
-class TokenKeeper(Protocol):
+class TokenStore(Protocol):
     """Who knows the tokens there are."""
 
     def find(self, token: str) -> Token | None:
@@ -39,7 +39,7 @@ class TokenKeeper(Protocol):
 WsgiApp = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
-def refuse_pages_of_others(tokens: TokenKeeper | None) -> None:
+def reject_cross_origin(tokens: TokenStore | None) -> None:
     """Raise HttpRefusedError (403, 421) for what a browser asks for on behalf of a page from elsewhere.
 
     Such a page may send requests without a body; the browser says which site sends them. Where no token is needed, the
@@ -63,7 +63,7 @@ def refuse_pages_of_others(tokens: TokenKeeper | None) -> None:
         raise HttpRefusedError(HTTPStatus.FORBIDDEN, "another-origin", detail)
 
 
-def identify(tokens: TokenKeeper | None) -> tuple[Caller, str]:
+def identify(tokens: TokenStore | None) -> tuple[Caller, str]:
     """Return who sends the request and their scope; raise HttpRefusedError (401, 403) when they may not.
 
     Without ``tokens`` everybody may do all.
@@ -88,7 +88,7 @@ def identify(tokens: TokenKeeper | None) -> tuple[Caller, str]:
     return Caller(f"token {token.name}", address), token.scope
 
 
-class Pace:
+class RequestRateLimiter:
     """Lets each address send so many requests per second, and ``BURST_S`` seconds' worth at once (a token bucket).
 
     An IPv6 address counts by its /64: a client with one address of it has them all.
@@ -111,7 +111,7 @@ class Pace:
         return 0.0 if served else (1.0 - left) / self._rate
 
 
-class Places:
+class ConnectionSlots:
     """What may be held at once, such as connections: ``most`` in all; of one address (IPv6: one /64) half of them."""
 
     def __init__(self, most: int) -> None:
@@ -143,7 +143,7 @@ class Places:
             del self._held[key]
 
 
-def paced(app: WsgiApp, pace: Pace, sleep: Callable[[float], None]) -> WsgiApp:
+def rate_limited(app: WsgiApp, pace: RequestRateLimiter, sleep: Callable[[float], None]) -> WsgiApp:
     """Return the application behind a pace: a request that comes too soon costs little and gets a 429 with a time.
 
     The 429 is sent after a short pause, so that a connection cannot repeat requests fast.
@@ -168,7 +168,7 @@ def paced(app: WsgiApp, pace: Pace, sleep: Callable[[float], None]) -> WsgiApp:
     return gate
 
 
-def counted(app: WsgiApp, count: Counter[str]) -> WsgiApp:
+def with_status_counts(app: WsgiApp, count: Counter[str]) -> WsgiApp:
     """Return the application, which counts the statuses of its answers in ``count``."""
 
     def gate(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:

@@ -13,7 +13,7 @@ from flask import Request
 from flask.json.provider import DefaultJSONProvider
 from werkzeug.exceptions import RequestEntityTooLarge
 
-from apps.rest.http.incremental_json import LongJson
+from apps.rest.http.incremental_json import IncrementalJson
 from apps.rest.http.problems import HttpRefusedError, invalid
 from controller.errors import InvalidValueError
 
@@ -47,7 +47,7 @@ class StrictJson(DefaultJSONProvider):
     def loads_long(self, body: bytes, breathe: Callable[[], None]) -> Any:
         """Return the same of a long text, which must be an object of lists; ``breathe`` lets others run in between."""
         with _speaking_plainly():
-            return _object(LongJson(body.decode("utf-8"), _decode_first, breathe).members())
+            return _object(IncrementalJson(body.decode("utf-8"), _decode_first, breathe).members())
 
 
 class JsonRequest(Request):

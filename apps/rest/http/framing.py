@@ -54,7 +54,7 @@ def fault_of_request_line(line: bytes) -> str | None:
     return None if _REQUEST_LINE.fullmatch(line) else f"this is not METHOD TARGET HTTP/1.1: {shown(line)}"
 
 
-def fault(lines: Sequence[bytes], version: str) -> str | None:
+def head_error(lines: Sequence[bytes], version: str) -> str | None:
     """Return what is wrong with a head, None if nothing is.
 
     ``lines`` are those behind the request line, without their ends; ``version`` is that of the request line.

@@ -12,15 +12,15 @@ import eventlet
 import h11
 
 from apps.rest.http.access import WsgiApp
-from apps.rest.http.framing import LONE_LINE_FEED, MOST_TRAILERS_BYTES, fault, fault_of_request_line, shown
+from apps.rest.http.framing import LONE_LINE_FEED, MOST_TRAILERS_BYTES, fault_of_request_line, head_error, shown
 from apps.rest.http.problems import raw_answer
 from apps.rest.http.room import Room, Share
 from apps.rest.http.wsgi_exchange import (
     MAX_DISCARDED_BYTES,
     READ_BYTES,
     Body,
-    Exchange,
-    Patience,
+    Timeouts,
+    WsgiExchange,
     environ_of_connection,
     environ_of_request,
 )
@@ -69,7 +69,7 @@ class Connection:
         sock: Any,
         address: tuple[Any, ...],
         app: WsgiApp,
-        patience: Patience,
+        patience: Timeouts,
         wait: Callable[[], None],
         rooms: Rooms,
     ) -> None:
@@ -113,7 +113,7 @@ class Connection:
         # What has been changed cannot be refused any more.
         share = self._answer_share if request.method == b"GET" else None
         try:
-            exchange = Exchange(self._sock, http, request.method == b"HEAD", body, share)
+            exchange = WsgiExchange(self._sock, http, request.method == b"HEAD", body, share)
             exchange.run(self._app, {**self._environ, **environ_of_request(request), "wsgi.input": body})
         finally:
             self._body_share.end()
@@ -194,7 +194,7 @@ def _check_head(head: bytes) -> None:
     line, *lines = head.split(b"\r\n")
     if len(lines) > MAX_FIELDS or max(map(len, lines), default=0) > MAX_LINE_BYTES:
         raise _NoRequestError(_HEAD_TOO_LARGE)
-    wrong = fault(lines, line[-len("HTTP/1.1") :].decode())
+    wrong = head_error(lines, line[-len("HTTP/1.1") :].decode())
     if wrong is not None:
         raise _NoRequestError(_not_http(wrong))
 

@@ -19,7 +19,7 @@ _TURN_ITEMS = 500
 _SPACE = re.compile(r"[ \t\n\r]*")
 
 
-class LongJson:
+class IncrementalJson:
     """An object whose members are lists of small items, or small values themselves.
 
     ``decode`` returns the value that a text begins with and where it ends, as ``json.JSONDecoder.raw_decode`` does.

@@ -8,10 +8,10 @@ from typing import Any
 
 import eventlet
 
-from apps.rest.http.access import Places
+from apps.rest.http.access import ConnectionSlots
 from apps.rest.http.body import MAX_BODY_BYTES, MAX_LONG_BODY_BYTES
 from apps.rest.http.problems import HttpRefusedError
-from apps.runtime.memory_tuning import give_back
+from apps.runtime.memory_tuning import trim_heap
 from controller.errors import InvalidValueError
 
 FREE_BYTES = MAX_BODY_BYTES
@@ -33,11 +33,11 @@ class Room:
         self,
         name: str,
         most_bytes: int,
-        tidy: Callable[[], None] = give_back,
+        tidy: Callable[[], None] = trim_heap,
         later: Callable[[float, Callable[[], None]], Any] = eventlet.spawn_after,
     ) -> None:
         self._name, self._most_bytes, self._tidy, self._later = name, most_bytes, tidy, later
-        self._places = Places(most_bytes)
+        self._places = ConnectionSlots(most_bytes)
         self._is_due = False
 
     def take(self, address: str, count: int) -> None:

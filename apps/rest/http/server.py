@@ -16,14 +16,14 @@ from typing import Any
 
 import eventlet
 
-from apps.rest.http.access import Places, WsgiApp
+from apps.rest.http.access import ConnectionSlots, WsgiApp
 from apps.rest.http.http_connection import Connection, Rooms
 from apps.rest.http.problems import raw_answer
 from apps.rest.http.room import MOST_ANSWERS_BYTES, MOST_BODIES_BYTES, Room
-from apps.rest.http.wsgi_exchange import Patience
-from apps.runtime.connection.connection_limits import Sparing
-from apps.runtime.retrying_listener import LastingListener
-from apps.runtime.tls_handshake import shake_hands
+from apps.rest.http.wsgi_exchange import Timeouts
+from apps.runtime.connection.connection_limits import LogRateLimiter
+from apps.runtime.retrying_listener import RetryingListener
+from apps.runtime.tls_handshake import do_handshake
 
 MAX_CONNECTIONS = 256
 # So many connections above the limit are answered at a time; further ones are closed at once.
@@ -37,7 +37,7 @@ _TOO_MANY = raw_answer(
     "there are too many connections, or too many from one address; try again later",
     "Retry-After: 1",
 )
-PATIENT = Patience()
+DEFAULT_TIMEOUTS = Timeouts()
 
 
 @dataclass
@@ -60,7 +60,7 @@ def serve(
     port: int,
     tls: ssl.SSLContext | None = None,
     max_connections: int = MAX_CONNECTIONS,
-    patience: Patience = PATIENT,
+    patience: Timeouts = DEFAULT_TIMEOUTS,
     wait: Callable[[], None] = lambda: None,
 ) -> RestServer:
     """Serve a WSGI application at an address, in a greenlet of its own; port 0 takes any free one.
@@ -71,27 +71,27 @@ def serve(
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = eventlet.listen((host, port), family)
-    doorman = _Doorman(app, tls, Places(max_connections), patience, wait)
-    greenlet = eventlet.spawn(doorman.accept_from, LastingListener(listener, "REST", eventlet.sleep))
+    doorman = _Acceptor(app, tls, ConnectionSlots(max_connections), patience, wait)
+    greenlet = eventlet.spawn(doorman.accept_from, RetryingListener(listener, "REST", eventlet.sleep))
     return RestServer(listener.getsockname()[1], listener, greenlet)
 
 
 @dataclass
-class _Doorman:
+class _Acceptor:
     """Takes connections: serves those that get a place, and answers the others that there are too many."""
 
     app: WsgiApp
     tls: ssl.SSLContext | None
-    places: Places
-    patience: Patience
+    places: ConnectionSlots
+    patience: Timeouts
     wait: Callable[[], None]
     turning_away: int = 0
     rooms: Rooms = field(
         default_factory=lambda: Rooms(Room("bodies", MOST_BODIES_BYTES), Room("answers", MOST_ANSWERS_BYTES))
     )
-    sparing: Sparing = field(default_factory=lambda: Sparing(time.monotonic))
+    sparing: LogRateLimiter = field(default_factory=lambda: LogRateLimiter(time.monotonic))
 
-    def accept_from(self, listener: LastingListener) -> None:
+    def accept_from(self, listener: RetryingListener) -> None:
         """Take connections until the listener is closed."""
         while True:
             sock, address = listener.accept()
@@ -99,7 +99,7 @@ class _Doorman:
                 eventlet.spawn(self._serve, sock, address)
             elif self.turning_away < _TURNED_AWAY_AT_ONCE:
                 self.turning_away += 1
-                eventlet.spawn(self._turn_away, sock, address)
+                eventlet.spawn(self._reject, sock, address)
             else:
                 sock.close()
             eventlet.sleep(0)  # many connections at once give others their turn in between
@@ -119,13 +119,13 @@ class _Doorman:
         connection = tls.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
         try:
             with eventlet.Timeout(self.patience.handshake_s, TimeoutError("the handshake takes too long")):
-                shake_hands(connection, self.patience.handshake_s, self.wait)
+                do_handshake(connection, self.patience.handshake_s, self.wait)
         except BaseException:
             connection.close()
             raise
         return connection
 
-    def _turn_away(self, sock: Any, address: tuple[Any, ...]) -> None:
+    def _reject(self, sock: Any, address: tuple[Any, ...]) -> None:
         try:
             if self.tls is None:
                 sock.settimeout(1.0)

@@ -39,7 +39,7 @@ _FAILED = raw_answer(
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class Timeouts:
     """How many seconds a client may take.
 
     ``head_s``: from the end of one request to the end of the next one's head; ``body_s``: to the end of its body;
@@ -59,7 +59,7 @@ class Body(io.RawIOBase):
     What is read of it is held in ``share``.
     """
 
-    def __init__(self, sock: Any, http: h11.Connection, request: h11.Request, patience: Patience, share: Share) -> None:
+    def __init__(self, sock: Any, http: h11.Connection, request: h11.Request, patience: Timeouts, share: Share) -> None:
         self._sock, self._http, self._patience, self._share = sock, http, patience, share
         fields = dict(request.headers)
         self._chunked = b"transfer-encoding" in fields
@@ -149,7 +149,7 @@ class Body(io.RawIOBase):
         self._http.receive_data(data)
 
 
-class Exchange:
+class WsgiExchange:
     """Answers one request with what the application says; pieces of the answer are held in ``share``, if given."""
 
     def __init__(self, sock: Any, http: h11.Connection, is_head: bool, body: Body, share: Share | None) -> None:

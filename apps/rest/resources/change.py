@@ -12,10 +12,10 @@ from flask import Response
 from apps.rest.http import problems
 from apps.rest.http.problems import HttpRefusedError, refusing_bad_values
 from apps.rest.resources import lookup, views
-from apps.rest.resources.preconditions import expecting, tagged
+from apps.rest.resources.preconditions import require_revision, with_etag
 from apps.rest.resources.service import BAD_BODY, CHANGE, NOT_FOUND, Json, Service, api, caller, service
 from apps.rest.schema import bulk_values, change_responses, request_bodies, request_parameters, responses, value_types
-from apps.settings.settings import Outcome
+from apps.settings.settings import ChangeOutcome
 from controller.config.yaml_document import ConfigError
 from controller.errors import InvalidValueError
 from controller.fabric.config_model import Vlan
@@ -34,7 +34,7 @@ def change_vlan(
     """Change values of a VLAN, from the next control interval on: all that are given, or none."""
     here = service()
     vid = lookup.vlan_vid(here.central, path.vlan_vid)
-    expect = expecting(lambda: here.settings.vlan_revision(vid))
+    expect = require_revision(lambda: here.settings.vlan_revision(vid))
     with problems.refusing_bad_values():
         standing = here.central.config.vlans[vid]
         value_types = complete_vlan(standing, body.given(), here.central.config.interval_ms)
@@ -43,7 +43,7 @@ def change_vlan(
             check_used("weights", "weight", after.weight, after.algorithm, after.shadow)
         outcome = here.settings.change_vlan(vid, value_types, caller(), expect=expect, dry_run=query.dry_run)
     view = views.vlan_views(here, [vid], outcome)[0]
-    return _answer(here, outcome, query.dry_run, tagged(view, here.settings.vlan_revision(vid)))
+    return _answer(here, outcome, query.dry_run, with_etag(view, here.settings.vlan_revision(vid)))
 
 
 @api.patch("/vns/<vlan_vid>/<switch>/<port_no>", responses={200: responses.VnView, **NOT_FOUND, **BAD_BODY, **CHANGE})
@@ -58,16 +58,16 @@ def change_vn(
     row = int(lookup.vn_row(here.central, path)[0])
     name, given = here.settings.file.names[row], body.given()
     # By name from here on: while this change waits for others to be stored, the configuration may be reloaded.
-    expect = expecting(lambda: here.settings.revision_of(name))
+    expect = require_revision(lambda: here.settings.revision_of(name))
     with problems.refusing_bad_values():
         check_vn(here.central.vns, here.central.config.vlans[name.vlan_vid], row, given)
         outcome = here.settings.change_vns({name: given}, caller(), expect=expect, dry_run=query.dry_run)
     rows = np.array([here.settings.file.row_of[name]], dtype=np.int64)
     view = views.vn_views(here, rows, outcome)[0]
-    return _answer(here, outcome, query.dry_run, tagged(view, here.settings.revision_of(name)))
+    return _answer(here, outcome, query.dry_run, with_etag(view, here.settings.revision_of(name)))
 
 
-@api.post("/limits", responses={200: change_responses.Done, **BAD_BODY, **CHANGE})
+@api.post("/limits", responses={200: change_responses.ChangeResult, **BAD_BODY, **CHANGE})
 def change_limits(
     query: request_parameters.ChangeQuery, header: request_parameters.IfMatch, body: request_bodies.ManyLimits
 ) -> Response:
@@ -84,7 +84,7 @@ def change_limits(
         check_vn(here.central.vns, here.central.config.vlans[name.vlan_vid], row, given, f"{key}.")
 
     changes = bulk_values.read_vns("limits", body.limits, lookup.Ids(here.central), check, lambda: here.sleep(0.0))
-    expect = expecting(lambda: settings.revision)
+    expect = require_revision(lambda: settings.revision)
     with problems.refusing_bad_values():
         try:
             outcome = settings.change_vns(changes, caller(), "limits", expect=expect, dry_run=query.dry_run)
@@ -94,21 +94,22 @@ def change_limits(
     return _done(here, outcome, query.dry_run)
 
 
-@api.delete("/vlans/<vlan_vid>/overrides", responses={200: change_responses.Done, **NOT_FOUND, **CHANGE})
+@api.delete("/vlans/<vlan_vid>/overrides", responses={200: change_responses.ChangeResult, **NOT_FOUND, **CHANGE})
 def reset_vlan(
     path: request_parameters.VlanPath, query: request_parameters.ChangeQuery, header: request_parameters.IfMatch
 ) -> Response:
     """Remove what was set of a VLAN at run time: the file's values are in force again."""
     here = service()
     vid = lookup.override_vlan(here.settings, path.vlan_vid)
-    expect = expecting(lambda: here.settings.vlan_revision(vid))
+    expect = require_revision(lambda: here.settings.vlan_revision(vid))
     with problems.refusing_bad_values():
         outcome = here.settings.reset([vid], [], caller(), expect=expect, dry_run=query.dry_run)
     return _done(here, outcome, query.dry_run)
 
 
 @api.delete(
-    "/vns/<vlan_vid>/<switch>/<port_no>/overrides", responses={200: change_responses.Done, **NOT_FOUND, **CHANGE}
+    "/vns/<vlan_vid>/<switch>/<port_no>/overrides",
+    responses={200: change_responses.ChangeResult, **NOT_FOUND, **CHANGE},
 )
 def reset_vn(
     path: request_parameters.VnPath, query: request_parameters.ChangeQuery, header: request_parameters.IfMatch
@@ -116,22 +117,22 @@ def reset_vn(
     """Remove what was set of a VN at run time: the values of the file or of its VLAN are in force again."""
     here = service()
     name = lookup.override_vn(here.settings, here.central, path)
-    expect = expecting(lambda: here.settings.revision_of(name))
+    expect = require_revision(lambda: here.settings.revision_of(name))
     with problems.refusing_bad_values():
         outcome = here.settings.reset([], [name], caller(), expect=expect, dry_run=query.dry_run)
     return _done(here, outcome, query.dry_run)
 
 
-@api.delete("/overrides", responses={200: change_responses.Done, **CHANGE})
+@api.delete("/overrides", responses={200: change_responses.ChangeResult, **CHANGE})
 def reset_all(query: request_parameters.ChangeQuery, header: request_parameters.IfMatch) -> Response:
     """Remove all that was set at run time: the file alone is in force again. Needs If-Match."""
     here = service()
-    expect = expecting(lambda: here.settings.revision, always=True)
+    expect = require_revision(lambda: here.settings.revision, always=True)
     outcome = here.settings.replace_all("reset", {}, {}, caller(), expect=expect, dry_run=query.dry_run)
     return _done(here, outcome, query.dry_run)
 
 
-@api.post("/import", responses={200: change_responses.Replaced, **BAD_BODY, **CHANGE})
+@api.post("/import", responses={200: change_responses.ReplaceResult, **BAD_BODY, **CHANGE})
 def import_overrides(
     query: request_parameters.ChangeQuery, header: request_parameters.IfMatch, body: request_bodies.Import
 ) -> Response:
@@ -149,7 +150,7 @@ def import_overrides(
         ids,
         lambda vid, given: complete_vlan(config.vlans.get(vid, unnamed), given, config.interval_ms),
     )
-    expect = expecting(lambda: here.settings.revision, always=True)
+    expect = require_revision(lambda: here.settings.revision, always=True)
     outcome = here.settings.replace_all("import", vlans, vns, caller(), expect=expect, dry_run=query.dry_run)
     named: list[int | VnName] = list(outcome.values.inactive_vlans)
     inactive = [*named, *outcome.values.inactive_vns][: value_types.MAX_PAGE]
@@ -157,16 +158,16 @@ def import_overrides(
     return _done(here, outcome, query.dry_run, more)
 
 
-def _done(here: Service, outcome: Outcome, dry_run: bool, more: Json | None = None) -> Response:
+def _done(here: Service, outcome: ChangeOutcome, dry_run: bool, more: Json | None = None) -> Response:
     return _answer(
         here,
         outcome,
         dry_run,
-        tagged({"revision": outcome.revision, "changed": outcome.changed, **(more or {})}, outcome.revision),
+        with_etag({"revision": outcome.revision, "changed": outcome.changed, **(more or {})}, outcome.revision),
     )
 
 
-def _answer(here: Service, outcome: Outcome, dry_run: bool, response: Response) -> Response:
+def _answer(here: Service, outcome: ChangeOutcome, dry_run: bool, response: Response) -> Response:
     if dry_run:
         response.headers["Dry-Run"] = "true"
     else:
@@ -174,14 +175,14 @@ def _answer(here: Service, outcome: Outcome, dry_run: bool, response: Response) 
     return response
 
 
-@api.post("/reload", responses={200: change_responses.Reloaded, **CHANGE})
+@api.post("/reload", responses={200: change_responses.ReloadResult, **CHANGE})
 def reload_configuration(query: request_parameters.ChangeQuery, header: request_parameters.IfMatch) -> Response:
     """Read the configuration file again and put it in force; return the differences. On any error nothing changes.
 
     Unchanged parts are not touched. Values set at run time take precedence over the new file.
     """
     here = service()
-    expecting(lambda: here.settings.revision)()
+    require_revision(lambda: here.settings.revision)()
     try:
         with refusing_bad_values():
             changes = here.reload(query.dry_run)
@@ -191,7 +192,7 @@ def reload_configuration(query: request_parameters.ChangeQuery, header: request_
         detail = "this controller was not started from a file"
         raise HttpRefusedError(HTTPStatus.UNPROCESSABLE_ENTITY, "no-file", detail)
     listed = [{"path": one.path, "before": _plain(one.before), "after": _plain(one.after)} for one in changes]
-    return tagged({"revision": here.settings.revision, "changes": listed}, here.settings.revision)
+    return with_etag({"revision": here.settings.revision, "changes": listed}, here.settings.revision)
 
 
 def _plain(value: Any) -> Any:

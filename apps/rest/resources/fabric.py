@@ -76,7 +76,7 @@ def _link_view(here: Service, one: FabricLink) -> Json:
 def _direction(here: Service, one: FabricLink, start: PortId, end: PortId) -> Json:
     promised = None
     if one.capacity_bps is not None:
-        promised = round(here.observer.promises.out_of(start, here.central.vns))
+        promised = round(here.observer.promises.committed_bps(start, here.central.vns))
     return {"promised_bps": promised, "load_bps": link_load(here, start, end)}
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from apps.rest.http import problems
 from apps.rest.resources import lookup, views
 from apps.rest.resources.pagination import make_cursor, read_cursor
-from apps.rest.resources.preconditions import tagged
+from apps.rest.resources.preconditions import with_etag
 from apps.rest.resources.service import NOT_FOUND, Json, api, service
 from apps.rest.schema import change_responses, request_parameters
 from controller.errors import InvalidValueError
@@ -24,10 +24,10 @@ def list_overrides(query: request_parameters.OverrideQuery) -> Json:
     """List what was set at run time, whether it is in force, and what the file says."""
     settings = service().settings
     key = read_cursor(query.cursor, int)
-    names: list[int | VnName] = [vid for vid, _ in sorted(settings.overrides.standing_vlans())]
-    names += settings.overrides.standing_names()
+    names: list[int | VnName] = [vid for vid, _ in sorted(settings.overrides.vlan_overrides())]
+    names += settings.overrides.vn_override_names()
     if query.active is not None:
-        inactive = settings.values.not_in_force
+        inactive = settings.values.ineffective
         names = [name for name in names if (name in inactive) != query.active]
     first = key[0] if key is not None else 0
     shown = names[first : first + query.limit]
@@ -44,8 +44,8 @@ def list_history(query: request_parameters.HistoryQuery) -> Json:
     """List who changed what and when, newest first; with a filter a page may be shorter than ``limit``, or empty."""
     settings, central = service().settings, service().central
     switch = query.given("switch")
-    vlan = lookup.past_vlan(central, query.given("vlan"))
-    place = (vlan, switch, lookup.past_port(central, switch, query.given("port")))
+    vlan = lookup.historic_vlan(central, query.given("vlan"))
+    place = (vlan, switch, lookup.historic_port(central, switch, query.given("port")))
     key = read_cursor(query.cursor, int)
     before = min(max(key[0], 0), _END) if key is not None else _END
     found = settings.history(before, query.limit + 1)
@@ -76,12 +76,12 @@ def export_overrides(query: request_parameters.NoQuery) -> Any:
     here = service()
     overrides, revision = here.settings.overrides, here.settings.revision
     vns = []
-    for count, (name, one) in enumerate(overrides.standing_vns(), 1):
+    for count, (name, one) in enumerate(overrides.vn_overrides(), 1):
         vns.append({**name._asdict(), **one.values})
         if count % _AT_ONCE == 0:
             here.sleep(0.0)  # both were read before: a change in between does not mix two revisions
-    vlans = [{"vlan_vid": vid, "values": dict(one.values)} for vid, one in overrides.standing_vlans()]
-    return tagged({"format": _FORMAT, "vlans": vlans, "vns": vns}, revision)
+    vlans = [{"vlan_vid": vid, "values": dict(one.values)} for vid, one in overrides.vlan_overrides()]
+    return with_etag({"format": _FORMAT, "vlans": vlans, "vns": vns}, revision)
 
 
 def _without_items(change: Json) -> Json:

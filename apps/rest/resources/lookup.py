@@ -38,14 +38,14 @@ def vlan_vid(central: CentralController, text: str, field: str = "vlan_vid") -> 
     return named[0]
 
 
-def past_vlan(central: CentralController, text: str | None) -> int | None:
+def historic_vlan(central: CentralController, text: str | None) -> int | None:
     """Return the id of a VLAN that need not be configured any more, None for None. Raises HttpRefusedError (404)."""
     if text is None or MIN_VLAN_VID <= _number(text) <= MAX_VLAN_VID:
         return None if text is None else _number(text)
     return vlan_vid(central, text, "vlan")
 
 
-def past_port(central: CentralController, switch: str | None, text: str | None) -> int | None:
+def historic_port(central: CentralController, switch: str | None, text: str | None) -> int | None:
     """Return the number of a port that need not be configured any more, None for None.
 
     Raises HttpRefusedError (404) for a name that no port of the switch has.
@@ -145,7 +145,7 @@ def override_vlan(settings: Settings, text: str) -> int:
 def override_vn(settings: Settings, central: CentralController, path: VnPath) -> VnName:
     """Return the name of a VN that is configured or has an override; raise HttpRefusedError (404) if there is none."""
     name = VnName(_number(path.vlan_vid), path.switch, _number(path.port_no))
-    stray = settings.overrides.strays.get(name)
+    stray = settings.overrides.orphaned.get(name)
     if stray is not None and stray.values:
         return name
     return settings.file.names[int(vn_row(central, path)[0])]
@@ -184,7 +184,7 @@ def entry_row(central: CentralController, path: EntryPath) -> int:
     return int(found[0])
 
 
-def entries_of(central: CentralController, vn: int) -> IntArray:
+def pairs_of_vn(central: CentralController, vn: int) -> IntArray:
     """Return the rows of the entries of which a VN is the sender or the receiver."""
     entries = central.state.entries
     return np.flatnonzero((entries.sender == vn) | (entries.receiver == vn))

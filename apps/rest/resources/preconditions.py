@@ -14,14 +14,14 @@ from apps.rest.http.problems import HttpRefusedError
 from apps.rest.resources.service import Json, service
 
 
-def tagged(view: Json, revision: int) -> Response:
+def with_etag(view: Json, revision: int) -> Response:
     """Return the answer that shows a resource, with its ETag."""
     response = jsonify(view)
     response.set_etag(str(revision))
     return response
 
 
-def expecting(revision: Callable[[], int], *, always: bool = False) -> Callable[[], None]:
+def require_revision(revision: Callable[[], int], *, always: bool = False) -> Callable[[], None]:
     """Return what refuses the request unless its If-Match names the revision; 428 where it needs one and has none."""
 
     def check() -> None:

@@ -11,7 +11,7 @@ from flask import Response
 from apps.rest.http import problems
 from apps.rest.resources import lookup, views
 from apps.rest.resources.pagination import make_cursor, read_cursor, stale
-from apps.rest.resources.preconditions import tagged
+from apps.rest.resources.preconditions import with_etag
 from apps.rest.resources.service import BAD_BODY, CHANGE, NOT_FOUND, Json, api, service
 from apps.rest.schema import health, request_bodies, request_parameters, responses
 from controller.columns import IntArray
@@ -63,7 +63,7 @@ def get_vlan(path: request_parameters.VlanPath, query: request_parameters.NoQuer
     """Show a VLAN."""
     here = service()
     vid = lookup.vlan_vid(here.central, path.vlan_vid)
-    return tagged(views.vlan_views(here, [vid])[0], here.settings.vlan_revision(vid))
+    return with_etag(views.vlan_views(here, [vid])[0], here.settings.vlan_revision(vid))
 
 
 @api.get("/vns", responses={200: responses.Vns, **NOT_FOUND})
@@ -83,7 +83,7 @@ def get_vn(path: request_parameters.VnPath, query: request_parameters.NoQuery) -
     """Show a VN with its limits and its state."""
     here = service()
     row = lookup.vn_row(here.central, path)
-    return tagged(views.vn_views(here, row)[0], here.settings.vn_revision(int(row[0])))
+    return with_etag(views.vn_views(here, row)[0], here.settings.vn_revision(int(row[0])))
 
 
 @api.get("/ports", responses={200: responses.Ports, **NOT_FOUND})
@@ -148,7 +148,7 @@ def explain_entry(path: request_parameters.EntryPath, query: request_parameters.
 def explain_vn(path: request_parameters.VnPath, query: request_parameters.NoQuery) -> Json:
     """Show what binds the limits of the entries of which a VN is the sender or the receiver."""
     central = service().central
-    rows = lookup.entries_of(central, int(lookup.vn_row(central, path)[0]))
+    rows = lookup.pairs_of_vn(central, int(lookup.vn_row(central, path)[0]))
     explained = views.explanation_views(central, rows[:_MOST_EXPLAINED])
     return {"explanations": explained, "entries": len(rows)}
 
@@ -157,7 +157,7 @@ def explain_vn(path: request_parameters.VnPath, query: request_parameters.NoQuer
 def list_events(query: request_parameters.EventQuery) -> Json:
     """List what happened, oldest first."""
     here = service()
-    switch, vlan = query.given("switch"), lookup.past_vlan(here.central, query.given("vlan"))
+    switch, vlan = query.given("switch"), lookup.historic_vlan(here.central, query.given("vlan"))
     newer = [
         event
         for event in here.central.events.after(query.after)

@@ -10,7 +10,7 @@ from apps.rest.resources.service import NOT_FOUND, Json, api, caller, service
 from apps.rest.schema import fabric_responses, request_parameters
 from controller import __version__
 from controller.errors import InvalidValueError
-from controller.monitoring.time_series import KEPT
+from controller.monitoring.time_series import SERIES_COLUMNS
 
 
 @api.get("/series", responses={200: fabric_responses.SeriesView, **NOT_FOUND})
@@ -30,7 +30,7 @@ def get_series(query: request_parameters.SeriesQuery) -> Json:
         "at": [round(here.epoch_s + at_s, 3) for at_s in rows.at_s.tolist()],
         "receive_limit_bps": views.json_rates(rows.limit_bps),
         **{
-            name: {key: views.json_rates(values[:, at]) for at, key in enumerate(KEPT)}
+            name: {key: views.json_rates(values[:, at]) for at, key in enumerate(SERIES_COLUMNS)}
             for name, values in (("mean", rows.mean_bps), ("max", rows.max_bps))
         },
     }

@@ -24,7 +24,7 @@ Json = dict[str, Any]
 Responses = dict[str | int, type[BaseModel] | Json | None]
 
 
-class Others:
+class RemoteNodes:
     """The other controllers of the fabric, as requests have to do with them: there are none."""
 
     def forwarded(self) -> Response | None:
@@ -52,7 +52,7 @@ class Service:
     request, which must be the one that runs ``central``.
     """
 
-    others = Others()
+    others = RemoteNodes()
 
     def __init__(
         self,

@@ -13,24 +13,24 @@ import numpy as np
 
 from apps.rest.resources.service import Service
 from apps.rest.schema.change_responses import OverrideView
-from apps.rest.schema.fabric_responses import GuaranteeView, MissedBy
+from apps.rest.schema.fabric_responses import GuaranteeView, ViolatedBy
 from apps.rest.schema.responses import (
     AgentView,
     EntryView,
     EventView,
     ExplanationView,
     HostView,
-    PairView,
     PortView,
+    UnmeteredPairView,
     VlanView,
     VnView,
 )
-from apps.settings.settings import Outcome, Settings
+from apps.settings.settings import ChangeOutcome, Settings
 from controller.allocation.parameters import check_parameters, parameters_of
 from controller.central.controller import CentralController
 from controller.central.port_enforceability import of_switch
 from controller.columns import FloatArray, IntArray
-from controller.dets.send_rate_controller import Control
+from controller.dets.send_rate_controller import MachineState
 from controller.events import Event, severity_of
 from controller.fabric.agent_ports import AgentSeen, Shaping
 from controller.fabric.config_model import EdgePort, Switch
@@ -40,9 +40,9 @@ from controller.forwarding.pairs import Pair
 from controller.limits.overrides import Overrides, VnName, vn_value
 from controller.loop import control_step
 from controller.monitoring.live_rates import connected, flood_rates, granted_bps, live_rates, mark_rates
-from controller.monitoring.pair_explanation import explain_entry
+from controller.monitoring.pair_explanation import explain_pair
 from controller.monitoring.policy_metrics import busiest_entries, policy_columns
-from controller.monitoring.traffic_totals import MISSED, Fulfilment
+from controller.monitoring.traffic_totals import MISSED, GuaranteeState
 from controller.openflow.ethernet import format_mac
 from controller.policy.registry import policies
 from controller.switch.port_states import PortState
@@ -50,7 +50,7 @@ from controller.switch.port_states import PortState
 Json = dict[str, Any]
 
 
-def vlan_views(service: Service, vlan_vids: Sequence[int], outcome: Outcome | None = None) -> list[Json]:
+def vlan_views(service: Service, vlan_vids: Sequence[int], outcome: ChangeOutcome | None = None) -> list[Json]:
     """Return VLANs as ``VlanView`` has them, as they are or as they would be after ``outcome``."""
     central, settings = service.central, service.settings
     vlans = outcome.values.vlans if outcome else central.config.vlans
@@ -78,7 +78,7 @@ def vlan_views(service: Service, vlan_vids: Sequence[int], outcome: Outcome | No
     return views
 
 
-def vn_views(service: Service, rows: IntArray, outcome: Outcome | None = None) -> list[Json]:
+def vn_views(service: Service, rows: IntArray, outcome: ChangeOutcome | None = None) -> list[Json]:
     """Return the VNs of these rows as ``VnView`` has them, as they are or as they would be after ``outcome``."""
     central, settings = service.central, service.settings
     vns = outcome.values.vns if outcome else central.vns
@@ -117,14 +117,14 @@ def _guarantees(service: Service, rows: IntArray) -> list[Json]:
     service.observer.follow()
     found, traffic = service.central.fabric.guarantees, service.observer.traffic
     seconds = traffic.seconds[:, rows].round(3)
-    by = [dict(zip(MissedBy.model_fields, one, strict=True)) for one in seconds[MISSED[0] :].T.tolist()]
+    by = [dict(zip(ViolatedBy.model_fields, one, strict=True)) for one in seconds[MISSED[0] :].T.tolist()]
     columns = (
         json_rates(found.owed_bps[rows]),
         json_rates(found.received_bps[rows]),
         found.missing[rows].tolist(),
         [utc(service, since_s) for since_s in traffic.missing_since_s[rows].tolist()],
-        seconds[Fulfilment.IDLE].tolist(),
-        seconds[Fulfilment.MET].tolist(),
+        seconds[GuaranteeState.IDLE].tolist(),
+        seconds[GuaranteeState.MET].tolist(),
         traffic.missed_s[rows].round(3).tolist(),
         traffic.missed_last_hour_s[rows].round(3).tolist(),
         by,
@@ -178,7 +178,7 @@ def entry_views(central: CentralController, rows: IntArray) -> list[Json]:
     shaping = np.array(central.agents.shaping(), dtype=object)[rows].tolist()
     egress_bps, notified_s_ago = central.fabric.of_senders()
     shown = policy_columns(central.fabric, rows)
-    control = [Control(value).name.lower() for value in state.machines.control[rows].tolist()]
+    control = [MachineState(value).name.lower() for value in state.machines.control[rows].tolist()]
     columns = (
         central.vns.vlan_vid[sender].tolist(),
         _objects(("switch", "dpid", "port_no"), _places(central, sender)),
@@ -188,7 +188,7 @@ def entry_views(central: CentralController, rows: IntArray) -> list[Json]:
             for rate_bps in (measured.measured_bps, measured.offered_bps, measured.dropped_bps)
         ),
         json_rates(state.machines.limit_bps[rows]),
-        json_rates(control_step.limits_in_force_bps(state, central.fabric.shared_vns)[rows]),
+        json_rates(control_step.effective_limits_bps(state, central.fabric.shared_vns)[rows]),
         json_rates(state.enforcement.rate_bps[rows]),
         [meter_id or None for meter_id in state.entries.meter_id[rows].tolist()],
         [str(one) for one in shaping],
@@ -224,12 +224,12 @@ def host_views(service: Service, hosts: HostColumns) -> list[Json]:
 
 
 def unmetered_views(central: CentralController, senders: IntArray) -> list[Json]:
-    """Return the pairs of these senders (rows) that talk without a meter as ``PairView`` has them."""
+    """Return the pairs of these senders (rows) that talk without a meter as ``UnmeteredPairView`` has them."""
     pairs = np.array(central.pairs.unmetered, dtype=np.int64).reshape(-1, 2)
     pairs = pairs[np.isin(pairs[:, 0], senders)]
     ends = [_objects(("switch", "dpid", "port_no"), _places(central, pairs[:, end])) for end in (0, 1)]
     why = [central.pairs.why_unmetered(Pair(*pair)) for pair in pairs.tolist()]
-    return _objects(PairView, (central.vns.vlan_vid[pairs[:, 0]].tolist(), *ends, why))
+    return _objects(UnmeteredPairView, (central.vns.vlan_vid[pairs[:, 0]].tolist(), *ends, why))
 
 
 def explanation_views(central: CentralController, rows: IntArray) -> list[Json]:
@@ -238,7 +238,7 @@ def explanation_views(central: CentralController, rows: IntArray) -> list[Json]:
     senders = _objects(("switch", "dpid", "port_no"), _places(central, entries.sender[rows]))
     receivers = _objects(("switch", "dpid", "port_no"), _places(central, entries.receiver[rows]))
     shaping = central.agents.shaping()
-    found = [replace(explain_entry(central.fabric, row), shaping=shaping[row]) for row in rows.tolist()]
+    found = [replace(explain_pair(central.fabric, row), shaping=shaping[row]) for row in rows.tolist()]
     columns = (
         [one.vlan_vid for one in found],
         senders,
@@ -275,7 +275,9 @@ def event_views(service: Service, events: Sequence[Event]) -> list[Json]:
     return [dict(zip(EventView.model_fields, row, strict=True)) for row in rows]
 
 
-def override_views(settings: Settings, names: Iterable[int | VnName], outcome: Outcome | None = None) -> list[Json]:
+def override_views(
+    settings: Settings, names: Iterable[int | VnName], outcome: ChangeOutcome | None = None
+) -> list[Json]:
     """Return the overrides of these VLANs (ids) and VNs as ``OverrideView`` has them."""
     overrides = outcome.overrides if outcome else settings.overrides
     values = outcome.values if outcome else settings.values
@@ -283,11 +285,11 @@ def override_views(settings: Settings, names: Iterable[int | VnName], outcome: O
     for name in names:
         if isinstance(name, VnName):
             row = file.row_of.get(name)
-            override = overrides.strays[name] if row is None else overrides.of_vn(row)
+            override = overrides.orphaned[name] if row is None else overrides.of_vn(row)
             columns = {} if row is None else {one: getattr(file.vns, one)[row] for one in override.values}
             said = {one: vn_value(one, float(value)) for one, value in columns.items()}
             place: tuple[int, str | None, int | None] = name
-            active, reason = values.reason_of(name)
+            active, reason = values.override_status(name)
         else:
             override, vlan = overrides.vlans[name], file.config.vlans.get(name)
             said = {one: getattr(vlan, one) for one in override.values} if vlan else {}

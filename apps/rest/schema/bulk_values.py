@@ -23,7 +23,7 @@ Values = dict[str, float | None]
 VnValues = dict[VnName, Values]
 
 
-class Ids(Protocol):
+class IdLookup(Protocol):
     """The ids of VLANs and edge ports by their names; InvalidValueError with that key for a name that is not one's."""
 
     def vlan_vid(self, key: str, name: str) -> int:
@@ -34,7 +34,7 @@ class Ids(Protocol):
 
 
 def read_vns(
-    key: str, items: object, ids: Ids, check: Callable[[str, VnName, Values], None], breathe: Callable[[], None]
+    key: str, items: object, ids: IdLookup, check: Callable[[str, VnName, Values], None], breathe: Callable[[], None]
 ) -> VnValues:
     """Return what a list of VNs with values says; VLANs and ports are given by id or name.
 
@@ -62,7 +62,7 @@ def read_vns(
 
 
 def read_vlans(
-    key: str, items: object, ids: Ids, complete: Callable[[int, dict[str, Any]], dict[str, Any]]
+    key: str, items: object, ids: IdLookup, complete: Callable[[int, dict[str, Any]], dict[str, Any]]
 ) -> dict[int, dict[str, Any]]:
     """Return what a list of ``{vlan_vid, values}`` says. Raises HttpRefusedError (422).
 
@@ -85,7 +85,7 @@ def read_vlans(
     return found
 
 
-def _vn(key: str, item: object, ids: Ids) -> tuple[VnName, Values]:
+def _vn(key: str, item: object, ids: IdLookup) -> tuple[VnName, Values]:
     if not isinstance(item, dict):
         raise InvalidValueError(key, item, f"must be an object with {', '.join(_PLACE)} and values")
     unknown = item.keys() - _KEYS
@@ -115,7 +115,7 @@ def _list(key: str, items: object, most: int) -> list[Any]:
     return items
 
 
-def _vlan_vid(key: str, item: dict[str, Any], ids: Ids) -> int:
+def _vlan_vid(key: str, item: dict[str, Any], ids: IdLookup) -> int:
     key, value = f"{key}.vlan_vid", item["vlan_vid"]
     return ids.vlan_vid(key, value) if _is_name(value) else _whole(key, value, MIN_VLAN_VID, MAX_VLAN_VID)
 

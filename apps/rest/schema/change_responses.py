@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from apps.rest.schema.fabric_responses import Page
 
 
-class Done(BaseModel):
+class ChangeResult(BaseModel):
     """What a change did, or with ``dry_run`` would do."""
 
     revision: int = Field(description="its number; with dry_run that of the last change")
@@ -24,7 +24,7 @@ class ConfigChangeView(BaseModel):
     after: bool | int | float | str | None
 
 
-class Reloaded(BaseModel):
+class ReloadResult(BaseModel):
     """What a reload did, or with ``dry_run`` would do."""
 
     revision: int = Field(description="the last change to anything")
@@ -44,7 +44,7 @@ class OverrideView(BaseModel):
     reason: str | None = Field(description="why it, or a part of it, is not in force")
 
 
-class Replaced(Done):
+class ReplaceResult(ChangeResult):
     """What replacing all overrides did, or with ``dry_run`` would do."""
 
     inactive: list[OverrideView] = Field(description="those that do not fit the configuration, a thousand at most")

@@ -75,7 +75,7 @@ class Links(Page):
     links: list[LinkView]
 
 
-class MissedBy(BaseModel):
+class ViolatedBy(BaseModel):
     """For how long a guarantee was missed, by reason; seconds since the controller started."""
 
     switch: float = Field(description="its switch, or one of its senders', was not connected")
@@ -95,7 +95,7 @@ class GuaranteeView(BaseModel):
     met_s: float = Field(description="seconds in which it was owed and met")
     missed_s: float = Field(description="seconds in which it was missed")
     missed_last_hour_s: float = Field(description="the same in the last hour")
-    missed_by_s: MissedBy
+    missed_by_s: ViolatedBy
 
 
 class SeriesColumns(BaseModel):

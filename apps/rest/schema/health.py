@@ -66,7 +66,7 @@ class LastRound(BaseModel):
     skipped: int = Field(description="rounds that were due since the one before, and never began")
 
 
-class Spread(BaseModel):
+class Percentiles(BaseModel):
     """Milliseconds of the rounds looked at."""
 
     p50: float
@@ -84,10 +84,10 @@ class Loop(BaseModel):
     read_meters: int = Field(description="meters read, so far")
     set_meters: int = Field(description="meters set to another rate or burst, so far")
     over_rounds: int = Field(description="how many rounds, a thousand at most, the times below are of")
-    poll_ms: Spread | None = Field(description="until all switches had answered")
-    step_ms: Spread | None = Field(description="deciding")
-    push_ms: Spread | None = Field(description="handing the messages over for sending")
-    total_ms: Spread | None
+    poll_ms: Percentiles | None = Field(description="until all switches had answered")
+    step_ms: Percentiles | None = Field(description="deciding")
+    push_ms: Percentiles | None = Field(description="handing the messages over for sending")
+    total_ms: Percentiles | None
     last: LastRound | None = Field(description="the last of the rounds looked at")
 
 

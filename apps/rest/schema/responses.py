@@ -123,7 +123,7 @@ class PortView(BaseModel):
     agent: AgentView | None = Field(description="the agent on its host; null: none is configured")
 
 
-class Place(BaseModel):
+class PortLocation(BaseModel):
     """Where a VN lives."""
 
     switch: str
@@ -135,8 +135,8 @@ class EntryView(BaseModel):
     """A pair of VNs that talk, in one direction, and the meter that limits it at the sender's edge switch."""
 
     vlan_vid: int
-    sender: Place
-    receiver: Place
+    sender: PortLocation
+    receiver: PortLocation
     measured_bps: Rate = Field(description="the rate to allocate by: it rises at once and fades slowly")
     offered_bps: Rate = Field(description="what came to the meter in the last interval")
     dropped_bps: Rate = Field(description="what the meter dropped in the last interval")
@@ -162,12 +162,12 @@ class EntryView(BaseModel):
     bottleneck: str | None = Field(description="where its policy holds it back; null: its policy names no such place")
 
 
-class PairView(BaseModel):
+class UnmeteredPairView(BaseModel):
     """A pair of VNs that talk, in one direction."""
 
     vlan_vid: int
-    sender: Place
-    receiver: Place
+    sender: PortLocation
+    receiver: PortLocation
     why: str = Field(description="why it has no meter")
 
 
@@ -175,8 +175,8 @@ class ExplanationView(BaseModel):
     """Why an entry has the limit it has."""
 
     vlan_vid: int
-    sender: Place
-    receiver: Place
+    sender: PortLocation
+    receiver: PortLocation
     limit_bps: int = Field(description="limit in force, bit/s")
     bound: str = Field(description="the constraint that binds it")
     place: int = Field(description="1 if no other sharer of that constraint is granted more, and so on; 0: no sharers")
@@ -214,7 +214,7 @@ class HostView(BaseModel):
         description="since when it was seen there, RFC 3339, UTC; of what stood in a switch's tables, when these were "
         "read; null: unknown"
     )
-    moved_from: Place | None = Field(
+    moved_from: PortLocation | None = Field(
         description="where it was before, as far as it was known when it came; null: it was known nowhere"
     )
 
@@ -243,7 +243,7 @@ class Entries(Page):
     """The pairs that were asked for; pairs that are silent age and vanish."""
 
     entries: list[EntryView]
-    unmetered: list[PairView] = Field(
+    unmetered: list[UnmeteredPairView] = Field(
         description="all pairs that talk and have no meter: they are not limited, and their rates are unknown"
     )
 

@@ -15,14 +15,14 @@ from apps.rest.resources.fabric import link_load
 from apps.rest.resources.service import Json, Service
 from controller.columns import FloatArray, IntArray
 from controller.fabric.config_model import EdgePort, Switch
-from controller.monitoring.live_rates import congested_here
-from controller.monitoring.time_series import KEPT
+from controller.monitoring.live_rates import locally_congested
+from controller.monitoring.time_series import SERIES_COLUMNS
 from controller.monitoring.traffic_totals import COLUMNS
 
 MOST_PORTS = 1000
 MOST_LINKS = 1000
 MOST_PAIRS = 250
-SHOWN = (*KEPT, "send_dropped", "flood_dropped", "marked", "lost")
+SHOWN = (*SERIES_COLUMNS, "send_dropped", "flood_dropped", "marked", "lost")
 """Those of the columns of traffic that a stream shows."""
 _ROWS = np.array([COLUMNS.index(name) for name in SHOWN], dtype=np.int64)
 _OF_POLICIES = frozenset({"marked", "lost"})
@@ -75,7 +75,7 @@ def state_of(here: Service, picked: Columns) -> Json:
         "rounds": loop["rounds"] if loop else 0,
     }
     mean_bps = here.observer.traffic.mean_bps[_ROWS]
-    congested, missing = congested_here(central), fabric.guarantees.missing
+    congested, missing = locally_congested(central), fabric.guarantees.missing
     if picked.is_fabric:
         vids, of_vn = np.unique(central.vns.vlan_vid, return_inverse=True)
         state["rows"] = [

@@ -70,7 +70,7 @@ def stream(query: request_parameters.StreamQuery) -> Response:
     if receiver is not None:
         lookup.vn_row_of(here.central, receiver, "receiver")
     picked = Columns(vlan, switch, receiver)
-    follower = _Follower(streams, picked, query.interval_ms / 1e3, query.states, after, here.others.asked())
+    follower = _StreamClient(streams, picked, query.interval_ms / 1e3, query.states, after, here.others.asked())
     return Response(follower, mimetype="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
 
@@ -142,7 +142,7 @@ def _compact(state: Json) -> bytes:
     return plain_json.dumps(state, separators=(",", ":")).encode()
 
 
-class _Follower:
+class _StreamClient:
     """What one client gets. It counts as open until it is closed, which the server does in any case."""
 
     def __init__(

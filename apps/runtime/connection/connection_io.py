@@ -15,8 +15,8 @@ from typing import Any
 from eventlet import hubs, patcher
 from ryu.lib import hub
 
-from apps.runtime.sockets.bulk_request import MeterCall, RollCall
-from apps.runtime.sockets.socket_reader import Arrival, Inbox
+from apps.runtime.sockets.bulk_request import BulkBarrier, BulkMeterStats
+from apps.runtime.sockets.socket_reader import ReceivedBytes, SocketReader
 from controller.openflow.bounded_reader import Buffer
 
 _select = patcher.original("select")  # eventlet takes epoll away from the patched one
@@ -25,7 +25,7 @@ MOST_UNREAD_BYTES = 32 << 20
 MOST_UNREAD_BY_STRANGER_BYTES = 1 << 20
 _SEND_BYTES = 64 << 10
 # Switches answer one after the other: a look so long after the last one finds the answers of several.
-GATHER_S = 0.0005
+BATCH_DELAY_S = 0.0005
 
 
 class SendQueue:
@@ -45,7 +45,7 @@ class SendQueue:
         self.octets = 0
         self.closing = False
 
-    def allow_switch(self) -> None:
+    def raise_limit(self) -> None:
         """Let as much wait as a switch under control may leave unread."""
         self._most_octets = MOST_UNREAD_BYTES
 
@@ -109,13 +109,13 @@ class SharedReader:
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self.meters, self.barriers = MeterCall(), RollCall()
-        self._on_arrival: dict[int, Callable[[Arrival], bool]] = {}
-        self._inbox, self._clock = Inbox(self.meters, self.barriers), clock
+        self.meters, self.barriers = BulkMeterStats(), BulkBarrier()
+        self._on_arrival: dict[int, Callable[[ReceivedBytes], bool]] = {}
+        self._inbox, self._clock = SocketReader(self.meters, self.barriers), clock
         self._epoll = _select.epoll()
         self._running = False
 
-    def watch(self, fileno: int, on_arrival: Callable[[Arrival], bool]) -> None:
+    def watch(self, fileno: int, on_arrival: Callable[[ReceivedBytes], bool]) -> None:
         """Call ``on_arrival`` whenever something has come, until it returns False."""
         if not self._running:
             self._running = True
@@ -132,9 +132,9 @@ class SharedReader:
         while True:
             hubs.trampoline(self._epoll.fileno(), read=True)
             if self._awaited() > 1:  # the others answer as soon: one look may find all of them
-                hub.sleep(GATHER_S)
+                hub.sleep(BATCH_DELAY_S)
             while self._look():  # to be called by the hub takes two registrations
-                hub.sleep(GATHER_S)
+                hub.sleep(BATCH_DELAY_S)
 
     def _look(self) -> bool:
         """Read what is there; return whether more is to be expected soon."""

@@ -32,11 +32,11 @@ class Allowance(NamedTuple):
 
 
 # The whole handshake of a switch is three messages and a description of its ports.
-STRANGER = Allowance(messages=10, octets=256 << 10, reports=5)
-SWITCH = Allowance(messages=1000, octets=8 << 20, reports=200)
+UNMANAGED_ALLOWANCE = Allowance(messages=10, octets=256 << 10, reports=5)
+SWITCH_ALLOWANCE = Allowance(messages=1000, octets=8 << 20, reports=200)
 
 
-class PeerBudget:
+class MessageBudget:
     """What is left of a peer's allowance. ``clock`` is monotonic.
 
     ``peers`` is how many peers share the process's time: of more than SHARING each waits for longer, so that all of
@@ -65,7 +65,7 @@ class PeerBudget:
         return self._ends_s - now_s
 
 
-class CutOff(StrEnum):
+class EvictionReason(StrEnum):
     """Why the controller closed a connection."""
 
     CROWDED = "too many connections without a handshake"
@@ -90,10 +90,10 @@ class MessageCounts:
 
 
 @dataclass
-class PeerCounts:
+class ConnectionCounts:
     """What peers have done: connections cut off by reason, and messages dropped unread by what is wrong with them."""
 
-    cut_off: Counter[CutOff] = field(default_factory=Counter)
+    cut_off: Counter[EvictionReason] = field(default_factory=Counter)
     dropped: Counter[str] = field(default_factory=Counter)
 
 
@@ -131,7 +131,7 @@ class ConnectionLimits(Generic[Visitor]):
             waiting = next(iter(self._waiting))
             yield self._gone(waiting if waiting != visitor else next(iter(self._strangers), visitor))
 
-    def introduced(self, visitor: Visitor) -> None:
+    def on_handshake_done(self, visitor: Visitor) -> None:
         """Note that a visitor has done its handshake."""
         if self._waiting.pop(visitor, None) is not None:
             self._strangers[visitor] = None
@@ -153,7 +153,7 @@ class ConnectionLimits(Generic[Visitor]):
         return visitor
 
 
-class Sparing:
+class LogRateLimiter:
     """Says the same no more than once in REPEAT_S, however often there is reason to."""
 
     def __init__(self, clock: Callable[[], float]) -> None:

@@ -25,20 +25,20 @@ from ryu.ofproto import ofproto_v1_3_parser
 from apps.runtime.connection.connection_io import SendQueue, SharedReader
 from apps.runtime.connection.connection_limits import (
     MOST_PORTS,
-    STRANGER,
-    SWITCH,
-    CutOff,
-    PeerBudget,
-    PeerCounts,
-    Sparing,
+    SWITCH_ALLOWANCE,
+    UNMANAGED_ALLOWANCE,
+    ConnectionCounts,
+    EvictionReason,
+    LogRateLimiter,
+    MessageBudget,
 )
 from apps.runtime.connection.switch_connection import Gate, SwitchConnection
 from apps.runtime.sockets import native as native_sockets
-from apps.runtime.sockets.socket_reader import MESSAGES_AT_ONCE, REPLIES, Arrival, replies_in
+from apps.runtime.sockets.socket_reader import MESSAGES_AT_ONCE, REPLIES, ReceivedBytes, replies_in
 from controller.openflow import constants as ofp
 from controller.openflow.bounded_reader import HEADER, Buffer
 from controller.openflow.constants import MessageType
-from controller.openflow.messages import speaks
+from controller.openflow.messages import supports_version
 
 LOG = logging.getLogger("dets.openflow")
 # So many bytes of one peer, or MESSAGES_AT_ONCE, are handled before others in the process get their turn.
@@ -77,15 +77,15 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
     called when the handshake is done, and when the peer is a switch under control.
     """
 
-    counts: ClassVar[PeerCounts] = PeerCounts()
+    counts: ClassVar[ConnectionCounts] = ConnectionCounts()
     clock: ClassVar[Callable[[], float]] = time.monotonic
-    sparing: ClassVar[Sparing] = Sparing(time.monotonic)
+    sparing: ClassVar[LogRateLimiter] = LogRateLimiter(time.monotonic)
     strangers: ClassVar[set[PeerDatapath]] = set()  # connected, and not under control
     new_gate: ClassVar[Callable[[], Gate | None]] = lambda: None  # in a cluster: what may go out of each connection
 
     def __init__(self, sock: Any, address: Any) -> None:
         self.connection: SwitchConnection | None = None
-        self.cut: CutOff | None = None
+        self.cut: EvictionReason | None = None
         self.on_introduced: Callable[[], None] = lambda: None
         self.on_keep: Callable[[], None] = lambda: None
         self._ended = False
@@ -99,7 +99,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
         self._interrupted = hub.Event()  # the shared reader has met something that is none of its business
         self.gate = PeerDatapath.new_gate()
         self._asked: OrderedDict[int, None] = OrderedDict()  # xids of requests of others than the controller
-        self._budget = PeerBudget(STRANGER, PeerDatapath.clock, lambda: len(PeerDatapath.strangers))
+        self._budget = MessageBudget(UNMANAGED_ALLOWANCE, PeerDatapath.clock, lambda: len(PeerDatapath.strangers))
         super().__init__(sock, address)
 
     # -- its life
@@ -134,8 +134,8 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
     def keep(self) -> None:
         """This is a switch under control."""
         PeerDatapath.strangers.discard(self)
-        self._budget = PeerBudget(SWITCH, PeerDatapath.clock)
-        self._queue.allow_switch()
+        self._budget = MessageBudget(SWITCH_ALLOWANCE, PeerDatapath.clock)
+        self._queue.raise_limit()
         self._kept = True
         self.on_keep()
 
@@ -145,7 +145,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
         with suppress(OSError, ValueError):
             self.socket.shutdown(socket.SHUT_RDWR)
 
-    def cut_off(self, reason: CutOff) -> None:
+    def cut_off(self, reason: EvictionReason) -> None:
         """Hang up on somebody who misbehaves: nothing is sent any more. Waits for nothing."""
         if self._ended:
             return
@@ -191,7 +191,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
         if self.gate is not None and not self.gate.lets_out(data):
             return True
         if not self._queue.put(data, last=close_socket):
-            self.cut_off(CutOff.UNREAD)
+            self.cut_off(EvictionReason.UNREAD)
             return False
         return True
 
@@ -212,7 +212,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
             self._queue.send_all()
             self.close()
         except TimeoutError:
-            self.cut_off(CutOff.UNREAD)
+            self.cut_off(EvictionReason.UNREAD)
         except OSError:
             self.close()
 
@@ -241,7 +241,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
         self._buffer += data
         self._hung_up = not data
 
-    def _read_replies(self, arrival: Arrival) -> bool:
+    def _read_replies(self, arrival: ReceivedBytes) -> bool:
         """Take the controller's replies off what has come, for the shared reader: nothing here waits.
 
         Return whether to go on so. Whatever else comes, and a peer that has used up its allowance, is left to this
@@ -278,7 +278,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
         finally:
             if self._buffer or end < len(octets):
                 self._buffer = bytearray(octets[end:])
-                connection.recall_all()
+                connection.fall_back_all()
         if not taken and not only_replies:
             return False
         # A message that comes byte by byte costs as much as so many.
@@ -291,7 +291,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
         while (head := self._head(offset)) is not None and not self._ended:
             version, kind, length, xid = head
             if length < HEADER.size:
-                self.cut_off(CutOff.LENGTH)
+                self.cut_off(EvictionReason.LENGTH)
                 break
             acted = self._handle(version, kind, xid, _cut(buffer, offset, length))
             offset += length
@@ -319,7 +319,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
         all other reports.
         """
         if kind == MessageType.HELLO and self.state == HANDSHAKE_DISPATCHER:
-            self._greeted(message)
+            self._on_hello(message)
         elif version != ofp.VERSION:
             self._drop("version")
         elif kind in REPLIES:
@@ -338,17 +338,17 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
             self._drop("before the handshake")
         return True
 
-    def _greeted(self, message: bytes) -> None:
+    def _on_hello(self, message: bytes) -> None:
         """Agree on a version (OpenFlow 1.3.5, section 6.3.1): 1.3, or none.
 
         Ryu gets the header alone: its parser never comes to the end of a hello whose elements have no length.
         """
-        if not speaks(ofp.VERSION, message):
+        if not supports_version(ofp.VERSION, message):
             refusal = struct.pack("!HH", ofp.ErrorType.HELLO_FAILED, 0) + b"OpenFlow 1.3 only"
             with suppress(OSError):  # nothing else waits to be sent: the kernel takes so little at once
                 self.socket.send(HEADER.pack(ofp.VERSION, MessageType.ERROR, HEADER.size + len(refusal), 0) + refusal)
             self._queue.octets = 0  # the refusal must arrive: no reset
-            self.cut_off(CutOff.VERSION)
+            self.cut_off(EvictionReason.VERSION)
             return
         self._to_ryu(MessageType.HELLO, 0, HEADER.pack(ofp.VERSION, MessageType.HELLO, HEADER.size, 0))
 
@@ -359,7 +359,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
             self._drop("nobody asked")
             return
         if kind == MessageType.FEATURES_REPLY and message[_AUXILIARY_ID_AT : _AUXILIARY_ID_AT + 1] > b"\0":
-            self.cut_off(CutOff.AUXILIARY)
+            self.cut_off(EvictionReason.AUXILIARY)
             return
         flags = message[_MULTIPART_MORE_AT : _MULTIPART_MORE_AT + 2] if kind == MessageType.MULTIPART_REPLY else b""
         if not int.from_bytes(flags) & ofp.MULTIPART_REPLY_MORE:
@@ -381,7 +381,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
             if self.state in handler.callers[event.__class__].dispatchers:
                 handler(event)
         if len(self._ports or ()) > MOST_PORTS:
-            self.cut_off(CutOff.PORTS)
+            self.cut_off(EvictionReason.PORTS)
 
     def _drop(self, why: str) -> None:
         PeerDatapath.counts.dropped[why] += 1

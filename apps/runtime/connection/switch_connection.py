@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 from ryu.lib import hub
 
-from apps.runtime.connection.connection_limits import CutOff, MessageCounts
+from apps.runtime.connection.connection_limits import EvictionReason, MessageCounts
 from apps.runtime.sockets import native as native_sockets
-from apps.runtime.sockets.bulk_request import RollCall
+from apps.runtime.sockets.bulk_request import BulkBarrier
 from controller.errors import ProtocolError
 from controller.openflow.bounded_reader import HEADER, MAX_XID, Buffer
 from controller.openflow.constants import MessageType
@@ -27,7 +27,7 @@ from controller.openflow.multipart import multipart_header
 MOST_REPLY_BYTES = 16 << 20  # of all unfinished replies of one switch; 100,000 flow entries
 _PART_BYTES = 100  # what a part costs in addition to its body
 _MULTIPART_REPLY, _ROLE_REPLY = int(MessageType.MULTIPART_REPLY), int(MessageType.ROLE_REPLY)
-MOST_UNWANTED = 1000  # replies that may still come though nobody waits for them any more
+MAX_FORGOTTEN = 1000  # replies that may still come though nobody waits for them any more
 
 
 class Gate(Protocol):
@@ -37,13 +37,13 @@ class Gate(Protocol):
         """Return whether these messages may go out now."""
 
 
-class Wire(Protocol):
+class Transport(Protocol):
     """What the connection needs of its socket's side; ``xid`` is the last transaction id in use."""
 
     id: int
     address: Any
     xid: int
-    cut: CutOff | None
+    cut: EvictionReason | None
     gate: Gate | None
     fileno: int  # the socket at which roll calls may be answered, -1 if there is none
 
@@ -53,7 +53,7 @@ class Wire(Protocol):
     def close(self) -> None:
         """Hang up."""
 
-    def cut_off(self, reason: CutOff) -> None:
+    def cut_off(self, reason: EvictionReason) -> None:
         """Hang up on a peer that misbehaves."""
 
     def enqueue(self, data: Buffer) -> bool:
@@ -91,9 +91,9 @@ class Reply:
 
         Raises ProtocolError when the answer was malformed or the switch refused the request.
         """
-        return b"".join(self.parts) if self.comes(timeout_s) else None
+        return b"".join(self.parts) if self.wait_complete(timeout_s) else None
 
-    def comes(self, timeout_s: float) -> bool:
+    def wait_complete(self, timeout_s: float) -> bool:
         """Return whether all ``parts`` have come in time. Errors as ``wait``."""
         if not self.done:
             if timeout_s <= 0.0:
@@ -138,13 +138,13 @@ class SwitchConnection:
     whether it was acted upon; ``on_close`` is called once, in a greenlet of its own, when the connection has ended.
     """
 
-    def __init__(self, datapath: Wire, clock: Callable[[], float]) -> None:
+    def __init__(self, datapath: Transport, clock: Callable[[], float]) -> None:
         self._datapath = datapath
         self._clock = clock
         self._awaited: dict[int, Reply] = {}
         self._unwanted: dict[int, None] = {}
         self._held_octets = 0
-        self._called: dict[RollCall, int | Reply] = {}  # by the last roll calls: the xid, or what is awaited instead
+        self._called: dict[BulkBarrier, int | Reply] = {}  # by the last roll calls: the xid, or what is awaited instead
         self.dpid: int = datapath.id
         self.address = datapath.address
         self.gate = datapath.gate
@@ -154,7 +154,7 @@ class SwitchConnection:
         self.on_close: Callable[[], None] = lambda: None
 
     @property
-    def cut_off(self) -> CutOff | None:
+    def cut_off(self) -> EvictionReason | None:
         """Why the controller cut the connection off, None if it did not."""
         return self._datapath.cut
 
@@ -167,12 +167,12 @@ class SwitchConnection:
         if self.closed:
             return
         self.closed = True
-        self.recall_all()
+        self.fall_back_all()
         for xid in list(self._awaited):
             self.fail(xid, ProtocolError("the switch disconnected"))
         hub.spawn(self.on_close)
 
-    def disconnect(self, reason: CutOff | None = None) -> None:
+    def disconnect(self, reason: EvictionReason | None = None) -> None:
         """Close the connection; the switch may connect again. With a reason, unsent bytes are discarded."""
         if reason is None:
             self._datapath.close()
@@ -210,7 +210,7 @@ class SwitchConnection:
                 self.fail(xid, ProtocolError("the switch disconnected"))
         return replies
 
-    def call(self, roll: RollCall, data: Buffer, xid: int, messages: int) -> int | None:
+    def call(self, roll: BulkBarrier, data: Buffer, xid: int, messages: int) -> int | None:
         """Send messages, the last of which is the request of a roll call; return the socket at which the answer comes.
 
         None where nothing was sent: then it is to be asked as usual, by ``request``.
@@ -223,10 +223,10 @@ class SwitchConnection:
         self._datapath.enqueue(data)
         return None if self.closed else fileno
 
-    def called_at(self, roll: RollCall) -> tuple[int, int] | None:
+    def bulk_socket(self, roll: BulkBarrier) -> tuple[int, int] | None:
         """Return the socket at which a roll call may be asked and answered now, and the xid reserved for the request.
 
-        None where it is to be sent by ``call`` or ``request``. Else it must be sent there (``call_all``).
+        None where it is to be sent by ``call`` or ``request``. Else it must be sent there (``send_bulk_request``).
         """
         fileno = None if self.closed else self._datapath.open_lane()
         if fileno is None:
@@ -239,12 +239,12 @@ class SwitchConnection:
         """Send what a socket did not take of a request."""
         self._datapath.enqueue(octets)
 
-    def recall(self, roll: RollCall) -> Reply:
+    def fall_back(self, roll: BulkBarrier) -> Reply:
         """Await what a roll call still awaits here as any other reply; return that, which may be over by now."""
         called = self._called[roll]
         if isinstance(called, int):
             called = self._called[roll] = Reply(called)
-            begun, part = roll.so_far(self._datapath.fileno)
+            begun, part = roll.partial_reply(self._datapath.fileno)
             if roll.take_back(self._datapath.fileno):
                 self._awaited[called.xid] = called
                 if len(begun):
@@ -253,16 +253,16 @@ class SwitchConnection:
                     self._datapath.put_back(part)
         return called
 
-    def recall_all(self) -> None:
+    def fall_back_all(self) -> None:
         """Do so for all roll calls."""
         for roll in self._called:
-            self.recall(roll)
+            self.fall_back(roll)
 
     def _awaits(self, xid: int) -> Reply | None:
         """Return the awaited reply to a request; one of a roll call is awaited as any other from then on."""
         reply = self._awaited.get(xid)
         if reply is None and xid in self._called.values():
-            self.recall_all()
+            self.fall_back_all()
             reply = self._awaited.get(xid)
         return reply
 
@@ -275,7 +275,7 @@ class SwitchConnection:
         if self._awaited.pop(reply.xid, None) is not None:
             self._held_octets -= reply.octets
             self._unwanted[reply.xid] = None
-            if len(self._unwanted) > MOST_UNWANTED:
+            if len(self._unwanted) > MAX_FORGOTTEN:
                 del self._unwanted[next(iter(self._unwanted))]
 
     def fail(self, xid: int, error: ProtocolError) -> bool:
@@ -313,7 +313,7 @@ class SwitchConnection:
             self._held_octets += reply.add(message[HEADER.size :])
         if self._held_octets > MOST_REPLY_BYTES:
             self.fail(xid, ProtocolError(f"its replies are longer than {MOST_REPLY_BYTES} bytes"))
-            self.disconnect(CutOff.REPLY)
+            self.disconnect(EvictionReason.REPLY)
         elif part is None or not part.more:
             del self._awaited[xid]
             self._held_octets -= reply.octets
@@ -328,15 +328,15 @@ class SwitchConnection:
         return not self.closed and self.on_report(kind, message)
 
 
-def call_all(
-    roll: RollCall, connections: Sequence[SwitchConnection], encode: Callable[[int], bytes]
+def send_bulk_request(
+    roll: BulkBarrier, connections: Sequence[SwitchConnection], encode: Callable[[int], bytes]
 ) -> list[tuple[int, int] | None]:
     """Send the request of a roll call that ``encode`` makes of an xid; nothing here waits.
 
     Return for each connection the socket at which the answer comes and the xid; None where nothing was sent, and it is
     to be asked as usual, by ``request``. What there is to send at once goes in one call.
     """
-    lanes: list[tuple[int, int] | None] = [connection.called_at(roll) for connection in connections]
+    lanes: list[tuple[int, int] | None] = [connection.bulk_socket(roll) for connection in connections]
     message = encode(0)
     taken, octets = iter(native_sockets.ask([lane for lane in lanes if lane is not None], message)), len(message)
     for number, (connection, lane) in enumerate(zip(connections, lanes, strict=True)):

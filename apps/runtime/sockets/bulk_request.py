@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from apps.runtime.sockets.greenlet_event import Pause
+from apps.runtime.sockets.greenlet_event import TimedWait
 from controller.columns import FloatArray, IntArray
 from controller.openflow.meters import METER_STATS, STATS_BYTES
 from controller.openflow.multipart import MULTIPART_HEAD
@@ -25,7 +25,7 @@ _MOST_METERS = (_MOST_OCTETS - MULTIPART_HEAD.size) // STATS_BYTES
 _NOBODY = -1
 
 
-class RollCall:
+class BulkBarrier:
     """Who was called last to confirm what was sent, by barriers, and who has; the next call ends it.
 
     By number, in the order of calling: ``xid`` of the request, and ``at_s``, when the answer came, NaN for whoever has
@@ -41,7 +41,7 @@ class RollCall:
         self._numbers: IntArray = np.empty(0, np.int64)
         self.xid: IntArray = np.empty(0, np.int64)
         self.at_s: FloatArray = np.empty(0)
-        self._all_in = Pause()
+        self._all_in = TimedWait()
         self.call([], [])
 
     def call(self, filenos: list[int], xids: Sequence[int]) -> None:
@@ -78,7 +78,7 @@ class RollCall:
         self.look()
         return True
 
-    def so_far(self, fileno: int) -> tuple[NDArray[np.void], bytes]:
+    def partial_reply(self, fileno: int) -> tuple[NDArray[np.void], bytes]:
         """Return what has come of the answer that is awaited at a socket: METER_STATS, and a part that is not whole."""
         return np.empty(0, METER_STATS), b""
 
@@ -97,7 +97,7 @@ class RollCall:
         return int(self.index_of[fileno]) if 0 <= fileno < len(self.index_of) else _NOBODY
 
 
-class MeterCall(RollCall):
+class BulkMeterStats(BulkBarrier):
     """Who was called last for the counters of its meters: in ``stats`` (METER_STATS), where each's end at ``ends``.
 
     Their ids are in ``meter_id`` as well. Of each ``filled`` meters have come. Of those with more than fit into one
@@ -132,11 +132,11 @@ class MeterCall(RollCall):
         of_answers = (self.ends, self.stats, self.meter_id, self.filled, self.kept, self.slot, self.parts)
         return *super()._columns(), *of_answers
 
-    def so_far(self, fileno: int) -> tuple[NDArray[np.void], bytes]:
+    def partial_reply(self, fileno: int) -> tuple[NDArray[np.void], bytes]:
         """Return what has come of the answer that is awaited at a socket: METER_STATS, and a part that is not whole."""
         number = self._number(fileno)
         if number == _NOBODY:
-            return super().so_far(fileno)
+            return super().partial_reply(fileno)
         first = self._first(number)
         return self.stats[first : first + int(self.filled[number])].copy(), self._kept(number)
 

@@ -8,7 +8,7 @@ from eventlet import hubs
 from greenlet import getcurrent
 
 
-class Pause:
+class TimedWait:
     """One greenlet waits, another one ends that, or the time does."""
 
     def __init__(self) -> None:
@@ -35,12 +35,12 @@ class Pause:
             self._ended = hubs.get_hub().schedule_call_global(0, self._waiting.switch)
 
 
-class Flag:
+class GreenletFlag:
     """Something that is so or not, and that one greenlet at a time may wait for: an event takes 10 calls to set."""
 
     def __init__(self) -> None:
         self._is_set = False
-        self._until_set = Pause()
+        self._until_set = TimedWait()
 
     def is_set(self) -> bool:
         """Return whether it is so."""

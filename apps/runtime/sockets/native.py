@@ -10,9 +10,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.native_loader import load
+from controller.native_loader import load_native
 
-library = load("apps.runtime.sockets._sockets", "dets_receive", "dets_ask")
+library = load_native("apps.runtime.sockets._sockets", "dets_receive", "dets_ask")
 
 
 def ask(lanes: Sequence[tuple[int, int]], message: bytes) -> list[int]:
@@ -27,7 +27,7 @@ def ask(lanes: Sequence[tuple[int, int]], message: bytes) -> list[int]:
     return list(taken.tolist())
 
 
-class Room:
+class ReceiveBuffer:
     """Where what comes is read to, for one call after the other: ``octets`` and replies of several sockets."""
 
     def __init__(self, octets: int, replies: int) -> None:
@@ -40,7 +40,8 @@ class Room:
     ) -> tuple[list[list[int]], list[list[int]]]:
         """Read the first of these sockets, as many as there is room for.
 
-        ``rolls`` are who is called for its meters (``MeterCall.columns``) and for barriers (``RollCall.columns``).
+        ``rolls`` are who is called for its meters (``BulkMeterStats.columns``) and for barriers
+        (``BulkBarrier.columns``).
         ``what`` is how many octets of each socket at most; OpenFlow's version; the types of replies, a bit for each;
         and how many replies of each socket at most. Return for each socket how many octets came (-1: none but answers
         to the roll calls, 0: it has ended), how many whole replies are at the beginning, and whether nothing else is;

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from apps.runtime.sockets import native as native_sockets
-from apps.runtime.sockets.bulk_request import MeterCall, RollCall
+from apps.runtime.sockets.bulk_request import BulkBarrier, BulkMeterStats
 from controller.openflow import constants as ofp
 from controller.openflow.bounded_reader import HEADER
 from controller.openflow.constants import MessageType
@@ -31,7 +31,7 @@ _MULTIPART, _MULTIPART_BYTES = int(MessageType.MULTIPART_REPLY), 16
 _KINDS = sum(1 << kind for kind in REPLIES)
 
 
-class Arrival(NamedTuple):
+class ReceivedBytes(NamedTuple):
     """What has come at a socket: nothing when it has ended; valid until the next ones are read.
 
     ``replies`` are whole messages at the beginning: type, xid, and from where to where. ``only_replies`` tells whether
@@ -44,21 +44,23 @@ class Arrival(NamedTuple):
     only_replies: bool
 
 
-class Inbox:
+class SocketReader:
     """Reads many sockets, none of which it waits for; answers to roll calls go to these."""
 
-    def __init__(self, meters: MeterCall, barriers: RollCall) -> None:
+    def __init__(self, meters: BulkMeterStats, barriers: BulkBarrier) -> None:
         self._calls = meters, barriers
-        self._room = None if native_sockets.library is None else native_sockets.Room(_ROOM_BYTES, _ROOM_REPLIES)
+        self._room = (
+            None if native_sockets.library is None else native_sockets.ReceiveBuffer(_ROOM_BYTES, _ROOM_REPLIES)
+        )
         self._octets = memoryview(bytearray(READ_BYTES if self._room is None else 0))
 
-    def receive(self, filenos: Sequence[int], now_s: float) -> Iterator[Arrival]:
+    def receive(self, filenos: Sequence[int], now_s: float) -> Iterator[ReceivedBytes]:
         """Yield what else has come at each of these sockets that is not empty; READ_BYTES at most, the rest stays."""
         if self._room is not None:
             return self._receive_at_once(self._room, filenos, now_s)
         return self._receive(filenos)
 
-    def _receive(self, filenos: Sequence[int]) -> Iterator[Arrival]:
+    def _receive(self, filenos: Sequence[int]) -> Iterator[ReceivedBytes]:
         for fileno in filenos:
             try:
                 came = os.readv(fileno, [self._octets])
@@ -67,9 +69,11 @@ class Inbox:
             except OSError:
                 came = 0
             octets = self._octets[:came]
-            yield Arrival(fileno, octets, *replies_in(octets))
+            yield ReceivedBytes(fileno, octets, *replies_in(octets))
 
-    def _receive_at_once(self, room: native_sockets.Room, filenos: Sequence[int], now_s: float) -> Iterator[Arrival]:
+    def _receive_at_once(
+        self, room: native_sockets.ReceiveBuffer, filenos: Sequence[int], now_s: float
+    ) -> Iterator[ReceivedBytes]:
         what = READ_BYTES, ofp.VERSION, _KINDS, MESSAGES_AT_ONCE
         meters, barriers = self._calls
         while filenos:
@@ -79,7 +83,7 @@ class Inbox:
             for fileno, (length, count, only_replies) in zip(filenos, arrivals, strict=False):
                 if length >= 0:
                     octets = room.octets[start : start + length]
-                    yield Arrival(fileno, octets, replies[first : first + count], bool(only_replies))
+                    yield ReceivedBytes(fileno, octets, replies[first : first + count], bool(only_replies))
                     start, first = start + length, first + count
             filenos = filenos[len(arrivals) :]
 

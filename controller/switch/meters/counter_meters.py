@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.columns import IntArray, carry
+from controller.columns import IntArray, reindex
 from controller.fabric.vn_table import VnTable
 from controller.metering.counters import MeterCounters
 
@@ -17,7 +17,7 @@ NO_METER = 0
 
 
 @dataclass(frozen=True)
-class ReadMeters(ABC):
+class CounterMeters(ABC):
     """The ids of meters of receivers' switches, and their counters as last read; columns of shape (meters,).
 
     NO_METER stands for none.
@@ -48,6 +48,6 @@ class ReadMeters(ABC):
 
     def remembering(self, before: Self, old_row: IntArray) -> Self:
         """Return the state with what was known ``before`` of those whose meter is that of their ``old_row`` there."""
-        same = carry(before.meter_id, old_row, -1) == self.meter_id
+        same = reindex(before.meter_id, old_row, -1) == self.meter_id
         columns = zip(self.counters, before.counters.carried(old_row), strict=True)
         return replace(self, counters=MeterCounters(*(np.where(same, was, now) for now, was in columns)))

@@ -12,7 +12,7 @@ from controller.columns import BoolArray, IntArray
 _FREE, _USED, _RESERVED = 0, 1, 2
 
 
-class MeterIds:
+class MeterIdPool:
     """Gives out the lowest free id of ``first`` to ``last``.
 
     What each id is, is kept as a byte, up to the greatest that was ever in use.

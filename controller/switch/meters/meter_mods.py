@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from controller.fabric.pair_table import EntryTable
+from controller.fabric.pair_table import PairTable
 from controller.fabric.vn_table import VnTable
 from controller.metering.enforcement import MeterChanges
 from controller.native_loader import choose
@@ -24,15 +24,15 @@ def modifications(meter_id: IntColumn, rate_kbps: IntColumn, burst_kbits: IntCol
     return mods
 
 
-def _compiled_by_switch(vns: VnTable, entries: EntryTable, changes: MeterChanges) -> tuple[MeterMods, list[Part]]:
+def _compiled_by_switch(vns: VnTable, entries: PairTable, changes: MeterChanges) -> tuple[MeterMods, list[Part]]:
     changed = (changes.rows, changes.rate_kbps, changes.burst_kbits)
     columns = (*changed, entries.sender, entries.meter_id, vns.switch)
-    mods, ends_of = meter_codec_native.modifications(int(MeterModCommand.MODIFY), columns, len(vns.dpids))
+    mods, ends_of = meter_codec_native.pack_modifications(int(MeterModCommand.MODIFY), columns, len(vns.dpids))
     ends = ends_of.tolist()
     return mods, list(zip(vns.dpids, [0, *ends], ends, strict=False))
 
 
-def _plain_by_switch(vns: VnTable, entries: EntryTable, changes: MeterChanges) -> tuple[MeterMods, list[Part]]:
+def _plain_by_switch(vns: VnTable, entries: PairTable, changes: MeterChanges) -> tuple[MeterMods, list[Part]]:
     """Return the same for changes, by the switches of the entries' senders, in the order of ``changes`` at each."""
     order, parts = vns.by_switch(entries.sender[changes.rows])
     rows = changes.rows[order]

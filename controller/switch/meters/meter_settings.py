@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from controller.columns import BoolArray, FloatArray, IntArray
 from controller.fabric.meter_bounds import UNBOUNDED, MeterBounds
-from controller.metering.enforcement import kilo
+from controller.metering.enforcement import to_kilo
 from controller.openflow.meters import IntColumn
 
 
@@ -21,7 +21,7 @@ class MeterSetting(NamedTuple):
     burst_kbits: int
 
 
-class MeterColumns(Mapping[int, MeterSetting]):
+class MeterSettingsTable(Mapping[int, MeterSetting]):
     """Meters by ascending id; columns of shape (meters,)."""
 
     def __init__(self, meter_id: IntColumn, rate_kbps: IntColumn, burst_kbits: IntColumn) -> None:
@@ -32,12 +32,12 @@ class MeterColumns(Mapping[int, MeterSetting]):
         self.burst_kbits = np.asarray(burst_kbits, dtype=np.int64)[order]
 
     @classmethod
-    def of_rates(cls, meter_id: IntArray, rate_bps: FloatArray, burst_bits: FloatArray) -> MeterColumns:
+    def of_rates(cls, meter_id: IntArray, rate_bps: FloatArray, burst_bits: FloatArray) -> MeterSettingsTable:
         """Return the settings for rates and bursts that are whole kb/s and kb already."""
-        return cls(meter_id, kilo(rate_bps), kilo(burst_bits))
+        return cls(meter_id, to_kilo(rate_bps), to_kilo(burst_bits))
 
     @classmethod
-    def standing(cls, meters: NDArray[np.void]) -> MeterColumns:
+    def standing(cls, meters: NDArray[np.void]) -> MeterSettingsTable:
         """Return what a switch says its meters are set to (METER_CONFIG)."""
         return cls(meters["meter_id"], meters["rate_kbps"], meters["burst_kbits"])
 
@@ -63,34 +63,34 @@ class MeterColumns(Mapping[int, MeterSetting]):
         settings = map(MeterSetting, self.rate_kbps.tolist(), self.burst_kbits.tolist())
         return dict(zip(self.meter_id.tolist(), settings, strict=True))
 
-    def joined(self, other: MeterColumns) -> MeterColumns:
+    def joined(self, other: MeterSettingsTable) -> MeterSettingsTable:
         """Return these meters and others, whose ids are different ones."""
         columns = zip(self._columns, other._columns, strict=True)
-        return MeterColumns(*(np.concatenate(both) for both in columns))
+        return MeterSettingsTable(*(np.concatenate(both) for both in columns))
 
     @property
     def _columns(self) -> tuple[IntArray, IntArray, IntArray]:
         return self.meter_id, self.rate_kbps, self.burst_kbits
 
-    def within_bounds(self, bounds: MeterBounds) -> MeterColumns:
+    def within_bounds(self, bounds: MeterBounds) -> MeterSettingsTable:
         """Return the same meters set to what a switch takes."""
         if bounds == UNBOUNDED:
             return self
-        return MeterColumns(self.meter_id, *bounds.fitted(self.rate_kbps, self.burst_kbits))
+        return MeterSettingsTable(self.meter_id, *bounds.fitted(self.rate_kbps, self.burst_kbits))
 
-    def within(self, first: int, last: int) -> MeterColumns:
+    def within(self, first: int, last: int) -> MeterSettingsTable:
         """Return the meters whose ids are in a range."""
         rows = slice(*np.searchsorted(self.meter_id, (first, last + 1)))
-        return MeterColumns(self.meter_id[rows], self.rate_kbps[rows], self.burst_kbits[rows])
+        return MeterSettingsTable(self.meter_id[rows], self.rate_kbps[rows], self.burst_kbits[rows])
 
-    def differing(self, other: MeterColumns) -> set[int]:
+    def differing(self, other: MeterSettingsTable) -> set[int]:
         """Return the ids of the meters that only one of both has, or that are set otherwise."""
         if len(self) == len(other) and np.array_equal(self.meter_id, other.meter_id):
             unlike = (self.rate_kbps != other.rate_kbps) | (self.burst_kbits != other.burst_kbits)
             return set(self.meter_id[unlike].tolist())
         return set(self.meter_id[~self._same_in(other)].tolist()) | set(other.meter_id[~other._same_in(self)].tolist())
 
-    def _same_in(self, other: MeterColumns) -> BoolArray:
+    def _same_in(self, other: MeterSettingsTable) -> BoolArray:
         if not len(other):
             return np.zeros(len(self), dtype=np.bool_)
         row = np.minimum(np.searchsorted(other.meter_id, self.meter_id), len(other) - 1)

@@ -17,11 +17,11 @@ from controller.fabric.vn_table import VnTable
 from controller.metering.counters import MeterCounters, MeterReadings, meter_rates
 from controller.metering.enforcement import FRAME_BITS, RATE_STEP_BPS, whole_rates
 from controller.metering.mark_readings import PHANTOM_BURST_S, PHANTOM_PART, MarkReadings
-from controller.switch.meters.counter_meters import NO_METER, ReadMeters
+from controller.switch.meters.counter_meters import NO_METER, CounterMeters
 
 
 @dataclass(frozen=True)
-class PhantomMeters(ReadMeters):
+class PhantomMeters(CounterMeters):
     """A row for each VN; NO_METER where it has none."""
 
     @classmethod

@@ -19,20 +19,20 @@ import numpy as np
 
 from apps.agent.agent import Agent, AgentOptions
 from apps.agent.htb import HtbShaper
-from apps.agent.shaper import OWN, ShapedPair
+from apps.agent.shaper import VN_AGGREGATE, ShapedPair
 from controller.agents.control_frames import (
     CONTROLLER_MAC,
-    LONGEST_OCTETS,
-    STRICT_OCTETS,
+    LONG_PARAMETER_BYTES,
+    SHORT_PARAMETER_BYTES,
     ControlFrame,
+    FrameAddress,
+    FrameRejection,
     Opcode,
-    Refusal,
-    Speaker,
     decode,
     encode,
     records,
 )
-from experiments.bench.agent.many_agents import run_crowd
+from experiments.bench.agent.many_agents import run_many_agents
 from experiments.bench.agent.reaction_time import AGENTS, reaction_ms
 from experiments.bench.harness import Target, check_bounds, finished
 from experiments.machine.namespaces import Namespaces
@@ -40,7 +40,7 @@ from experiments.machine.namespaces import Namespaces
 PAIRS, SECONDS = 1000, 5.0
 INTERVAL_S = 0.055
 RATE_BPS = 5_000_000
-TURNS_BPS = (3_500_000, 6_500_000)
+ALTERNATING_BPS = (3_500_000, 6_500_000)
 VLAN = 10
 UPLINK = "eth0"  # of a namespace
 SENDER = 0x02_0000_0000_01
@@ -69,7 +69,7 @@ def run(
         "hundred_changes_ms": batch_ms,
         "agent_cpu_percent_per_1000_pairs": cost * 1000 / pairs,
         **codec,
-        "thousand_agents_of_20_pairs": run_crowd(),
+        "thousand_agents_of_20_pairs": run_many_agents(),
         "reaction_ms": {shaping: reaction_ms(shaping) for shaping in AGENTS},
     }
     off = max(abs(rate / 5.0 - 1.0) for rate in rates.values())
@@ -97,8 +97,11 @@ def _entries(count: int) -> Any:
 
 def codec_figures() -> dict[str, float]:
     """Return what a Traffic Report costs to encode and decode, by entry, in long frames and in strict ones."""
-    speaker, found = Speaker(CONTROLLER_MAC, SENDER, VLAN, 1), {}
-    for name, octets in (("codec_us_per_entry", LONGEST_OCTETS), ("codec_strict_us_per_entry", STRICT_OCTETS)):
+    speaker, found = FrameAddress(CONTROLLER_MAC, SENDER, VLAN, 1), {}
+    for name, octets in (
+        ("codec_us_per_entry", LONG_PARAMETER_BYTES),
+        ("codec_strict_us_per_entry", SHORT_PARAMETER_BYTES),
+    ):
         entries, best = _entries(46 * 40), float("inf")
         for _ in range(20):
             begun = time.perf_counter()
@@ -117,7 +120,7 @@ def schedules() -> dict[str, Callable[[HtbShaper, ShapedPair, int], None]]:
         shaper.set_rates([(pair, RATE_BPS)])
 
     def by_turns(shaper: HtbShaper, pair: ShapedPair, number: int) -> None:
-        shaper.set_rates([(pair, TURNS_BPS[number % 2])])
+        shaper.set_rates([(pair, ALTERNATING_BPS[number % 2])])
 
     return {"constant": lambda *_: None, "set again": again, "by turns": by_turns}
 
@@ -150,14 +153,14 @@ def batch_of_changes_ms() -> float:
         best = float("inf")
         for number in range(20):
             begun = time.perf_counter()
-            shaper.set_rates([(pair, TURNS_BPS[number % 2]) for pair in pairs])
+            shaper.set_rates([(pair, ALTERNATING_BPS[number % 2]) for pair in pairs])
             best = min(best, time.perf_counter() - begun)
         return best * 1e3
     finally:
         shaper.close(keep=False)
 
 
-class _Mirror:
+class _LoopbackController:
     """A controller in the process: says Keep Alive, or another rate for a tenth of the pairs, in every interval."""
 
     address = SENDER
@@ -175,13 +178,13 @@ class _Mirror:
 
     def receive(self, most: int) -> list[ControlFrame]:
         taken, self._waiting = self._waiting, []
-        return [frame for frame in map(decode, taken) if not isinstance(frame, Refusal)]
+        return [frame for frame in map(decode, taken) if not isinstance(frame, FrameRejection)]
 
     def speak(self, opcode: Opcode, receivers: np.ndarray[Any, Any], **columns: Any) -> None:
         """Let frames of an opcode wait."""
-        speaker = Speaker(SENDER, CONTROLLER_MAC, VLAN, 1)
+        speaker = FrameAddress(SENDER, CONTROLLER_MAC, VLAN, 1)
         entries = records(opcode, sender=np.full(len(receivers), SENDER), receiver=receivers, **columns)
-        frames = encode(speaker, opcode, entries, self._sequence + 1, 0, LONGEST_OCTETS)
+        frames = encode(speaker, opcode, entries, self._sequence + 1, 0, LONG_PARAMETER_BYTES)
         self._sequence = (self._sequence + len(frames)) % 2**16
         self._waiting += frames
 
@@ -199,14 +202,14 @@ def agent_cost(pairs: int) -> float:
 
     In every interval a tenth of the rates changes, all counters are read and all pairs are reported.
     """
-    shaper, mirror = HtbShaper(UPLINK, [VLAN], LINK_BPS), _Mirror(pairs)
+    shaper, mirror = HtbShaper(UPLINK, [VLAN], LINK_BPS), _LoopbackController(pairs)
     try:
         agent = Agent(AgentOptions((VLAN,), LINK_BPS), shaper, mirror)
         receivers = SENDER + 1 + np.arange(pairs)
         mirror.speak(Opcode.INITIALIZE, receivers)
         mirror.speak(Opcode.SET_RATE, receivers, rate_kbps=np.full(pairs, 4000))
         agent.hear()
-        assert ShapedPair(VLAN, OWN) not in agent.pairs.rate_kbps
+        assert ShapedPair(VLAN, VN_AGGREGATE) not in agent.pairs.rate_kbps
         used_s, intervals = 0.0, 40
         for _ in range(intervals):
             mirror.interval()

@@ -11,11 +11,11 @@ import yaml
 from controller.agents.control_frames import (
     CONTROLLER_MAC,
     LAYOUTS,
-    LONGEST_OCTETS,
+    LONG_PARAMETER_BYTES,
     ControlFrame,
     Feature,
+    FrameAddress,
     Opcode,
-    Speaker,
     decode,
     encode,
     mac_octets,
@@ -33,7 +33,7 @@ VLAN, INTERVAL_S, INTERVALS = 10, 0.055, 12
 FIRST_MAC = 0x02_00_00_10_00_00
 
 
-def run_crowd(agents: int = AGENTS, pairs: int = PAIRS_OF_AGENT) -> dict[str, float]:
+def run_many_agents(agents: int = AGENTS, pairs: int = PAIRS_OF_AGENT) -> dict[str, float]:
     """Return milliseconds of the controller in an interval, by what it does, and frames in a second each way.
 
     ``hear_ms`` is for the frames as they come, ``interval_ms`` for the control interval with what agents are told.
@@ -46,7 +46,7 @@ def run_crowd(agents: int = AGENTS, pairs: int = PAIRS_OF_AGENT) -> dict[str, fl
     macs = FIRST_MAC + np.arange(len(ports))
     for port, mac in zip(ports, macs.tolist(), strict=True):
         central.fabric.learn(Host(VLAN, mac), port, now_s)
-    said = {port: _Voice(int(macs[number])) for number, port in enumerate(ports)}
+    said = {port: _FakeAgent(int(macs[number])) for number, port in enumerate(ports)}
     for port, voice in said.items():
         central.control_frame_heard(*port, voice.hello(), now_s)
     rows = [row for port in ports if (row := central.vns.row_of(VLAN, *port)) is not None]
@@ -98,11 +98,11 @@ def _central(agents: int) -> CentralController:
     return CentralController(parse_config(yaml.safe_dump(document), "bench"), epoch=1)
 
 
-class _Voice:
+class _FakeAgent:
     """An agent that has in force what it was told, and reports it."""
 
     def __init__(self, mac: int) -> None:
-        self._speaker = Speaker(CONTROLLER_MAC, mac, VLAN, 7)
+        self._speaker = FrameAddress(CONTROLLER_MAC, mac, VLAN, 7)
         self._mac, self._sequence = mac, 0
         self._rates: dict[bytes, int] = {}
 
@@ -134,6 +134,6 @@ class _Voice:
             self._rates |= {one["receiver"].tobytes(): int(one["rate_kbps"]) for one in frame.entries}
 
     def _say(self, opcode: Opcode, entries: Any, clock_ms: int) -> list[bytes]:
-        frames = encode(self._speaker, opcode, entries, self._sequence + 1, clock_ms, LONGEST_OCTETS)
+        frames = encode(self._speaker, opcode, entries, self._sequence + 1, clock_ms, LONG_PARAMETER_BYTES)
         self._sequence += len(frames)
         return frames

@@ -17,9 +17,9 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from controller.allocation import Requests, native
+from controller.allocation import AllocationInput, native
 from controller.allocation.max_min import FlowPaths, max_min
-from controller.policy.per_receiver import PerReceiver
+from controller.policy.per_receiver import PerReceiverPolicy
 from controller.policy.registry import policies
 from experiments.bench.allocate import problem_instances, reference_allocation
 from experiments.bench.harness import Target, finished
@@ -32,18 +32,18 @@ TARGET_CALL_US = 1.0
 TARGET_FLATNESS = 1.5
 TARGET_BYTES_PER_ENTRY = 200
 TARGET_STAR_MS = {1_000: 55.0, 10_000: 100.0}
-algorithms = {name: policy() for name, policy in policies.items() if issubclass(policy, PerReceiver)}
+algorithms = {name: policy() for name, policy in policies.items() if issubclass(policy, PerReceiverPolicy)}
 FAT_TREES = ((8, 10_000), (16, 100_000), (24, 1_000_000))
 
 
-def requests(entries: int, senders: int, seed: int = 1) -> Requests:
+def requests(entries: int, senders: int, seed: int = 1) -> AllocationInput:
     """Return a random table: ``senders`` entries for each receiver, rates around 10 Mb/s."""
     rng = np.random.default_rng(seed)
     receivers = max(entries // senders, 1)
     entries = receivers * senders
     granted_bps = rng.exponential(1e7, entries)
     full = rng.random(entries) < 0.7
-    return Requests(
+    return AllocationInput(
         offsets=np.arange(0, entries + 1, senders),
         limit_bps=np.full(receivers, 1e7 * senders),
         received_bps=np.full(receivers, 1e7 * senders),
@@ -66,7 +66,7 @@ def timed(call: Callable[[], object], budget_s: float, most: int = 200) -> tuple
     return min(took), statistics.median(took), len(took)
 
 
-def allocation_call(algorithm: PerReceiver, table: Requests) -> Callable[[], object]:
+def allocation_call(algorithm: PerReceiverPolicy, table: AllocationInput) -> Callable[[], object]:
     """Return a call of the algorithm on the table, with a state that is past its start."""
     _, state = algorithm.allocate(table, algorithm.first_state(table.receivers))
     return lambda: algorithm.allocate(table, state)
@@ -76,7 +76,7 @@ def call_us(budget_s: float) -> dict[str, float]:
     """Return, per algorithm, what a call costs whatever the table: that of one entry."""
     table, many = requests(1, 1), 100
 
-    def calls(algorithm: PerReceiver) -> Callable[[], object]:
+    def calls(algorithm: PerReceiverPolicy) -> Callable[[], object]:
         call = allocation_call(algorithm, table)
         return lambda: [call() for _ in range(many)]
 
@@ -110,7 +110,7 @@ def bench_receivers(sizes: Sequence[int], senders: Sequence[int], budget_s: floa
     return rows
 
 
-def _run_over(tables: Sequence[Requests], algorithm: PerReceiver) -> Callable[[], object]:
+def _run_over(tables: Sequence[AllocationInput], algorithm: PerReceiverPolicy) -> Callable[[], object]:
     calls = [allocation_call(algorithm, table) for table in tables]
 
     def run() -> None:
@@ -141,10 +141,10 @@ def bench_forms(entries: int, budget_s: float) -> dict[str, dict[str, float]]:
     return rows
 
 
-def _plain_call(name: str, table: Requests) -> Callable[[], object]:
+def _plain_call(name: str, table: AllocationInput) -> Callable[[], object]:
     columns = (table.measured_bps, table.granted_bps, table.available_bps, table.drops, table.weight)
     nodes = [
-        reference_allocation.Node(measured, granted, available, drops, weight, active)
+        reference_allocation.SenderNode(measured, granted, available, drops, weight, active)
         for measured, granted, available, drops, weight, active in zip(
             *(column.tolist() for column in columns), table.active.tolist(), strict=True
         )

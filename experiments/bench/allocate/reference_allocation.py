@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 
 @dataclass
-class Node:
+class SenderNode:
     """A sending node as its receiver sees it; rates in bits per second."""
 
     measured: float
@@ -28,7 +28,7 @@ class Node:
         return self.active and (math.isinf(self.granted) or self.measured >= 0.95 * self.granted or self.dropped > 0)
 
 
-def distribute(amount: float, nodes: list[Node]) -> float:
+def distribute(amount: float, nodes: list[SenderNode]) -> float:
     """Add ``amount`` to the grants, by weight, within sending capacities; return the last share per unit of weight."""
     while True:
         able = [node for node in nodes if node.grant < node.available]
@@ -45,14 +45,14 @@ def distribute(amount: float, nodes: list[Node]) -> float:
             node.grant = node.available
 
 
-def fair_share(limit: float, nodes: list[Node]) -> None:
+def fair_share(limit: float, nodes: list[SenderNode]) -> None:
     """Set every node's grant by RAA-FS."""
     for node in nodes:
         node.grant = 0.0
     distribute(limit, [node for node in nodes if node.active])
 
 
-def slow_probe(limit: float, nodes: list[Node], inflation: float, floor: float, headroom: float = 0.0) -> None:
+def slow_probe(limit: float, nodes: list[SenderNode], inflation: float, floor: float, headroom: float = 0.0) -> None:
     """Set every node's grant by RAA-SP (Algorithm 1)."""
     active = [node for node in nodes if node.active]
     for node in nodes:
@@ -81,14 +81,14 @@ def slow_probe(limit: float, nodes: list[Node], inflation: float, floor: float, 
     distribute(limit - sum(node.grant for node in active), active)
 
 
-def fast_probe(limit: float, nodes: list[Node], d: float, inflation: float, floor: float) -> None:
+def fast_probe(limit: float, nodes: list[SenderNode], d: float, inflation: float, floor: float) -> None:
     """Set every node's grant by RAA-FP (Algorithm 2)."""
     slow_probe(limit, nodes, inflation, floor)
     full = [node for node in nodes if node.full]
     if not full:
         return
     # What the mean is when nobody's capacity is below it; see the deviation in FastProbe.
-    copies = [Node(0, 0, node.available, 0, node.weight, True) for node in full]
+    copies = [SenderNode(0, 0, node.available, 0, node.weight, True) for node in full]
     mean = distribute(sum(node.grant for node in full), copies)
     target = [min(mean * node.weight, node.available) for node in full]
     if all(abs(node.grant - goal) <= 0.01 * goal for node, goal in zip(full, target, strict=True)):
@@ -107,7 +107,7 @@ def fast_probe(limit: float, nodes: list[Node], d: float, inflation: float, floo
         uppers = [i for i in uppers if full[i].grant > target[i]]
 
 
-def _give(upper: Node, lower: Node, mean: float, d: float) -> None:
+def _give(upper: SenderNode, lower: SenderNode, mean: float, d: float) -> None:
     """Multiply the lower node's rate by d at the cost of the upper, or average the two if that is too much for it."""
     both = lower.grant + upper.grant
     raised = min(lower.grant * d, lower.available)
@@ -117,7 +117,7 @@ def _give(upper: Node, lower: Node, mean: float, d: float) -> None:
 
 
 def forward_explicit(
-    limit: float, received: float, nodes: list[Node], rate: float | None, k: float, floor: float
+    limit: float, received: float, nodes: list[SenderNode], rate: float | None, k: float, floor: float
 ) -> float | None:
     """Set every node's grant by RAA-FE; return the fair rate, which is ``rate`` the next time."""
     active = [node for node in nodes if node.active]
@@ -133,7 +133,7 @@ def forward_explicit(
     return rate
 
 
-def fair_level(limit: float, received: float, nodes: list[Node], booked: float | None, booking: float) -> float:
+def fair_level(limit: float, received: float, nodes: list[SenderNode], booked: float | None, booking: float) -> float:
     """Set every node's grant by Fair Level, which is not the paper's; return ``booked`` for the next time."""
     booked = 1.0 if booked is None else booked * max(1 - 0.5 * (received - limit) / limit, 0.5)
     booked = min(max(booked, 1.0), 1.0 + booking)
@@ -144,7 +144,7 @@ def fair_level(limit: float, received: float, nodes: list[Node], booked: float |
     if not active:
         return booked
     wants = [node.available if node.full else min(node.measured, node.available) for node in active]
-    copies = [Node(0, 0, want, 0, node.weight, True) for want, node in zip(wants, active, strict=True)]
+    copies = [SenderNode(0, 0, want, 0, node.weight, True) for want, node in zip(wants, active, strict=True)]
     level = distribute(limit, copies)
     if sum(wants) <= limit:
         highest = max(want / node.weight for want, node in zip(wants, active, strict=True))

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from controller.forwarding.pipeline import Mark, Table
+from controller.forwarding.pipeline import MetadataFlag, Table
 from controller.openflow.bounded_reader import HEADER
 from controller.openflow.constants import PORT_STATE_LINK_DOWN, MessageType, MultipartType, PortReason
 from experiments.bench.attack import clients, hostile_hosts
@@ -24,11 +24,11 @@ from experiments.bench.attack.hostile_peer import (
     HOSTILE_DPID,
     Address,
     HostilePeer,
-    again,
-    crowd,
     features_reply,
     message,
     multipart_reply,
+    open_connections,
+    reconnect_loop,
 )
 from experiments.switch import replies
 
@@ -70,7 +70,7 @@ def stop_reading(address: Address, until_s: float) -> None:
         if peer.become_ready(HOSTILE_DPID) is not None:
             _pour(peer, message(MessageType.ECHO_REQUEST, bytes(60_000)), until_s)
 
-    again(address, until_s, work, receive_bytes=4096)
+    reconnect_loop(address, until_s, work, receive_bytes=4096)
 
 
 def many_ports(address: Address, until_s: float) -> None:
@@ -83,7 +83,7 @@ def many_ports(address: Address, until_s: float) -> None:
             while time.monotonic() < until_s and peer.send(b""):
                 time.sleep(_PAUSE_S)
 
-    again(address, until_s, work, receive_bytes=4096)
+    reconnect_loop(address, until_s, work, receive_bytes=4096)
 
 
 def port(number: int, *, up: bool = True) -> bytes:
@@ -111,7 +111,7 @@ def hostile_names(address: Address, until_s: float) -> None:
             peer.send(said + refused)
             peer.behave(switch, lambda: True)
 
-    again(address, until_s, work)
+    reconnect_loop(address, until_s, work)
 
 
 def claim_dpid(address: Address, until_s: float) -> None:
@@ -121,7 +121,7 @@ def claim_dpid(address: Address, until_s: float) -> None:
         peer.shake_hands(GOOD_DPIDS[0])
         peer.wait_gone(0.2)
 
-    again(address, until_s, work)
+    reconnect_loop(address, until_s, work)
 
 
 def claim_dpid_and_stay(address: Address, until_s: float) -> None:
@@ -132,7 +132,7 @@ def claim_dpid_and_stay(address: Address, until_s: float) -> None:
         if switch is not None:
             peer.behave(switch, lambda: time.monotonic() > until_s, until_s - time.monotonic())
 
-    again(address, until_s, work)
+    reconnect_loop(address, until_s, work)
 
 
 def errors_in_handshake(address: Address, until_s: float) -> None:
@@ -143,7 +143,7 @@ def errors_in_handshake(address: Address, until_s: float) -> None:
         if peer.await_message(MessageType.FEATURES_REQUEST) is not None:
             _pour(peer, _SHORT_ERROR * _PARTS_AT_ONCE, until_s)
 
-    again(address, until_s, work)
+    reconnect_loop(address, until_s, work)
 
 
 def _flood(data: bytes, dpid: int | None = None, *, ready: bool = False) -> Callable[[Address, float], None]:
@@ -157,7 +157,7 @@ def _flood(data: bytes, dpid: int | None = None, *, ready: bool = False) -> Call
                 peer.shake_hands(dpid)
             _pour(peer, data, until_s)
 
-        again(address, until_s, work)
+        reconnect_loop(address, until_s, work)
 
     return attack
 
@@ -177,7 +177,7 @@ def endless_reply(address: Address, until_s: float) -> None:
         part = multipart_reply(MultipartType.FLOW, bytes(60_000), HEADER.unpack_from(asked)[3], more=True)
         _pour(peer, part, until_s)
 
-    again(address, until_s, work)
+    reconnect_loop(address, until_s, work)
 
 
 def _bloat(part_type: MultipartType, record: bytes) -> Callable[[Address, float], None]:
@@ -198,7 +198,7 @@ def _bloat(part_type: MultipartType, record: bytes) -> Callable[[Address, float]
                         switch.receive(one, time.monotonic())
                 peer.send(switch.take_messages())
 
-        again(address, until_s, work)
+        reconnect_loop(address, until_s, work)
 
     return attack
 
@@ -233,7 +233,7 @@ def relay_hellos(address: Address, until_s: float) -> None:
             peer.send(b"".join([*hellos, *flaps]))
             peer.behave(switch, lambda: True)
 
-    again(address, until_s, work)
+    reconnect_loop(address, until_s, work)
 
 
 def silent_when_polled(address: Address, until_s: float) -> None:
@@ -245,19 +245,19 @@ def silent_when_polled(address: Address, until_s: float) -> None:
             switch.faults.lose_replies = set(MultipartType)
             peer.behave(switch, lambda: time.monotonic() > until_s, until_s - time.monotonic())
 
-    again(address, until_s, work)
+    reconnect_loop(address, until_s, work)
 
 
 def idle_connections(address: Address, until_s: float) -> None:
     """Connections that say nothing, as many as are taken."""
     while time.monotonic() < until_s:
-        with crowd(address, 500):
+        with open_connections(address, 500):
             time.sleep(min(1.0, max(until_s - time.monotonic(), 0.0)))
 
 
 def dribble(address: Address, until_s: float) -> None:
     """Connections that begin a message and go on by a byte now and then."""
-    with crowd(address, 200) as peers:
+    with open_connections(address, 200) as peers:
         for peer in peers:
             peer.send(HEADER.pack(4, MessageType.HELLO, 60_000, 0))
         while time.monotonic() < until_s:
@@ -274,7 +274,7 @@ def _crowd(data: bytes, step: int, dpid: int | None = None) -> Callable[[Address
 
     def attack(address: Address, until_s: float) -> None:
         while time.monotonic() < until_s:
-            with crowd(address, _CROWD) as peers:
+            with open_connections(address, _CROWD) as peers:
                 for number, peer in enumerate(peers):
                     if dpid is not None:
                         peer.shake_hands(dpid + number)
@@ -291,7 +291,7 @@ def strangers(address: Address, until_s: float) -> None:
     """Switches that nobody has configured, each with another dpid; they stay."""
     draw = random.Random(1)
     while time.monotonic() < until_s:
-        with crowd(address, 100) as peers:
+        with open_connections(address, 100) as peers:
             for peer in peers:
                 peer.send(message(MessageType.HELLO))
             for peer in peers:
@@ -321,7 +321,7 @@ def come_and_go(address: Address, until_s: float) -> None:
     def work(peer: HostilePeer) -> None:
         peer.become_ready(HOSTILE_DPID)
 
-    again(address, until_s, work)
+    reconnect_loop(address, until_s, work)
 
 
 def _packet_in() -> bytes:
@@ -330,7 +330,7 @@ def _packet_in() -> bytes:
         draw.randbytes(6) + (0x02_00_00_00_00_00 + number).to_bytes(6) + b"\x81\0\0\x0a\x08\0" + bytes(46)
         for number in range(_PARTS_AT_ONCE)
     )
-    mark = int(Mark.UNKNOWN_SOURCE) | hostile_hosts.VLAN
+    mark = int(MetadataFlag.UNKNOWN_SOURCE) | hostile_hosts.VLAN
     return b"".join(replies.packet_in(1, Table.REPORT, 0, 1, frame, 0xFFFF, mark) for frame in frames)
 
 
@@ -368,13 +368,15 @@ ATTACKS: dict[str, Attack] = {
     "switch's replies": Attack("replies that nobody asked it for", _flood(_PORT_DESC, ready=True)),
     "switch's frames": Attack("packet-ins from 200 hosts", _flood(_packet_in(), ready=True)),
     "unknown hosts": Attack(
-        "a tenant sends to addresses that nobody has", hostile_hosts.tenant(hostile_hosts.to_nobody)
+        "a tenant sends to addresses that nobody has", hostile_hosts.tenant(hostile_hosts.unknown_destinations)
     ),
     "group sources": Attack("the same, from addresses of groups", hostile_hosts.tenant(hostile_hosts.from_groups)),
     "broadcast sources": Attack(
-        "the same, from everybody's address", hostile_hosts.tenant(hostile_hosts.from_everybody)
+        "the same, from everybody's address", hostile_hosts.tenant(hostile_hosts.broadcast_source)
     ),
-    "ARP storm": Attack("a tenant asks everybody, from 65,536 addresses", hostile_hosts.tenant(hostile_hosts.ask_all)),
+    "ARP storm": Attack(
+        "a tenant asks everybody, from 65,536 addresses", hostile_hosts.tenant(hostile_hosts.arp_storm)
+    ),
     "neighbour storm": Attack("the same by Neighbor Solicitations", hostile_hosts.tenant(hostile_hosts.solicit_all)),
     "MAC flapping": Attack("eight addresses move between two ports", hostile_hosts.tenant(hostile_hosts.move)),
     "claimed hosts": Attack(

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from controller.forwarding.host_probing import ETH_TYPE_IPV4
 from controller.forwarding.pipeline import ETH_TYPE_ARP, ETH_TYPE_IPV6, GROUP_BIT
 from controller.openflow.ethernet import BROADCAST, FrameHeader, build_frame
-from experiments.bench.attack.hostile_peer import HOSTILE_DPID, Address, HostilePeer, again
+from experiments.bench.attack.hostile_peer import HOSTILE_DPID, Address, HostilePeer, reconnect_loop
 
 VLAN = 10
 _HOST = 0x06_00_00_00_00_00
@@ -38,12 +38,12 @@ def tenant(frame_of: Callable[[int], tuple[int, FrameHeader]]) -> Callable[[Addr
             if switch is not None:
                 peer.behave(switch, send_frames, until_s - time.monotonic())
 
-        again(address, until_s, work)
+        reconnect_loop(address, until_s, work)
 
     return attack
 
 
-def to_nobody(number: int) -> tuple[int, FrameHeader]:
+def unknown_destinations(number: int) -> tuple[int, FrameHeader]:
     """To addresses that nobody has."""
     return 1, FrameHeader(_HOST + number % 2**32, _HOST, VLAN, ETH_TYPE_IPV4)
 
@@ -53,12 +53,12 @@ def from_groups(number: int) -> tuple[int, FrameHeader]:
     return 1, FrameHeader(_HOST + number % 2**32, GROUP_BIT | number % 2**16, VLAN, ETH_TYPE_IPV4)
 
 
-def from_everybody(number: int) -> tuple[int, FrameHeader]:
+def broadcast_source(number: int) -> tuple[int, FrameHeader]:
     """The same, from everybody's address."""
     return 1, FrameHeader(_HOST + number % 2**32, BROADCAST, VLAN, ETH_TYPE_IPV4)
 
 
-def ask_all(number: int) -> tuple[int, FrameHeader]:
+def arp_storm(number: int) -> tuple[int, FrameHeader]:
     """ARP to everybody, from 65,536 addresses."""
     return 1, FrameHeader(BROADCAST, _HOST + number % 2**16, VLAN, ETH_TYPE_ARP)
 

@@ -181,7 +181,7 @@ class HostilePeer:
 
 
 @contextmanager
-def crowd(address: tuple[str, int], count: int) -> Iterator[list[HostilePeer]]:
+def open_connections(address: tuple[str, int], count: int) -> Iterator[list[HostilePeer]]:
     """Hold as many connections open as the controller takes, ``count`` at most."""
     peers: list[HostilePeer] = []
     try:
@@ -196,7 +196,7 @@ def crowd(address: tuple[str, int], count: int) -> Iterator[list[HostilePeer]]:
             peer.close()
 
 
-def again(
+def reconnect_loop(
     address: Address, until_s: float, work: Callable[[HostilePeer], None], receive_bytes: int | None = None
 ) -> None:
     """Connect and do ``work``, again and again; ``receive_bytes`` as ``HostilePeer`` has it."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from experiments.bench.cluster.fault_scenarios import Faults
+from experiments.bench.cluster.fault_scenarios import FaultScenarios
 
 
-class PairFaults(Faults):
+class ActiveStandbyFaults(FaultScenarios):
     """Faults of two nodes, one of which controls all switches."""
 
     def faults(self) -> dict[str, Callable[[], None]]:  # noqa: D102

@@ -19,21 +19,21 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
-from experiments.bench.cluster.cross_shard_cost import measure_crossing
+from experiments.bench.cluster.cross_shard_cost import measure_cross_shard
 from experiments.bench.cluster.fault_runner import run_faults
 from experiments.bench.cluster.node_scaling import (
     LOOP,
     NODES,
     WHOLE,
     WITH_OPENFLOW,
-    crossing_ns,
+    cross_shard_ns,
     efficiency,
     measure_nodes,
 )
-from experiments.bench.cluster.ownership_changes import run_shared
+from experiments.bench.cluster.ownership_changes import run_ownership_changes
 from experiments.bench.cluster.random_failures import run_kills
 from experiments.bench.cluster.takeover import INTERVAL_MS, measure
-from experiments.bench.cluster.testbed.loaded_cluster import Judgement
+from experiments.bench.cluster.testbed.loaded_cluster import ClusterVerdict
 from experiments.bench.harness import Panel, Target, check_bounds, finished
 from experiments.machine.cluster_process import ETCD_MEMBERS
 
@@ -90,7 +90,7 @@ def run(
             }
             targets += takeover_targets(figures)
         if crossing:
-            cost = figures["crossing"] = measure_crossing(crossing)
+            cost = figures["crossing"] = measure_cross_shard(crossing)
             _tell(f"an entry: {cost['one_step_ns']:.0f} ns in one step, {cost['crossing_ns']:.0f} ns if it crosses")
             title = "an entry that crosses between shards, both sides, without the network"
             targets.append(Target(title, cost["more_ns"], "ns more", TARGET_CROSSING_NS))
@@ -118,7 +118,7 @@ def _tell(line: str) -> None:
 
 def _moves(repeats: int, kills: int, deaths: int, seed: int, folder: Path) -> tuple[dict[str, Any], list[Target]]:
     """Return the figures of nodes that share switches, and their targets."""
-    report = run_shared(repeats, kills, seed, folder, _tell, deaths)
+    report = run_ownership_changes(repeats, kills, seed, folder, _tell, deaths)
     targets = [
         Target(f"{way}: a switch without a decision", max(made), "intervals", TARGET_MOVES[way])
         for way, made in report.undecided.items()
@@ -158,11 +158,11 @@ def shared_targets(found: dict[str, Any]) -> list[Target]:
             name = f"{nodes} nodes: entries an interval, {of_what}"
             targets.append(Target(name, together, "of one node's", least, least=True))
         title = f"{nodes} nodes: an entry that crosses, both sides and transport"
-        targets.append(Target(title, crossing_ns(found, nodes), "ns more", TARGET_CROSSING_NS))
+        targets.append(Target(title, cross_shard_ns(found, nodes), "ns more", TARGET_CROSSING_NS))
     return targets
 
 
-def _no_problems(judgement: Judgement, what: str) -> Target:
+def _no_problems(judgement: ClusterVerdict, what: str) -> Target:
     for problem in judgement.problems:
         _tell(problem)
     return Target(f"writers at once, revisions lost, senders freed: {what}", len(judgement.problems), "", 0)

@@ -30,7 +30,7 @@ SETTLE, MEASURED, TURNS = 20, 20, 7
 ALGORITHM = "fp"
 
 
-def measure_crossing(entries: int) -> dict[str, Any]:
+def measure_cross_shard(entries: int) -> dict[str, Any]:
     """Return what an entry costs in one control step and when it crosses, ns, of about so many entries."""
     vns, groups = fabric_of(2 * math.ceil(math.sqrt(entries / 2)))
     turns = []
@@ -58,7 +58,7 @@ def fabric_of(ports: int) -> tuple[VnTable, tuple[PolicyGroup, ...]]:
     return vns, groups_of(vns, choices_of(config))
 
 
-class _Way:
+class _Setup:
     """The meters of all pairs that cross, and one way to decide, which keeps so many ``parts`` of them."""
 
     def __init__(self, vns: VnTable, groups: tuple[PolicyGroup, ...], parts: int) -> None:
@@ -116,7 +116,7 @@ class _Way:
         return made
 
 
-class Whole(_Way):
+class Whole(_Setup):
     """One control step."""
 
     def __init__(self, vns: VnTable, groups: tuple[PolicyGroup, ...]) -> None:
@@ -130,7 +130,7 @@ class Whole(_Way):
         return [result]
 
 
-class Crossing(_Way):
+class Crossing(_Setup):
     """Two shards; ``octets`` is the size of the largest frame."""
 
     def __init__(self, vns: VnTable, groups: tuple[PolicyGroup, ...]) -> None:

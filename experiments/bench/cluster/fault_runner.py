@@ -11,25 +11,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from experiments.bench.cluster.active_standby_faults import PairFaults
-from experiments.bench.cluster.fault_scenarios import Faults
-from experiments.bench.cluster.sharded_faults import SharedFaults
+from experiments.bench.cluster.active_standby_faults import ActiveStandbyFaults
+from experiments.bench.cluster.fault_scenarios import FaultScenarios
+from experiments.bench.cluster.sharded_faults import ShardedFaults
 from experiments.bench.cluster.testbed.fault_environment import ground
 from experiments.bench.cluster.testbed.loaded_cluster import (
-    Judgement,
+    ClusterVerdict,
     LoadedCluster,
     document,
     row_of_switches,
     shared_document,
 )
-from experiments.machine.cluster_process import Cluster, SharedNodes
+from experiments.machine.cluster_process import Cluster, ShardedNodes
 
 
 @dataclass
 class FaultsReport:
     """What came of it, and how long each fault took with what heals it."""
 
-    judgement: Judgement
+    judgement: ClusterVerdict
     took_s: dict[str, float] = field(default_factory=dict)
 
 
@@ -41,18 +41,18 @@ def run_faults(
     Raises InvalidValueError without root or a program that is needed, ControllerError if the nodes do not come back.
     """
     with ground(folder, 3 if shared else 2) as made:
-        kind, of = (SharedNodes, shared_document) if shared else (Cluster, document)
+        kind, of = (ShardedNodes, shared_document) if shared else (Cluster, document)
         with (
             kind(of, folder, made.places, made.network.host) as nodes,
             row_of_switches(nodes, made.sources) as fabric,
         ):
             loaded = LoadedCluster(nodes, fabric)
-            if isinstance(nodes, SharedNodes):
-                return _run(SharedFaults(loaded, nodes, made), names, tell)
-            return _run(PairFaults(loaded, made), names, tell)
+            if isinstance(nodes, ShardedNodes):
+                return _run(ShardedFaults(loaded, nodes, made), names, tell)
+            return _run(ActiveStandbyFaults(loaded, made), names, tell)
 
 
-def _run(faults: Faults, names: Sequence[str], tell: Callable[[str], None]) -> FaultsReport:
+def _run(faults: FaultScenarios, names: Sequence[str], tell: Callable[[str], None]) -> FaultsReport:
     loaded = faults.loaded
     loaded.begin()
     report = FaultsReport(loaded.judgement)

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 
-from apps.cluster.etcd_client import Etcd, EtcdError, put
-from experiments.bench.cluster.testbed.fault_environment import Ground, full
+from apps.cluster.etcd_client import EtcdClient, EtcdError, put
+from experiments.bench.cluster.testbed.fault_environment import FaultEnvironment, full
 from experiments.bench.cluster.testbed.loaded_cluster import CHANGED_VN, LoadedCluster
 from experiments.machine.cluster_process import name_of
 
@@ -22,13 +22,13 @@ PAGE_OCTETS = 4096  # that tmpfs gives a file at once
 _VALUE_OCTETS = 200_000
 
 
-class Faults(ABC):
+class FaultScenarios(ABC):
     """Faults by name (``faults``), each of which heals before it returns. What is not as it should be is a problem.
 
     ``ready`` names a node, the victim: the one whose loss would be noticed.
     """
 
-    def __init__(self, loaded: LoadedCluster, ground: Ground) -> None:
+    def __init__(self, loaded: LoadedCluster, ground: FaultEnvironment) -> None:
         self.loaded, self.nodes, self.ground = loaded, loaded.cluster, ground
 
     @abstractmethod
@@ -103,7 +103,7 @@ class Faults(ABC):
     def _member_full(self) -> None:
         victim = self.ready()
         member = self.nodes.etcd.members[0]
-        with full(self.ground.disks["etcd1"]), closing(Etcd(self.nodes.etcd.urls)) as client:
+        with full(self.ground.disks["etcd1"]), closing(EtcdClient(self.nodes.etcd.urls)) as client:
 
             def ended() -> bool:
                 self._write(client)
@@ -121,7 +121,7 @@ class Faults(ABC):
         with ExitStack() as stack:
             for number in range(len(members)):
                 stack.enter_context(full(self.ground.disks[f"etcd{number + 1}"]))
-            client = stack.enter_context(closing(Etcd(self.nodes.etcd.urls)))
+            client = stack.enter_context(closing(EtcdClient(self.nodes.etcd.urls)))
 
             def down() -> bool:
                 self._write(client)
@@ -215,7 +215,7 @@ class Faults(ABC):
     def _is_cut_off(self, number: int) -> bool:
         return self.nodes.role(number) == "cut off from etcd"
 
-    def _write(self, client: Etcd) -> None:
+    def _write(self, client: EtcdClient) -> None:
         """Let etcd's database grow, unless it is down."""
         with suppress(EtcdError):
             client.transact([], [put("/others/growing", os.urandom(_VALUE_OCTETS))], [])

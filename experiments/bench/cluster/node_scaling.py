@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import yaml
 
-from apps.runtime.memory_tuning import keep_memory
+from apps.runtime.memory_tuning import disable_heap_trimming
 from controller.central.controller import CentralController
 from controller.cluster.ownership import Owner
 from controller.config.loader import parse_config
@@ -31,8 +31,8 @@ from controller.fabric.config_model import Config
 from controller.fabric.topology import PortId
 from controller.forwarding.pairs import Host, Pair
 from controller.openflow.meters import METER_CONFIG
-from controller.partition.node_partition import Sharing
-from experiments.bench.cluster.openflow_loopback import SwitchWires
+from controller.partition.node_partition import NodePartition
+from experiments.bench.cluster.openflow_loopback import LoopbackSwitches
 from experiments.machine.controller_process import free_ports
 from experiments.switch import replies
 
@@ -57,7 +57,7 @@ def measure_nodes(entries: int, tell: Callable[[str], None]) -> dict[str, Any]:
     an entry; those of the turn in which the loop took least. ``kb`` is memory for an entry of a node, as far as Python
     and numpy know of it, with MOST_OF_SWITCHES entries at most: that takes long.
     """
-    keep_memory()  # as a controller's launcher does
+    disable_heap_trimming()  # as a controller's launcher does
     kinds = [(nodes, shared) for nodes in NODES for shared in (False, True) if nodes > 1 or not shared]
     turns = []
     for turn in range(1, TURNS + 1):
@@ -84,7 +84,7 @@ def efficiency(found: dict[str, Any], nodes: int, parts: Sequence[str]) -> float
     return float(alone / shared)
 
 
-def crossing_ns(found: dict[str, Any], nodes: int) -> float:
+def cross_shard_ns(found: dict[str, Any], nodes: int) -> float:
     """Return what an entry that crosses takes more than one that does not, on both sides, with the transport."""
     alone, shared = (sum(found[str(nodes)][how][part] for part in WHOLE) for how in ("alone", "shared"))
     return float(1e3 * (shared - alone) / CROSSING)
@@ -149,8 +149,8 @@ class _Node:
         self.dpids = range(self.place * size.switches + 1, (self.place + 1) * size.switches + 1)
         self.links: Any = None
         self.central = CentralController(_config(size.switches * (nodes if shared else 1), size.ports))
-        self.sharing: Any = Sharing(self.central, self.name) if shared else None
-        self.wires = SwitchWires(self.central, self.dpids, lambda: self.measured("openflow_us"))
+        self.sharing: Any = NodePartition(self.central, self.name) if shared else None
+        self.wires = LoopbackSwitches(self.central, self.dpids, lambda: self.measured("openflow_us"))
 
     @contextmanager
     def measured(self, part: str) -> Iterator[None]:
@@ -169,7 +169,7 @@ class _Node:
             with self.measured("loop_us"):
                 for name, data in self.links.receive():
                     self.sharing.hear(name, data, now_s)
-                for _ in self.sharing.take_hosts(now_s):
+                for _ in self.sharing.apply_host_updates(now_s):
                     pass
             late = [
                 peer.name
@@ -288,11 +288,11 @@ class _Fabric:
                 yield Pair(sender, other * vns + (at + one) % vns)
 
     def _link(self) -> None:
-        from apps.cluster.peer_transport import Links
+        from apps.cluster.peer_transport import PeerTransport
 
         addresses = [f"127.0.0.1:{port}" for port in free_ports(len(self.nodes))]
         for node, address in zip(self.nodes, addresses, strict=True):
-            node.links = Links(address)
+            node.links = PeerTransport(address)
         for node in self.nodes:
             others = {
                 other.name: (address, other.links.public_key)

@@ -14,14 +14,14 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.capability.meter_monitor import NOT_KNOWN, MeterWatch, read_all
+from controller.capability.meter_monitor import NOT_KNOWN, MeterMonitor, update_monitors
 from controller.central.controller import CentralController
-from controller.columns import IntArray, KiloArray
+from controller.columns import IntArray, UInt32Array
 from controller.openflow.bounded_reader import HEADER, Buffer
 from controller.openflow.constants import MultipartType
 from controller.openflow.meters import decode_meter_stats
 from controller.openflow.multipart import multipart_header
-from controller.switch.meter_index import MeterReports
+from controller.switch.meter_index import MeterStatsBatch
 from controller.switch.switch_record import encode_updates
 from experiments.switch import replies
 
@@ -29,7 +29,7 @@ READ_BYTES = 256 << 10  # as a controller reads at once
 _SENT_AT_ONCE = 128 << 10  # what loopback holds, whoever reads
 
 
-class SwitchWires:
+class LoopbackSwitches:
     """The connections of the switches ``dpids`` of a node. What the node does at its ends is inside ``measured``."""
 
     def __init__(
@@ -37,7 +37,7 @@ class SwitchWires:
     ) -> None:
         self._central, self._dpids, self._measured = central, tuple(dpids), measured
         self._ends = {dpid: _connection() for dpid in self._dpids}
-        self._watches = [MeterWatch(np.empty(0, dtype=np.int64), self._settings) for _ in self._dpids]
+        self._watches = [MeterMonitor(np.empty(0, dtype=np.int64), self._settings) for _ in self._dpids]
 
     def close(self) -> None:
         """End all of them."""
@@ -45,14 +45,16 @@ class SwitchWires:
             for end in ends:
                 end.close()
 
-    def poll(self, meters: dict[int, NDArray[np.void]]) -> MeterReports:
+    def poll(self, meters: dict[int, NDArray[np.void]]) -> MeterStatsBatch:
         """Let switches answer with these records of the wire (``replies.METER_STATS``); return what the node read."""
         bodies = [self._read(dpid, meters[dpid]) for dpid in self._dpids]
         with self._measured():
             stats = {dpid: decode_meter_stats(b"".join(parts)) for dpid, parts in zip(self._dpids, bodies, strict=True)}
-            reports, fabric = MeterReports.of(stats), self._central.fabric
+            reports, fabric = MeterStatsBatch.of(stats), self._central.fabric
             rows, enforcement = fabric.listing.find(fabric.switches, reports).entry, fabric.state.enforcement
-            read_all(self._watches, reports.whole, reports.ends, rows, (enforcement.rate_kbps, enforcement.burst_kbits))
+            update_monitors(
+                self._watches, reports.whole, reports.ends, rows, (enforcement.rate_kbps, enforcement.burst_kbits)
+            )
             return reports
 
     def push(self) -> None:
@@ -63,7 +65,7 @@ class SwitchWires:
         for dpid, data in messages.items():
             self._write(dpid, data)
 
-    def _settings(self, meter_id: IntArray) -> tuple[KiloArray, KiloArray]:
+    def _settings(self, meter_id: IntArray) -> tuple[UInt32Array, UInt32Array]:
         return np.full(len(meter_id), NOT_KNOWN, np.uint32), np.full(len(meter_id), NOT_KNOWN, np.uint32)
 
     def _read(self, dpid: int, meters: NDArray[np.void]) -> list[memoryview]:

@@ -16,27 +16,27 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from apps.cluster.etcd_client import Etcd
-from apps.cluster.placement_requests import Wishes
+from apps.cluster.etcd_client import EtcdClient
+from apps.cluster.placement_requests import PlacementRequests
 from controller.openflow.constants import MessageType
 from experiments.bench.cluster.random_failures import LONGEST_PAUSE_S, LONGEST_WAIT_S
-from experiments.bench.cluster.testbed.failure_injection import Disturbances
+from experiments.bench.cluster.testbed.failure_injection import FailureInjector
 from experiments.bench.cluster.testbed.loaded_cluster import (
     PREFIX,
     SWITCHES,
-    Judgement,
+    ClusterVerdict,
     LoadedCluster,
     row_of_switches,
     shared_document,
 )
 from experiments.bench.cluster.testbed.switch_logs import ReadingLog
-from experiments.machine.cluster_process import SharedNodes, name_of, number_of
+from experiments.machine.cluster_process import ShardedNodes, name_of, number_of
 
 INTERVAL_S = 0.055
 SETTLE_S = 60.0
 AFTER_S = 1.5
 DEATH_EVERY_S, LONGEST_DEATH_S, MACHINE_SHARE = 60.0, 10.0, 0.5
-WAYS = ("moved", "drained", "killed", "machine dead", "paused", "stopped")
+CAUSES = ("moved", "drained", "killed", "machine dead", "paused", "stopped")
 
 
 @dataclass
@@ -47,25 +47,25 @@ class SharedReport:
     ``refused_writes`` is how many changes switches refused while nodes died, one after the other.
     """
 
-    judgement: Judgement = field(default_factory=Judgement)
+    judgement: ClusterVerdict = field(default_factory=ClusterVerdict)
     undecided: dict[str, list[float]] = field(default_factory=dict)
     frozen_s: dict[str, list[float]] = field(default_factory=dict)
     disturbances: dict[str, int] = field(default_factory=dict)
     refused_writes: int = 0
 
 
-def run_shared(
+def run_ownership_changes(
     repeats: int, kills: int, seed: int, folder: Path, tell: Callable[[str], None] = lambda _line: None, deaths: int = 0
 ) -> SharedReport:
     """Change owners ``repeats`` times in each way, then disturb so many times by ``seed``; return what came of it.
 
     Then so many nodes die, one each DEATH_EVERY_S. Raises ControllerError if the nodes do not come back.
     """
-    with SharedNodes(shared_document, folder) as nodes, row_of_switches(nodes) as fabric:
+    with ShardedNodes(shared_document, folder) as nodes, row_of_switches(nodes) as fabric:
         run = _Run(LoadedCluster(nodes, fabric), nodes, random.Random(seed))
         run.loaded.begin()
         for _ in range(repeats):
-            for way in WAYS:
+            for way in CAUSES:
                 run.measure(way)
                 undecided, frozen_s = run.report.undecided[way][-1], run.report.frozen_s[way][-1]
                 tell(f"{way}: {undecided:.1f} intervals without a decision, grants frozen for {frozen_s:.1f} s")
@@ -84,7 +84,7 @@ def run_shared(
 class _Frozen:
     """For how long each node has said that its grants are frozen, while it is entered."""
 
-    def __init__(self, nodes: SharedNodes) -> None:
+    def __init__(self, nodes: ShardedNodes) -> None:
         self._nodes, self._ended = nodes, threading.Event()
         self._threads = [threading.Thread(target=self._watch, args=(number,)) for number in range(len(nodes.nodes))]
         self.longest_s = 0.0
@@ -111,10 +111,10 @@ class _Frozen:
 
 
 class _Run:
-    def __init__(self, loaded: LoadedCluster, nodes: SharedNodes, random_: random.Random) -> None:
+    def __init__(self, loaded: LoadedCluster, nodes: ShardedNodes, random_: random.Random) -> None:
         self.loaded, self.report = loaded, SharedReport()
         self._nodes, self._random = nodes, random_
-        self._done = Disturbances(nodes)
+        self._done = FailureInjector(nodes)
         self._names = {f"s{dpid}": dpid for dpid in SWITCHES}
 
     # -- how long nobody decides
@@ -153,7 +153,7 @@ class _Run:
             self._wishes(lambda wishes: wishes.move(switch, to))
         elif way == "drained":
             self._wishes(lambda wishes: wishes.drain(name_of(number)))
-            self._wishes(lambda wishes: wishes.handed_over(name_of(number)))
+            self._wishes(lambda wishes: wishes.wait_drained(name_of(number)))
         elif way == "machine dead":
             self._done.kill_machine(number)
         elif way == "paused":
@@ -161,9 +161,9 @@ class _Run:
         else:
             self._done.kill(number, signal.SIGKILL if way == "killed" else signal.SIGTERM)
 
-    def _wishes(self, ask: Callable[[Wishes], object]) -> None:
-        with closing(Etcd(self._nodes.etcd.urls)) as etcd:
-            ask(Wishes(etcd, PREFIX, self._names))
+    def _wishes(self, ask: Callable[[PlacementRequests], object]) -> None:
+        with closing(EtcdClient(self._nodes.etcd.urls)) as etcd:
+            ask(PlacementRequests(etcd, PREFIX, self._names))
 
     # -- in a row
 
@@ -231,6 +231,6 @@ class _Run:
     def _drain(self, number: int) -> None:
         name = name_of(number)
         self._wishes(lambda wishes: wishes.drain(name))
-        self._wishes(lambda wishes: wishes.handed_over(name))
+        self._wishes(lambda wishes: wishes.wait_drained(name))
         self._done.undo_by(lambda: self._wishes(lambda wishes: wishes.undrain(name)))
         self._done.kill(number, signal.SIGTERM)

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from experiments.bench.cluster.testbed.failure_injection import Disturbances
-from experiments.bench.cluster.testbed.loaded_cluster import Judgement, LoadedCluster, document, row_of_switches
+from experiments.bench.cluster.testbed.failure_injection import FailureInjector
+from experiments.bench.cluster.testbed.loaded_cluster import ClusterVerdict, LoadedCluster, document, row_of_switches
 from experiments.machine.cluster_process import Cluster, name_of
 
 LONGEST_PAUSE_S, LONGEST_WAIT_S = 6.0, 4.0
@@ -27,7 +27,7 @@ SETTLE_S = 60.0
 class KillsReport:
     """What came of it, and how often each was disturbed."""
 
-    judgement: Judgement
+    judgement: ClusterVerdict
     disturbances: dict[str, int] = field(default_factory=dict)
 
 
@@ -46,7 +46,7 @@ class _Run:
     def __init__(self, loaded: LoadedCluster, random_: random.Random) -> None:
         self.loaded, self.disturbances = loaded, dict[str, int]()
         self._pair, self._random = loaded.cluster, random_
-        self._done = Disturbances(loaded.cluster)
+        self._done = FailureInjector(loaded.cluster)
 
     def turn(self) -> str:
         """Disturb, change a limit meanwhile and afterwards, and wait until a node controls the switches again."""

@@ -11,23 +11,23 @@ from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 
-from apps.cluster.etcd_client import Etcd
-from apps.cluster.placement_requests import Wishes
-from controller.shards.peer_timeout import HOLD_S as PEERS_HOLD_S
-from experiments.bench.cluster.fault_scenarios import HOLD_S, Faults
-from experiments.bench.cluster.testbed.fault_environment import Ground
+from apps.cluster.etcd_client import EtcdClient
+from apps.cluster.placement_requests import PlacementRequests
+from controller.shards.peer_timeout import GRANT_HOLD_S as PEERS_HOLD_S
+from experiments.bench.cluster.fault_scenarios import HOLD_S, FaultScenarios
+from experiments.bench.cluster.testbed.fault_environment import FaultEnvironment
 from experiments.bench.cluster.testbed.loaded_cluster import PREFIX, RECEIVER, SWITCHES, LoadedCluster
-from experiments.machine.cluster_process import SharedNodes, name_of, number_of
+from experiments.machine.cluster_process import ShardedNodes, name_of, number_of
 
 _RECEIVED = re.compile(r'^dets_cluster_frames_total\{peer="n(\d+)",result="received"\} (\S+)$', re.MULTILINE)
 AFTER_S = 1.5
 SWITCH = f"s{RECEIVER[0]}"
 
 
-class SharedFaults(Faults):
+class ShardedFaults(FaultScenarios):
     """Faults of nodes each of which controls one of the switches."""
 
-    def __init__(self, loaded: LoadedCluster, shared: SharedNodes, ground: Ground) -> None:
+    def __init__(self, loaded: LoadedCluster, shared: ShardedNodes, ground: FaultEnvironment) -> None:
         super().__init__(loaded, ground)
         self._shared, self._numbers = shared, range(len(shared.nodes))
         self._dpids = {f"s{dpid}": dpid for dpid in SWITCHES}
@@ -52,8 +52,8 @@ class SharedFaults(Faults):
     def ready(self) -> int:
         """Wait until every node has its switch again; return the owner of the one that is sent to."""
         self.nodes.wait_ready()
-        with closing(Etcd(self.nodes.etcd.urls)) as etcd:
-            Wishes(etcd, PREFIX, self._dpids).balance()
+        with closing(EtcdClient(self.nodes.etcd.urls)) as etcd:
+            PlacementRequests(etcd, PREFIX, self._dpids).balance()
         self.nodes.wait_ready()
         time.sleep(AFTER_S)
         self._owners_before, self._writers_before = self._shared.owners(), self._writers()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.bench.harness import wait_until
-from experiments.bench.loop.bench import FabricOrders, fabric_process
+from experiments.bench.loop.bench import SwitchProcessControl, fabric_process
 from experiments.bench.loop.switch_process import LoopPlan
 from experiments.machine.cluster_process import Cluster, kill_machine_of
 from experiments.machine.controller_process import ControllerProcess, free_ports
@@ -72,7 +72,7 @@ def measure(switches: int, entries: int, repeats: int, seconds: float, folder: P
 
 
 def _measure_pair(
-    pair: Cluster, orders: FabricOrders, plan: LoopPlan, repeats: int, seconds: float, tell: Tell
+    pair: Cluster, orders: SwitchProcessControl, plan: LoopPlan, repeats: int, seconds: float, tell: Tell
 ) -> dict[str, Any]:
     active = _settled(pair, plan)
     members = {f"member_{number}": member.pid for number, member in enumerate(pair.etcd.members, 1)}
@@ -89,7 +89,7 @@ def _measure_pair(
 
 
 def _take_over(
-    pair: Cluster, orders: FabricOrders, plan: LoopPlan, end: Callable[[Cluster, int], None]
+    pair: Cluster, orders: SwitchProcessControl, plan: LoopPlan, end: Callable[[Cluster, int], None]
 ) -> dict[str, Any]:
     active = _settled(pair, plan)
     other = 1 - active

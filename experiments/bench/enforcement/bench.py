@@ -22,10 +22,10 @@ from controller.errors import InvalidValueError
 from controller.units import check_interval_ms, parse_rate
 from experiments.bench.enforcement.burst_bench import run_bursts
 from experiments.bench.enforcement.cases import (
+    ENFORCEMENT_MODES,
     INTERVAL_MS,
     MOST_PPS,
     PORT_FACTOR,
-    WAYS,
     Case,
     chosen_cases,
     default_cases,
@@ -84,12 +84,12 @@ def run(
     batches = packed(cases, MOST_PPS[DATAPATHS[datapath]])
     rows: list[dict[str, Any]] = []
     warnings: list[str] = []
-    with _progress(len(batches) * len(WAYS) * (WARM_UP_S + seconds + SETUP_S)) as tell:
+    with _progress(len(batches) * len(ENFORCEMENT_MODES) * (WARM_UP_S + seconds + SETUP_S)) as tell:
         for grant_bps in dict.fromkeys(batch[0].grant_bps for batch in batches):
             mine = [batch for batch in batches if batch[0].grant_bps == grant_bps]
             with _fabric(grant_bps, max(map(len, mine)), DATAPATHS[datapath]) as (ovs, ports):
                 for batch in mine:
-                    for way in WAYS:
+                    for way in ENFORCEMENT_MODES:
                         tell(f"{batch[0].name} and {len(batch) - 1} more: {way}", WARM_UP_S + seconds + SETUP_S)
                         rows += _measure(ovs, ports, batch, way, seconds, seed, interval_ms)
                 warnings += ovs.warnings
@@ -243,7 +243,7 @@ def _plan(batch: Sequence[Case], way: str, seconds: float, seed: int, interval_m
         for number, case in enumerate(batch)
     ]
     intervals = round((WARM_UP_S + seconds + 60.0) / (interval_ms * 1e-3))
-    return GrantPlan(tuple(slots), WAYS[way], seed, intervals, str(folder / "grants.csv"))
+    return GrantPlan(tuple(slots), ENFORCEMENT_MODES[way], seed, intervals, str(folder / "grants.csv"))
 
 
 def _source(fabric: Fabric, slot: int, case: Case) -> Flow:

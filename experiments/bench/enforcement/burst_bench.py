@@ -19,7 +19,7 @@ import numpy as np
 
 from experiments.bench.enforcement.burst_patterns import BurstPattern, worst_gain
 from experiments.bench.harness import Target, finished, markdown
-from experiments.measure.rate_series import ENOUGH, longest_run
+from experiments.measure.rate_series import RECOVERED_SHARE, longest_run
 from experiments.runs.model_run import run_on_model
 from experiments.runs.scenario_run import ScenarioRun
 from experiments.scenarios.scenario import Limits, Scenario, Source
@@ -34,7 +34,7 @@ PATTERNS = (
     BurstPattern(0.300, 0.300),
     BurstPattern(1.5, 1.5),
 )
-TELLING = PATTERNS[:2]
+DEFAULT_SUBSET = PATTERNS[:2]
 SENDERS = 3
 VICTIM_VLAN, BURST_VLAN = 1, 2
 LINK_BPS, VICTIM_BPS, BURST_BPS, OFFERED_BPS = 40_000_000, 25_000_000, 11_000_000, 20_000_000
@@ -73,7 +73,7 @@ def figures(ran: ScenarioRun) -> dict[str, float | int]:
     woken = ran.time_s >= BEFORE_S[0]
     total_bits = np.append(0.0, np.cumsum(burst))
     rate_bps = victim / np.diff(ran.time_s)
-    below = rate_bps < ENOUGH * VICTIM_BPS
+    below = rate_bps < RECOVERED_SHARE * VICTIM_BPS
     before = (ran.time_s[:-1] >= BEFORE_S[0]) & (ran.time_s[1:] <= BEFORE_S[1])
     during = (ran.time_s[:-1] >= BEGIN_S) & (ran.time_s[1:] <= BEGIN_S + LASTS_S)
     return {
@@ -92,7 +92,7 @@ def figures(ran: ScenarioRun) -> dict[str, float | int]:
 def run_bursts(full: bool, seed: int, output: Path) -> dict[str, Any]:
     """Measure two telling patterns, or all; write JSON, CSV and table."""
     fabrics = ("model", "ovs") if os.geteuid() == 0 else ("model",)
-    rows = list(_measure(fabrics, PATTERNS if full else TELLING, seed))
+    rows = list(_measure(fabrics, PATTERNS if full else DEFAULT_SUBSET, seed))
     print(table(rows))
     return finished("bursts", {"rows": rows}, targets(rows), {"seed": seed}, output, table(rows), rows)
 

@@ -10,7 +10,7 @@ from experiments.bench.enforcement.grant_schedules import PATTERNS
 from experiments.bench.harness import check_known
 
 # The ways of enforcing, and the burst of those that modify every meter in every interval.
-WAYS: dict[str, float | None] = {"dets": None, "naive-200ms": 0.200, "naive-20ms": 0.020}
+ENFORCEMENT_MODES: dict[str, float | None] = {"dets": None, "naive-200ms": 0.200, "naive-20ms": 0.020}
 GRANTS_BPS = (1_000_000, 5_000_000, 20_000_000, 50_000_000)
 INTERVAL_MS = 55
 WIRE_BITS = 8 * 1518

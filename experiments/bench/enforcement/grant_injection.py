@@ -22,7 +22,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from controller.columns import FloatArray
-from controller.metering.enforcement import RATE_STEP_BPS, Enforcement, MeterChanges, kilo, whole_rates
+from controller.metering.enforcement import RATE_STEP_BPS, Enforcement, MeterChanges, to_kilo, whole_rates
 from controller.metering.measurement import Measurement
 from experiments.bench.enforcement.grant_schedules import grants_bps
 from experiments.model.settings_operator import Operator
@@ -83,15 +83,15 @@ def naive_enforcement(burst_s: float) -> Callable[..., tuple[Enforcement, MeterC
         after = before._replace(
             limit_bps=rate_bps,
             modified_s=now_column_s,
-            rate_kbps=kilo(rate_bps),
-            burst_kbits=kilo(burst_bits),
+            rate_kbps=to_kilo(rate_bps),
+            burst_kbits=to_kilo(burst_bits),
         )
         return after, MeterChanges(np.arange(len(rate_bps)), after.rate_kbps, after.burst_kbits)
 
     return enforce
 
 
-class Granting:
+class GrantInjector:
     """Sets the limits of a plan before each interval of a shell, and notes what came of them after it."""
 
     def __init__(self, plan: GrantPlan, shell: Any) -> None:

@@ -7,10 +7,10 @@ from typing import Any
 
 from apps.dets import Dets
 from controller.loop import grant_side
-from experiments.bench.enforcement.grant_injection import ENVIRONMENT, Granting, GrantPlan, naive_enforcement
+from experiments.bench.enforcement.grant_injection import ENVIRONMENT, GrantInjector, GrantPlan, naive_enforcement
 
 
-class GrantingDets(Dets):
+class GrantInjectionDets(Dets):
     """DETS, with limits that follow a schedule."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
@@ -18,4 +18,4 @@ class GrantingDets(Dets):
         plan = GrantPlan.read(os.environ[ENVIRONMENT])
         if plan.naive_burst_s is not None:
             vars(grant_side)["enforce"] = naive_enforcement(plan.naive_burst_s)
-        vars(self.shell)["run_interval"] = Granting(plan, self.shell).run_interval
+        vars(self.shell)["run_interval"] = GrantInjector(plan, self.shell).run_interval

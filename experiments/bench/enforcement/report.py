@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from experiments.bench.enforcement.cases import WAYS
+from experiments.bench.enforcement.cases import ENFORCEMENT_MODES
 from experiments.bench.enforcement.grant_schedules import PATTERNS
 from experiments.bench.harness import Panel, Row, markdown
 
@@ -31,7 +31,7 @@ def table(rows: Sequence[Row]) -> str:
 
     def together(key: str, form: str) -> Callable[[Mapping[str, Any]], str]:
         def cell(ways: Mapping[str, Any]) -> str:
-            shown = [_cell(ways.get(way), key, form) for way in WAYS]
+            shown = [_cell(ways.get(way), key, form) for way in ENFORCEMENT_MODES]
             return " / ".join(text or "-" for text in shown) if any(shown) else ""
 
         return cell
@@ -43,7 +43,7 @@ def table(rows: Sequence[Row]) -> str:
     columns = {
         "case": lambda ways: first(ways)["case"],
         "granted, Mb/s": lambda ways: f"{first(ways)['granted_bps'] / 1e6:.2f}",
-        **{f"{way}: delivered / granted": ratio_of(way) for way in WAYS},
+        **{f"{way}: delivered / granted": ratio_of(way) for way in ENFORCEMENT_MODES},
         **{title: together(*one) for title, one in SIDE_BY_SIDE.items()},
     }
     return markdown(list(by_case.values()), columns)
@@ -58,7 +58,7 @@ def panels(rows: Sequence[Row]) -> Iterator[Panel]:
     """Yield pictures of delivered over granted by case, one for each schedule."""
     for pattern, title in PATTERNS.items():
         lines = {}
-        for way in WAYS:
+        for way in ENFORCEMENT_MODES:
             mine = [row for row in rows if (row["pattern"], row["way"]) == (pattern, way)]
             places = [f"{row['grant_bps'] / 1e6:g}M {row['traffic']}" for row in mine]
             lines[way] = places, [row["ratio"] for row in mine]

@@ -17,7 +17,7 @@ from typing import Any
 
 from experiments.bench.harness import Target, finished
 from experiments.evaluation.measures import isolation_measures
-from experiments.evaluation.run_matrix import SCALE, Cell, run_scenario
+from experiments.evaluation.run_matrix import SCALE, RunSpec, run_scenario
 from experiments.measure.frame_sizes import TCP_HEADERS_BYTES, VLAN_TAG_BYTES
 from experiments.ovs.fabric import OvsFabric, OvsOptions
 from experiments.ovs.ovs_vsctl import ofctl
@@ -80,7 +80,7 @@ def isolation_rows(fabric: str) -> dict[str, float]:
     """Return the figures of dets-fig2, of dets-fig5, and of static meters and queues, on one fabric."""
     rows: dict[str, float] = {}
     for name, control, scenario in SCENARIOS:
-        cell = Cell(name, control, 1, fabric, scenario)
+        cell = RunSpec(name, control, 1, fabric, scenario)
         with tempfile.TemporaryDirectory() as folder:
             figures = isolation_measures(run_scenario(cell, Path(folder)))
         rows[f"{name}: TCP before, bit/s"] = figures["victim_goodput_bps_before"]

@@ -33,9 +33,9 @@ from experiments.bench.harness import Target, check_bounds, end, finished, resid
 from experiments.bench.loop import surge_reaction
 from experiments.bench.loop.cost_fit import fit
 from experiments.bench.loop.report import (
+    REFERENCE_ALGORITHM,
     SWITCHES,
     VARIED,
-    YARDSTICK,
     all_set,
     panels,
     policy_targets,
@@ -82,7 +82,7 @@ def sizes_under(
     algorithm: str, parameters: dict[str, Any], switches: int, entries: int | None, interval_ms: int
 ) -> list[Size]:
     """Return what to measure of an algorithm, and of YARDSTICK next to it; ``entries`` None is three sizes."""
-    policies: list[tuple[str, dict[str, Any]]] = [(YARDSTICK, {})] if algorithm != YARDSTICK else []
+    policies: list[tuple[str, dict[str, Any]]] = [(REFERENCE_ALGORITHM, {})] if algorithm != REFERENCE_ALGORITHM else []
     policies.append((algorithm, parameters))
     each = POLICY_GRID if entries is None else (entries,)
     return [Size(switches, one, interval_ms, baseline=False, policy=policy) for one in each for policy in policies]
@@ -296,7 +296,7 @@ def _row(
     }
 
 
-class FabricOrders:
+class SwitchProcessControl:
     """Tells a running ``experiments.bench.loop.switch_process`` what it reads; RuntimeError once that has ended."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
@@ -326,7 +326,7 @@ class FabricOrders:
 
 
 @contextmanager
-def fabric_process(plan: LoopPlan, folder: Path) -> Iterator[FabricOrders]:
+def fabric_process(plan: LoopPlan, folder: Path) -> Iterator[SwitchProcessControl]:
     """Run the switches of a plan; what is yielded tells them what ``experiments.bench.loop.switch_process`` reads."""
     (folder / "plan.json").write_text(json.dumps(asdict(replace(plan))))
     command = [sys.executable, "-m", "experiments.bench.loop.switch_process", str(folder / "plan.json")]
@@ -336,7 +336,7 @@ def fabric_process(plan: LoopPlan, folder: Path) -> Iterator[FabricOrders]:
     try:
         if process.stdout.readline().strip() != "ready":
             raise RuntimeError(f"the switches did not start (status {process.wait(STOP_TIMEOUT_S)})")
-        yield FabricOrders(process)
+        yield SwitchProcessControl(process)
     finally:
         with suppress(BrokenPipeError):  # it has ended, and did not read all that it was told
             process.stdin.close()

@@ -37,7 +37,7 @@ _METER_ID, _RATE, _BURST = 3, 5, 6
 _METER_MOD = int(MessageType.METER_MOD)
 
 
-class Swing:
+class LoadSwing:
     """Whether the senders of varied receivers send or pause: in turns, from one reading of all switches to the next."""
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class Swing:
 
 
 @dataclass
-class MeterWatch:
+class MeterWriteLog:
     """What was done to prepared meters since it began; columns are indexed by meter id.
 
     ``first_set_s`` is when each controller, by its number, first modified one; ``filled_again`` counts those that one
@@ -81,7 +81,7 @@ class BusyMeters(MeterTable):
     Bytes count, packets do not: the controller does not look at them. ``writer`` is the controller that speaks.
     """
 
-    watch: MeterWatch | None = None
+    watch: MeterWriteLog | None = None
     writer: Callable[[], int] = staticmethod(lambda: 0)
     _prepared_ids: npt.NDArray[np.int64] = np.zeros(0, np.int64)  # nothing is prepared while the tables are filled
     _listed: npt.NDArray[np.int64] | None = None
@@ -89,7 +89,7 @@ class BusyMeters(MeterTable):
 
     def begin_watch(self) -> None:
         """Watch from now on what is done to the meters."""
-        self.watch = MeterWatch(np.zeros(self._size), np.zeros(self._size))
+        self.watch = MeterWriteLog(np.zeros(self._size), np.zeros(self._size))
 
     def report(self) -> dict[str, Any]:
         """Return what was seen, and how many senders to receivers that do not vary got less than they offered."""
@@ -101,7 +101,7 @@ class BusyMeters(MeterTable):
         return {**seen, "steady": int(np.count_nonzero(steady)), "missed": int(np.count_nonzero(missed))}
 
     def prepare(
-        self, offered_bps: npt.NDArray[np.float64], varied: npt.NDArray[np.bool_], swing: Swing, now_s: float
+        self, offered_bps: npt.NDArray[np.float64], varied: npt.NDArray[np.bool_], swing: LoadSwing, now_s: float
     ) -> None:
         """``offered_bps`` and ``varied`` are indexed by meter id; 0 for meters that carry nothing. Counters go on."""
         self._offered_bps, self._varied, self._swing = offered_bps, varied, swing

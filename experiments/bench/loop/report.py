@@ -14,7 +14,7 @@ TARGET_TIMES_BASELINE = {1_000: 8.0, 10_000: 20.0, 100_000: 100.0}
 TARGET_ROUND_MS = {(200, 100_000): 15.0, (20, 1_000_000): 110.0}  # of CPU, by switches and entries
 TARGET_SWITCH_US, TARGET_ENTRY_NS, TARGET_FIXED_MS, TARGET_FIT = 60.0, 80.0, 1.0, 0.15
 TARGET_IDLE_SHARE = 0.02
-YARDSTICK = "fp"
+REFERENCE_ALGORITHM = "fp"
 # What a policy that shares out links may take of a step, against one that only looks at receivers.
 TARGET_TIMES_YARDSTICK = 4.0
 
@@ -78,9 +78,12 @@ def policy_targets(algorithm: str, rows: Sequence[dict[str, Any]]) -> list[Targe
             continue
         size = f"{row['entries']:,} entries"
         made.append(Target(f"{size}: round", row["total_ms"]["p50"], "ms", float(row["interval_ms"])))
-        if algorithm != YARDSTICK and (yardstick_ms := step_ms.get((YARDSTICK, row["entries"]))) is not None:
+        if (
+            algorithm != REFERENCE_ALGORITHM
+            and (yardstick_ms := step_ms.get((REFERENCE_ALGORITHM, row["entries"]))) is not None
+        ):
             times = row["step_ms"]["p50"] / yardstick_ms
-            made.append(Target(f"{size}: step, of {YARDSTICK}'s", times, "x", TARGET_TIMES_YARDSTICK))
+            made.append(Target(f"{size}: step, of {REFERENCE_ALGORITHM}'s", times, "x", TARGET_TIMES_YARDSTICK))
     return made
 
 

@@ -35,7 +35,7 @@ from controller.fabric.config_model import Config
 from controller.fabric.topology import PortId
 from controller.forwarding.pairs import Host, Pair
 from controller.openflow.meters import METER_CONFIG
-from experiments.bench.loop.loaded_switches import BusyDatapath, Swing
+from experiments.bench.loop.loaded_switches import BusyDatapath, LoadSwing
 from experiments.machine.controller_process import dump_yaml
 from experiments.switch.options import DatapathOptions
 from experiments.wire.fabric import WireFabric
@@ -190,7 +190,7 @@ def load(
     entries = central.state.entries
     senders = np.bincount(entries.receiver, minlength=len(central.vns))
     share_bps = offered * plan.receive_limit_bps / np.maximum(senders, 1)
-    swing = Swing()
+    swing = LoadSwing()
     varied_receivers = np.arange(len(central.vns)) % 10 < varied_share * 10
     for dpid, datapath in datapaths.items():
         if dpid > plan.switches:  # the core has no meters

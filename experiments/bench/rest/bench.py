@@ -18,7 +18,7 @@ from typing import Annotated, Any
 from experiments.bench.harness import Target, check_bounds, finished, missed_intervals
 from experiments.bench.loop.bench import fabric_process
 from experiments.bench.loop.switch_process import LoopPlan
-from experiments.bench.rest.clients import TIMEOUT_S, Operator, Streams, stand_aside
+from experiments.bench.rest.clients import TIMEOUT_S, Operator, Streams, lower_priority
 from experiments.bench.rest.hostile_clients import Attack
 from experiments.bench.rest.pages import Pages
 from experiments.machine.controller_process import ControllerProcess, free_ports
@@ -125,7 +125,7 @@ def everything(operator: Operator, some: list[dict[str, Any]], seconds: float) -
     )
 
     def again(work: Callable[[], object]) -> None:
-        stand_aside()
+        lower_priority()
         try:
             work()
             while time.monotonic() < deadline_s:

@@ -18,7 +18,7 @@ TIMEOUT_S = 60.0
 _NICE = 10
 
 
-def stand_aside() -> None:
+def lower_priority() -> None:
     """Let this thread have a processor only when others leave it one: operators have machines of their own."""
     os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
 
@@ -119,7 +119,7 @@ class Streams:
         self._selector.close()
 
     def _read(self) -> None:
-        stand_aside()
+        lower_priority()
         while not self._stop.is_set():
             for key, _ in self._selector.select(0.2):
                 sock: socket.socket = key.data

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from experiments.bench.rest.clients import Operator, Streams, stand_aside
+from experiments.bench.rest.clients import Operator, Streams, lower_priority
 
 WHY_EVERY_S, VNS_EVERY_S, SCRAPE_EVERY_S = 2.0, 10.0, 5.0  # as apps/ui/views and a usual Prometheus ask
 CLIENT_REQUESTS_PER_S = 200  # what rest.requests_per_s allows unless configured
@@ -63,7 +63,7 @@ class Pages:
         return "?interval_ms=1000" + ("", f"&vlan={vn['vlan_vid']}", of_vn)[number % 3]
 
     def _again(self, work: Callable[[], None], every_s: float) -> None:
-        stand_aside()
+        lower_priority()
         due_s = time.monotonic()
         try:
             while not self._over.is_set():

@@ -61,7 +61,7 @@ def best_effort(measured: Measured) -> ClaimVerdict:
     return ClaimVerdict(f"{took_s:.1f} s, alone {alone_s:.1f}: {took_s / alone_s:.2f} times", took_s >= 1.5 * alone_s)
 
 
-def falls(measured: Measured) -> ClaimVerdict:
+def time_falls_with_guarantee(measured: Measured) -> ClaimVerdict:
     """Judge whether more guaranteed to the job is less time."""
     times = [job_s(measured, "tcp", share, NAME) for share in SHARES]
     if None in times:
@@ -90,7 +90,7 @@ def background(kind: str, least: float) -> Judge:
     return judge
 
 
-def no_need(measured: Measured) -> ClaimVerdict:
+def messages_not_needed(measured: Measured) -> ClaimVerdict:
     """Judge whether messages matter next to TCP: times without them, and who sends any."""
     ratios = [_slower(measured, "tcp", share, SILENT, NAME) for share in SHARES]
     told = [

@@ -55,7 +55,7 @@ def queue(measured: Measured) -> ClaimVerdict:
     return ClaimVerdict(f"mean, and in all but 1 % of 110 ms: {found}; {messages} messages", holds)
 
 
-def prompt(experiment: str, most: int) -> Judge:
+def recovers_within(experiment: str, most: int) -> Judge:
     """Judge after how many intervals the victim of a blast has its own again, in the worst seed."""
 
     def judge(measured: Measured) -> ClaimVerdict:

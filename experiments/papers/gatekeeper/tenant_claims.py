@@ -123,7 +123,7 @@ def guarantees(experiment: str) -> Judge:
     return judge
 
 
-def alone(experiment: str) -> Judge:
+def uses_idle_capacity(experiment: str) -> Judge:
     """One tenant is idle: the other has all that the scheduler gives."""
 
     def least(measured: Measured, control: str) -> list[float]:

@@ -3,7 +3,7 @@
 Choice: requests load 30 % of the link; sizes are WebStone's mix (traffic.py).
 """
 
-from experiments.scenarios.scenario import Requests, Scenario, Source
+from experiments.scenarios.scenario import Scenario, Source, WebRequests
 from experiments.scenarios.seawall import LINK_BPS, shared
 
 SESSIONS_PER_S = 196.0
@@ -11,7 +11,7 @@ CONNECTIONS = 100
 
 
 def _web(name: str, title: str, flood_bps: int | None) -> Scenario:
-    web = Source(1, 1, 3, "tcp", flows=CONNECTIONS, requests=Requests(SESSIONS_PER_S))
+    web = Source(1, 1, 3, "tcp", flows=CONNECTIONS, requests=WebRequests(SESSIONS_PER_S))
     flood = () if flood_bps is None else (Source(2, 2, 3, "udp", flood_bps),)
     return shared(
         f"seawall-fig11-{name}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from apps.change_tracker import ChangesInForce
+from apps.change_tracker import ChangeTracker
 
 
 class Peers(dict[int, Any]):
@@ -27,7 +27,7 @@ class Desk:
             now_s=lambda: 5.0, times=SimpleNamespace(sent_after=lambda at_s: at_s), peers=self.peers, central=central
         )
         queues: Any = SimpleNamespace(seen_to_s=9.0, failing=dict)
-        self.changes = ChangesInForce(shell, queues, 1)
+        self.changes = ChangeTracker(shell, queues, 1)
 
     def waiting(self, revision: int) -> tuple[int, list[str]]:
         """Return the last change in force and who is waited for."""

@@ -10,8 +10,8 @@ from support.fabrics import ControlLoop, Fabric
 
 from apps.metrics import Metrics
 from apps.reload import Reloads
-from apps.runtime.connection.connection_limits import CutOff, MessageCounts, PeerCounts
-from apps.runtime.loop_stats import LoopTimes
+from apps.runtime.connection.connection_limits import ConnectionCounts, EvictionReason, MessageCounts
+from apps.runtime.loop_stats import LoopStats
 from apps.runtime.supervisor import LoopState, Supervisor
 from apps.vn_metrics import AT_ONCE, MetricColumn, samples, vlan_columns
 from controller.forwarding.pairs import Host
@@ -25,7 +25,7 @@ class TalkingShell:
     """What metrics ask of the conversation with switches."""
 
     def __init__(self, central) -> None:
-        self.central, self.times = central, LoopTimes(0.055)
+        self.central, self.times = central, LoopStats(0.055)
         self.counts = {1: MessageCounts(sent=5, received=4, errors=1)}
         self.strangers = {"somebody"}
         self.applied, self.failed = 3, 1
@@ -35,9 +35,9 @@ class TalkingShell:
 
 
 def metrics_of(central):
-    shell, loops, peers = TalkingShell(central), Supervisor(lambda: 0.0, print, print, print), PeerCounts()
+    shell, loops, peers = TalkingShell(central), Supervisor(lambda: 0.0, print, print, print), ConnectionCounts()
     loops.loops["audits"] = LoopState(failures=2)
-    peers.cut_off[CutOff.UNREAD] += 4
+    peers.cut_off[EvictionReason.UNREAD] += 4
     peers.dropped["type"] += 7
     observer = Observer(central)
     for step in range(40):

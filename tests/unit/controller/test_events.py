@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from controller.events import NAMED_AT_ONCE, NAMED_PER_S, EventKind, EventLog
+from controller.events import NAMED_BURST, NAMED_PER_S, EventKind, EventLog
 
 BEGAN, ENDED = EventKind.CONGESTION_BEGAN, EventKind.CONGESTION_ENDED
 ROWS = np.arange(2000)
@@ -15,22 +15,22 @@ def note(log: EventLog, kind: EventKind, at_s: float) -> list[int]:
     named = log.named(kind, ROWS, at_s)
     for row in named:
         log.add(kind, f"row {row}", at_s)
-    log.tell_unnamed(at_s)
+    log.report_suppressed(at_s)
     return named
 
 
 def test_of_many_at_once_the_first_are_named_and_the_others_counted() -> None:
     lines: list[tuple[EventKind, str]] = []
     log = EventLog(lambda kind, text: lines.append((kind, text)))
-    assert note(log, BEGAN, 5.0) == list(range(int(NAMED_AT_ONCE)))
+    assert note(log, BEGAN, 5.0) == list(range(int(NAMED_BURST)))
     assert [event.text for event in log.after(0)][-1].startswith("1900 more that are not named here")
-    assert (log.counts[BEGAN], len(lines)) == (len(ROWS), NAMED_AT_ONCE + 1)
+    assert (log.counts[BEGAN], len(lines)) == (len(ROWS), NAMED_BURST + 1)
 
 
 def test_few_are_all_named_and_nothing_more_is_told() -> None:
     log = EventLog()
     assert log.named(BEGAN, ROWS[:7], 5.0) == list(range(7))
-    log.tell_unnamed(6.0)
+    log.report_suppressed(6.0)
     assert not log.after(0)
 
 
@@ -42,7 +42,7 @@ def test_who_goes_on_gets_few_lines_a_second_and_each_kind_has_its_own() -> None
     assert log.counts[BEGAN] == 182 * len(ROWS)
     told = [event for event in log.after(0) if "not named here" in event.text]
     assert 9 <= len(told) <= 11
-    assert len(log.named(ENDED, ROWS, 15.0)) == NAMED_AT_ONCE
+    assert len(log.named(ENDED, ROWS, 15.0)) == NAMED_BURST
 
 
 def test_events_of_every_day_push_out_no_others_and_all_are_in_order() -> None:

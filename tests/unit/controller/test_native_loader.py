@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from controller.metering import measurement_native
-from controller.native_loader import load
+from controller.native_loader import load_native
 
 library = measurement_native.library
 pytestmark = pytest.mark.skipif(library is None, reason="no C compiler was there when it was installed")
@@ -19,12 +19,12 @@ def columns() -> list[np.ndarray]:
 
 
 def test_a_module_that_was_built_of_other_sources_is_not_used() -> None:
-    assert load(library.__name__, "dets_watch") is library
-    assert load(library.__name__, "dets_watch", "dets_new") is None
+    assert load_native(library.__name__, "dets_watch") is library
+    assert load_native(library.__name__, "dets_watch", "dets_new") is None
 
 
 def test_a_module_that_was_not_built_is_none() -> None:
-    assert load("controller.metering._other", "dets_watch") is None
+    assert load_native("controller.metering._other", "dets_watch") is None
 
 
 def test_columns_whose_rows_are_apart_are_copied() -> None:

@@ -19,8 +19,8 @@ from support.paths import ROOT
 from apps.cluster.metrics import ClusterMetrics, LinksMetrics, SharingMetrics
 from apps.metrics import Metrics
 from apps.reload import Reloads
-from apps.runtime.connection.connection_limits import CutOff, PeerCounts
-from apps.runtime.loop_stats import LoopTimes
+from apps.runtime.connection.connection_limits import ConnectionCounts, EvictionReason
+from apps.runtime.loop_stats import LoopStats
 from apps.runtime.supervisor import LoopState
 from controller.config.loader import load_config
 from controller.monitoring.observer import Observer
@@ -57,7 +57,7 @@ def exported():
     net.start()
     shell = SimpleNamespace(
         central=net.central,
-        times=LoopTimes(0.055),
+        times=LoopStats(0.055),
         counts={},
         strangers=(),
         is_ready=lambda dpid: True,
@@ -65,7 +65,7 @@ def exported():
         failed=0,
     )
     loops = SimpleNamespace(loops={"x": LoopState()})
-    peers = PeerCounts(Counter([CutOff.UNREAD]), Counter(["type"]))
+    peers = ConnectionCounts(Counter([EvictionReason.UNREAD]), Counter(["type"]))
     observer = Observer(net.central)
     metrics = Metrics(shell, loops, shell, peers, observer, Reloads())
     metrics.requests["200"] += 1

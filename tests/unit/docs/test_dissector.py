@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from support.paths import ROOT
 
-from controller.agents.control_frames import CONTROLLER_MAC, Opcode, Speaker, encode, records
+from controller.agents.control_frames import CONTROLLER_MAC, FrameAddress, Opcode, encode, records
 from controller.openflow.ethernet import ETH_TYPE_LOCAL_EXPERIMENT
 
 A, B = 0x0016_3E00_0001, 0x0016_3E00_0002
@@ -49,7 +49,7 @@ def dissect(folder: Path, frames: list[bytes], *fields: str) -> list[list[str]]:
 
 
 def test_every_message_is_read_as_it_was_written(folder: Path) -> None:
-    agent = Speaker(B, A, 10, 0xCAFE_BABE)
+    agent = FrameAddress(B, A, 10, 0xCAFE_BABE)
     report = records(
         Opcode.TRAFFIC_REPORT,
         **PAIR,
@@ -63,8 +63,8 @@ def test_every_message_is_read_as_it_was_written(folder: Path) -> None:
     hello = records(Opcode.HELLO, features=[7], interval_ms=[55], most_classes=[128], link_rate_kbps=[1_000_000])
     frames = [
         *encode(agent, Opcode.TRAFFIC_REPORT, report, 1, 2),
-        *encode(Speaker(A, CONTROLLER_MAC, None, 1), Opcode.SET_RATE, grants, 3, 4),
-        *encode(Speaker(A, CONTROLLER_MAC, 10, 1, ETH_TYPE_LOCAL_EXPERIMENT), Opcode.HELLO, hello, 5, 6),
+        *encode(FrameAddress(A, CONTROLLER_MAC, None, 1), Opcode.SET_RATE, grants, 3, 4),
+        *encode(FrameAddress(A, CONTROLLER_MAC, 10, 1, ETH_TYPE_LOCAL_EXPERIMENT), Opcode.HELLO, hello, 5, 6),
         *(
             encode(agent, opcode, records(opcode, **PAIR), 7, 8)[0]
             for opcode in (Opcode.INITIALIZE, Opcode.KEEP_ALIVE, Opcode.DEACTIVATE)
@@ -89,7 +89,9 @@ def test_every_message_is_read_as_it_was_written(folder: Path) -> None:
 
 
 def test_other_control_frames_stay_wiresharks_and_a_false_count_is_an_error(folder: Path) -> None:
-    [frame] = encode(Speaker(A, CONTROLLER_MAC, 10, 1), Opcode.KEEP_ALIVE, records(Opcode.KEEP_ALIVE, **PAIR), 0, 0)
+    [frame] = encode(
+        FrameAddress(A, CONTROLLER_MAC, 10, 1), Opcode.KEEP_ALIVE, records(Opcode.KEEP_ALIVE, **PAIR), 0, 0
+    )
     false_count = bytearray(frame)
     false_count[21] = 9
     rows = dissect(folder, [PAUSE, bytes(false_count)], "dets.opcode", "macc.opcode", "_ws.expert.message")

@@ -48,7 +48,7 @@ def test_each_pn_is_alone_behind_a_switch_and_its_access_may_be_slower() -> None
     assert [(link.switch_a, link.switch_b, link.rate_bps) for link in fabric.core_links] == [
         (f"s{i}", "c1", 10**8) for i in (1, 2, 3)
     ]
-    assert fabric.wide_links() == ()
+    assert fabric.uncongested_links() == ()
 
 
 def test_a_dumbbell_has_its_receivers_behind_a_narrow_link() -> None:
@@ -57,16 +57,16 @@ def test_a_dumbbell_has_its_receivers_behind_a_narrow_link() -> None:
     (link,) = fabric.core_links
     assert ({link.switch_a, link.switch_b}, link.rate_bps) == ({"s1", "s2"}, 40_000_000)
     assert dumbbell().core_links[0].rate_bps == dumbbell().pns[0].link_rate_bps
-    assert fabric.wide_links() == ()
+    assert fabric.uncongested_links() == ()
 
 
 def test_a_core_link_is_wide_if_no_traffic_of_pns_fills_it() -> None:
     enough = fig7(pns=4, link_rate_bps=100_000_000, core_rate_bps=300_000_000)
-    assert enough.wide_links() == enough.core_links
-    assert fig7(pns=4, link_rate_bps=100_000_000, core_rate_bps=299_999_999).wide_links() == ()
-    assert fig7(pns=12, link_rate_bps=50_000_000).wide_links() == ()
+    assert enough.uncongested_links() == enough.core_links
+    assert fig7(pns=4, link_rate_bps=100_000_000, core_rate_bps=299_999_999).uncongested_links() == ()
+    assert fig7(pns=12, link_rate_bps=50_000_000).uncongested_links() == ()
     slow = [replace(link, delay_s=0.001) for link in enough.core_links]
-    assert replace(enough, core_links=tuple(slow)).wide_links() == ()
+    assert replace(enough, core_links=tuple(slow)).uncongested_links() == ()
 
 
 def test_a_vn_knows_its_addresses_and_interfaces() -> None:

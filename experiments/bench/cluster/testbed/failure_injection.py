@@ -9,7 +9,7 @@ from collections.abc import Callable
 from experiments.machine.cluster_process import Cluster, kill_machine_of
 
 
-class Disturbances:
+class FailureInjector:
     """Kills and pauses of nodes and members, until ``undo``. ``dead`` are the nodes that have ended."""
 
     def __init__(self, nodes: Cluster) -> None:

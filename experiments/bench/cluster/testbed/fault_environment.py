@@ -18,7 +18,7 @@ from pathlib import Path
 from controller.errors import InvalidValueError
 from experiments.bench.cluster.testbed.loaded_cluster import SWITCHES
 from experiments.machine.cluster_process import ETCD_MEMBERS, name_of
-from experiments.machine.controller_process import Place
+from experiments.machine.controller_process import ProcessLocation
 from experiments.machine.namespaces import Namespaces
 from experiments.machine.stepped_clock import SteppedClock
 
@@ -26,7 +26,7 @@ ETCD_DISK, NODE_DISK = "160m", "1m"  # etcd reserves 128 MiB for its log
 
 
 @dataclass(frozen=True)
-class Ground:
+class FaultEnvironment:
     """Of nodes by number: the ``network`` with their namespaces, their ``clocks``, the ``places`` they run at.
 
     ``disks`` are where small disks are mounted, by the name of a node or of a member of etcd; ``sources`` the
@@ -35,13 +35,13 @@ class Ground:
 
     network: Namespaces
     clocks: Sequence[SteppedClock]
-    places: Sequence[Place]
+    places: Sequence[ProcessLocation]
     disks: dict[str, Path]
     sources: dict[int, str]
 
 
 @contextmanager
-def ground(folder: Path, nodes: int) -> Iterator[Ground]:
+def ground(folder: Path, nodes: int) -> Iterator[FaultEnvironment]:
     """Prepare everything for so many nodes, whose files go to ``folder``.
 
     Raises InvalidValueError without root or a program that is needed.
@@ -61,10 +61,10 @@ def ground(folder: Path, nodes: int) -> Iterator[Ground]:
             (folder / f"{name}-clock").mkdir(exist_ok=True)
             clocks.append(SteppedClock(folder / f"{name}-clock"))
         places = [
-            Place(host, network.command(number), clocks[number].environment, partial(network.inside, number))
+            ProcessLocation(host, network.command(number), clocks[number].environment, partial(network.inside, number))
             for number, host in enumerate(network.hosts)
         ]
-        yield Ground(network, clocks, places, disks, dict(zip(SWITCHES, network.more_hosts, strict=True)))
+        yield FaultEnvironment(network, clocks, places, disks, dict(zip(SWITCHES, network.more_hosts, strict=True)))
 
 
 @contextmanager

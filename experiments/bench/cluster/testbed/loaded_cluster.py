@@ -61,7 +61,7 @@ def shared_document(openflow_port: int, rest_port: int) -> dict[str, Any]:
 
 
 @dataclass
-class Judgement:
+class ClusterVerdict:
     """What came of it. ``problems`` are to be none; ``kept`` counts changes that were acknowledged."""
 
     generations: int = 0
@@ -96,7 +96,7 @@ class LoadedCluster:
     """The nodes, their switches and the hosts that send. ``judgement`` takes every problem that is found."""
 
     def __init__(self, cluster: Cluster, fabric: WireFabric) -> None:
-        self.cluster, self.fabric, self.judgement = cluster, fabric, Judgement()
+        self.cluster, self.fabric, self.judgement = cluster, fabric, ClusterVerdict()
         self._logs: dict[int, MeterLog] = {}
         self._standing: dict[int, dict[int, int]] = {}
         self._kept: dict[int, int] = {}  # limit by revision, as acknowledged
@@ -161,7 +161,7 @@ class LoadedCluster:
             return True
         return False
 
-    def judge(self) -> Judgement:
+    def judge(self) -> ClusterVerdict:
         """Return what came of all turns."""
         report = self.judgement
         report.kept = len(self._kept)

@@ -7,19 +7,27 @@ import pytest
 
 from apps.agent.main import parse_vlans
 from apps.agent.pair_state import KEPT_INTERVALS, AgentPairs
-from apps.agent.shaper import OWN, PairCounters, ShapedPair
-from controller.agents.control_frames import CONTROLLER_MAC, NO_RATE, ControlFrame, Opcode, ReportFlag, Speaker, records
+from apps.agent.shaper import VN_AGGREGATE, PairCounters, ShapedPair
+from controller.agents.control_frames import (
+    CONTROLLER_MAC,
+    NO_RATE,
+    ControlFrame,
+    FrameAddress,
+    Opcode,
+    ReportFlag,
+    records,
+)
 from controller.dets.send_rate_controller import KEEP_ALIVE_INTERVALS
 from controller.errors import InvalidValueError
 
 SENDER, RECEIVER, OTHER = 0x02_0000_0001, 0x02_0000_0002, 0x02_0000_0003
 PAIR = ShapedPair(10, RECEIVER.to_bytes(6))
-ALL = ShapedPair(10, OWN)
+ALL = ShapedPair(10, VN_AGGREGATE)
 
 
 def said(opcode: Opcode, *receivers: int, vid: int = 10, **columns) -> ControlFrame:
     entries = records(opcode, sender=[SENDER] * len(receivers), receiver=list(receivers), **columns)
-    return ControlFrame(Speaker(SENDER, CONTROLLER_MAC, vid, 1), opcode, 1, 0, entries)
+    return ControlFrame(FrameAddress(SENDER, CONTROLLER_MAC, vid, 1), opcode, 1, 0, entries)
 
 
 def counted(sent=(), dropped=(), backlog=()) -> PairCounters:

@@ -41,7 +41,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> types.ModuleTyp
     module.seen = []
     module.run = lambda *arguments: module.seen.append(arguments) or {}
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setattr(experiment_runner, "run_cell", lambda *_arguments: {})
+    monkeypatch.setattr(experiment_runner, "execute_run", lambda *_arguments: {})
     monkeypatch.setattr(
         experiment_runner, "report", lambda name, options, folder, *_cells: module.run(name, options, folder)
     )

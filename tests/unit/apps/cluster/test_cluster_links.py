@@ -19,7 +19,7 @@ from support.paths import ROOT
 
 from apps.cluster import peer_transport
 from apps.cluster.metrics import LinksMetrics
-from apps.cluster.peer_transport import CONNECT_AGAIN, QUEUED, UNCONFIRMED_MS, Links
+from apps.cluster.peer_transport import QUEUE_LENGTH, RECONNECT_AFTER, UNCONFIRMED_MS, PeerTransport
 from controller.errors import InvalidValueError
 
 TIMEOUT_S = 20.0
@@ -37,7 +37,7 @@ class Node:
 
     def __init__(self, name: str, address: str | None = None) -> None:
         self.name, self.address = name, address or free_address()
-        self.links = Links(self.address, most_octets=LARGE)
+        self.links = PeerTransport(self.address, most_octets=LARGE)
         self.heard: list[tuple[str, bytes]] = []
 
     def listing(self) -> tuple[str, str]:
@@ -102,7 +102,7 @@ def test_three_nodes_hear_each_other_by_name_and_in_order(node: Callable[..., No
             assert said == ([] if one is other else [f"{other.name} {number}".encode() for number in range(20)])
     assert threading.active_count() == threads
     traffic = nodes[0].links.traffic["n2"]
-    assert (traffic.sent, traffic.received, traffic.connected_again) == (21, 21, 0)
+    assert (traffic.sent, traffic.received, traffic.reconnects) == (21, 21, 0)
     assert traffic.received_octets == sum(len(data) for name, data in nodes[0].heard if name == "n2") + len(b"first")
 
 
@@ -131,7 +131,7 @@ def test_a_peer_that_is_listed_late_gets_in(node: Callable[..., Node]) -> None:
     until(lambda: late.links.send("n1", b"let in"), here, late)
     until(lambda: here.heard, here, late)
     assert here.heard == [("n2", b"let in")]
-    assert late.links.traffic["n1"].connected_again > 0
+    assert late.links.traffic["n1"].reconnects > 0
 
 
 def test_without_curve_nobody_gets_in(node: Callable[..., Node]) -> None:
@@ -160,7 +160,7 @@ def test_a_peer_that_never_reads_costs_the_others_nothing(node: Callable[..., No
     frame = bytes(LARGE)
     until(lambda: not here.links.send("n2", frame))  # its queues, and those of TCP, are full
     assert here.links.traffic["n2"].sent < 64  # whatever TCP holds; it is not without bound
-    for number in range(QUEUED * 10):
+    for number in range(QUEUE_LENGTH * 10):
         until(lambda: here.links.send("n3", b"still"), peer)
         until(lambda number=number: len(peer.heard) > number, peer)
     assert here.links.traffic["n2"].unsent > 0
@@ -250,7 +250,7 @@ def test_a_peer_that_was_removed_is_a_stranger_on_a_connection_that_stands(node:
 
 def test_an_address_at_which_somebody_else_answers_first_heals(node: Callable[..., Node]) -> None:
     here, address = node("n1"), free_address()
-    key = Links(free_address())
+    key = PeerTransport(free_address())
     host, _, port = address.rpartition(":")
     with socket.create_server((host, int(port))) as impostor:
         here.links.set_peers({"n2": (address, key.public_key)})
@@ -270,7 +270,7 @@ def test_floods_of_connections_are_bounded_counted_and_leave_peers_alone(
     node: Callable[..., Node], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     most = 20
-    monkeypatch.setattr(peer_transport, "MOST_STRANGERS", most)
+    monkeypatch.setattr(peer_transport, "MAX_UNAUTHENTICATED", most)
     here, peer = node("n1"), node("n2")
     here.know(peer)
     peer.know(here)
@@ -322,7 +322,7 @@ def test_addresses_are_numbers(node: Callable[..., Node], address: str) -> None:
         here.links.set_peers({"n3": peer.listing(), "n2": (address, peer.links.public_key)})
     assert here.links.traffic == {}
     with pytest.raises(InvalidValueError, match="IP address"):
-        Links(address)
+        PeerTransport(address)
 
 
 @pytest.mark.parametrize("key", ["", "x" * 39, "~" * 40, "#" * 40, "ä" * 40])
@@ -342,10 +342,10 @@ def test_a_key_has_one_name(node: Callable[..., Node]) -> None:
 def test_a_peer_that_is_not_there_is_tried_again_and_again(node: Callable[..., Node]) -> None:
     here, key = node("n1"), node("n3").links.public_key
     here.links.set_peers({"n2": (free_address(), key)})
-    for _ in range(3 * CONNECT_AGAIN):
+    for _ in range(3 * RECONNECT_AFTER):
         assert not here.links.send("n2", b"x")
-    assert here.links.traffic["n2"].connected_again == 3
-    assert here.links.traffic["n2"].unsent == 3 * CONNECT_AGAIN
+    assert here.links.traffic["n2"].reconnects == 3
+    assert here.links.traffic["n2"].unsent == 3 * RECONNECT_AFTER
 
 
 def test_an_ipv6_address_works(node: Callable[..., Node]) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from apps.cluster.cluster_node import ASK_INTERVAL_S, ClusterNode
 from apps.cluster.etcd_client import EtcdError, KeyValue
-from controller.cluster.leadership import MARGIN_S
+from controller.cluster.leadership import LEASE_MARGIN_S
 from controller.fabric.config_model import Cluster
 
 TTL_S = 3
@@ -119,7 +119,7 @@ def test_the_first_node_becomes_active_at_the_round_after_the_answer() -> None:
 def test_a_loop_that_is_stuck_loses_the_lease(run: Run) -> None:
     for _ in range(100):
         run.help()  # whatever else of the process still runs
-    run.now_s += TTL_S - MARGIN_S
+    run.now_s += TTL_S - LEASE_MARGIN_S
     assert run.node.held() is None
     assert run.waiting == []
 
@@ -134,7 +134,7 @@ def test_one_question_at_a_time_however_slow_etcd_is(run: Run) -> None:
 def test_an_answer_counts_from_when_it_was_asked_for(run: Run) -> None:
     run.now_s += ASK_INTERVAL_S
     run.node.round()
-    run.now_s += TTL_S - MARGIN_S  # so long etcd took
+    run.now_s += TTL_S - LEASE_MARGIN_S  # so long etcd took
     run.help()
     run.node.round()
     assert run.node.held() is None
@@ -145,7 +145,7 @@ def test_a_silent_etcd_is_outlived_for_less_than_the_lease_and_its_return_is_not
     began_s = run.now_s
     while run.node.held() is not None:
         run.interval()
-    assert run.now_s - began_s <= TTL_S - MARGIN_S + ASK_INTERVAL_S
+    assert run.now_s - began_s <= TTL_S - LEASE_MARGIN_S + ASK_INTERVAL_S
     assert run.node.describe()["etcd"] == "nobody is there"
     run.etcd.down = False
     run.interval()

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from apps.cluster.role_manager import Roles
-from apps.runtime.connection.connection_limits import CutOff
-from controller.cluster.leadership import Answer, Leadership
+from apps.cluster.role_manager import RoleManager
+from apps.runtime.connection.connection_limits import EvictionReason
+from controller.cluster.leadership import Leadership, LeaseSnapshot
 from controller.cluster.write_gate import WriteGate
-from controller.errors import SwitchRefusedError
+from controller.errors import SwitchReplyError
 from controller.openflow.bounded_reader import HEADER
 from controller.openflow.constants import ControllerRole
 from controller.openflow.messages import encode_role_request
@@ -42,7 +42,7 @@ class FakeConnection:
         self.answer: Exception | bytes | None = b""
         self.on_report: Any = None
         self.on_close: Any = None
-        self.cut: list[CutOff | None] = []
+        self.cut: list[EvictionReason | None] = []
 
     def keep(self) -> None: ...
 
@@ -51,7 +51,7 @@ class FakeConnection:
         self.asked.append((int.from_bytes(body[:4]), int.from_bytes(body[8:])))
         return FakeReply(body if self.answer == b"" else self.answer)
 
-    def disconnect(self, reason: CutOff | None = None) -> None:
+    def disconnect(self, reason: EvictionReason | None = None) -> None:
         self.cut.append(reason)
         self.closed = True
 
@@ -62,7 +62,7 @@ class Run:
     def __init__(self) -> None:
         self.now_s = 10.0
         self.leadership = Leadership(TTL_S)
-        self.roles = Roles(
+        self.roles = RoleManager(
             lambda dpid: self.leadership.wanted_role(self.now_s),
             lambda dpid: self.leadership.held(self.now_s),
             lambda: self.now_s,
@@ -74,7 +74,7 @@ class Run:
         self.roles.release = lambda connection: self.released.append(connection.dpid)
 
     def hear(self, generation: int, *, mine: bool) -> None:
-        self.leadership.hear(Answer(self.now_s, 7, "n", 7 if mine else 8, generation))
+        self.leadership.hear(LeaseSnapshot(self.now_s, 7, "n", 7 if mine else 8, generation))
         self.roles.round()
 
     def connect(self) -> Any:
@@ -125,7 +125,7 @@ def test_a_lease_that_has_run_out_releases_the_switch_and_the_same_key_has_to_be
 @pytest.mark.parametrize("refusal", ["ROLE_REQUEST_FAILED / STALE", "ROLE_REQUEST_FAILED / UNSUP"])
 def test_a_refused_generation_is_never_asked_for_again(run: Run, refusal: str) -> None:
     switch = run.connect()
-    switch.answer = SwitchRefusedError(refusal)
+    switch.answer = SwitchReplyError(refusal)
     for _ in range(5):
         run.hear(5, mine=True)
     assert (switch.asked, run.controlled, run.roles.refused) == ([(MASTER, 5)], [], 1)
@@ -156,6 +156,6 @@ def test_a_second_connection_replaces_the_first(run: Run) -> None:
     run.hear(5, mine=False)
     first = run.connect()
     second = run.connect()
-    assert (first.cut, run.roles.connection(1)) == ([CutOff.REPLACED], second)
+    assert (first.cut, run.roles.connection(1)) == ([EvictionReason.REPLACED], second)
     second.on_close()
     assert run.roles.connection(1) is None

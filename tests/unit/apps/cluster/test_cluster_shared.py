@@ -11,12 +11,12 @@ from support.memory_etcd import MemoryEtcd
 
 from apps.cluster.cluster_node import URGENT_INTERVAL_S, ClusterNode
 from apps.cluster.etcd_client import put
-from apps.cluster.etcd_membership import MOST_WATCHED, Node, Shared
-from apps.cluster.peer_exchange import Exchange
+from apps.cluster.etcd_membership import MOST_WATCHED, EtcdMembership, NodeRecord
+from apps.cluster.peer_exchange import PeerExchange
 from controller.central.controller import CentralController
-from controller.cluster.leadership import Answer, generation_id
+from controller.cluster.leadership import LeaseSnapshot, generation_id
 from controller.cluster.ownership import Owner
-from controller.cluster.placement import START_S, order
+from controller.cluster.placement import JOIN_DELAY_S, rendezvous_order
 from controller.fabric.config_model import Cluster, Endpoint
 
 LISTEN = Endpoint("127.0.0.1", 6654)
@@ -28,7 +28,7 @@ class Desk:
 
     def __init__(self, etcd: MemoryEtcd, name: str, lease_id: int) -> None:
         self.etcd, self.lease_id, self.reached, self.tests = etcd, lease_id, set(DPIDS), dict[int, bytes]()
-        self.shared = Shared(cluster(name), "/dets/x/")
+        self.shared = EtcdMembership(cluster(name), "/dets/x/")
         self.shared.dpids, self.shared.reached, self.shared.public_key = DPIDS, lambda: self.reached, f"key of {name}"
         self.shared.controlled = lambda: DPIDS
         self.shared.tested, self.shared.believe = self.tests.get, self.tests.__setitem__
@@ -48,7 +48,7 @@ def cluster(name: str) -> Cluster:
 def desks() -> tuple[Desk, Desk]:
     etcd = MemoryEtcd()
     made = Desk(etcd, "n1", 11), Desk(etcd, "n2", 12)
-    for now_s in (0.0, 0.5, START_S + 1.0, START_S + 1.5):
+    for now_s in (0.0, 0.5, JOIN_DELAY_S + 1.0, JOIN_DELAY_S + 1.5):
         for desk in made:
             desk.ask(now_s)
     return made
@@ -58,13 +58,13 @@ def test_two_nodes_share_the_switches_out_and_know_each_other(desks: tuple[Desk,
     first, second = desks[0].shared, desks[1].shared
     assert first.owners == second.owners
     assert {dpid: owner.node for dpid, owner in first.owners.items()} == {
-        dpid: order(dpid, ["n1", "n2"])[0] for dpid in DPIDS
+        dpid: rendezvous_order(dpid, ["n1", "n2"])[0] for dpid in DPIDS
     }
     for dpid, owner in first.owners.items():
         assert owner.lease_id == {"n1": 11, "n2": 12}[owner.node]
         assert owner.generation == generation_id(2, desks[0].etcd.modified(f"/dets/x/own/{dpid:016x}"))
     assert first.nodes == second.nodes
-    assert first.nodes["n2"] == Node("127.0.0.1:6654", "key of n2", "http://n2:1")
+    assert first.nodes["n2"] == NodeRecord("127.0.0.1:6654", "key of n2", "http://n2:1")
     assert len(first.secret) == 32
     assert (first.secret, first.token < second.token) == (second.secret, True)
 
@@ -72,7 +72,7 @@ def test_two_nodes_share_the_switches_out_and_know_each_other(desks: tuple[Desk,
 def test_a_dead_nodes_switches_have_a_newer_generation_at_their_new_owner(desks: tuple[Desk, Desk]) -> None:
     before = dict(desks[0].shared.owners)
     desks[0].etcd.revoke(12)
-    desks[0].ask(START_S + 2.0)
+    desks[0].ask(JOIN_DELAY_S + 2.0)
     after = desks[0].shared.owners
     assert {owner.node for owner in after.values()} == {"n1"}
     for dpid, owner in before.items():
@@ -83,10 +83,10 @@ def test_a_dead_nodes_switches_have_a_newer_generation_at_their_new_owner(desks:
 def test_a_node_with_a_new_lease_speaks_with_a_higher_token(desks: tuple[Desk, Desk]) -> None:
     token = desks[0].shared.token
     desks[0].lease_id = 13
-    desks[0].ask(START_S + 2.0)
+    desks[0].ask(JOIN_DELAY_S + 2.0)
     assert desks[0].shared.token > token
     desks[0].etcd.revoke(11)  # the old one's key of the node is the new one's by now
-    desks[0].ask(START_S + 2.5)
+    desks[0].ask(JOIN_DELAY_S + 2.5)
     assert set(desks[0].shared.nodes) == {"n1", "n2"}
 
 
@@ -94,9 +94,9 @@ def test_who_was_second_takes_nothing_and_knows_the_owner(desks: tuple[Desk, Des
     first, second = desks
     first.etcd.revoke(12)
     stale = first.etcd.read(*second.shared.reading)
-    first.ask(START_S + 2.0)
+    first.ask(JOIN_DELAY_S + 2.0)
     second.lease_id = 14
-    second.shared.ask(first.etcd, stale, 14, 2, START_S + 9.0)  # type: ignore[arg-type]
+    second.shared.ask(first.etcd, stale, 14, 2, JOIN_DELAY_S + 9.0)  # type: ignore[arg-type]
     second.shared.put_in_force()
     assert {owner.lease_id for owner in second.shared.owners.values()} == {11}
 
@@ -108,11 +108,11 @@ def test_a_full_etcd_leaves_switches_with_their_owners(
     etcd.full = True
     etcd.revoke(12)
     for step in range(10):
-        desks[0].ask(START_S + 2.0 + step / 4)
+        desks[0].ask(JOIN_DELAY_S + 2.0 + step / 4)
     assert {owner.node for owner in desks[0].shared.owners.values()} <= {"n1"}
     assert [record.getMessage() for record in caplog.records] == ["switches keep their owners: space exceeded"]
     etcd.full = False
-    desks[0].ask(START_S + 5.0)
+    desks[0].ask(JOIN_DELAY_S + 5.0)
     assert set(desks[0].shared.owners) == DPIDS
 
 
@@ -126,7 +126,7 @@ def test_a_drained_nodes_switches_are_taken_in_place_under_newer_generations(des
     etcd.transact([], [put("/dets/x/drained/n2", b"")], [])
     for step in range(20):
         for desk in desks:
-            desk.ask(START_S + 2.0 + step / 4)
+            desk.ask(JOIN_DELAY_S + 2.0 + step / 4)
     after = desks[1].shared.owners
     assert owned(desks[0]) == owned(desks[1]) == dict.fromkeys(DPIDS, "n1")
     for dpid, owner in before.items():
@@ -135,17 +135,17 @@ def test_a_drained_nodes_switches_are_taken_in_place_under_newer_generations(des
     desks[1].lease_id = 13  # it starts again, and is still drained
     etcd.revoke(11)
     for step in range(40):
-        desks[1].ask(START_S + 10.0 + step / 4)
+        desks[1].ask(JOIN_DELAY_S + 10.0 + step / 4)
     assert owned(desks[1]) == {}
 
 
 def test_who_takes_a_switch_need_not_test_it_again(desks: tuple[Desk, Desk]) -> None:
     dpid, taker, owner = next((dpid, *desks) for dpid, node in owned(desks[0]).items() if node == "n2")
     owner.tests[dpid] = b"meters work"
-    owner.ask(START_S + 2.0)
+    owner.ask(JOIN_DELAY_S + 2.0)
     assert taker.tests == {}
     taker.etcd.revoke(12)
-    taker.ask(START_S + 2.5)
+    taker.ask(JOIN_DELAY_S + 2.5)
     assert taker.tests == {dpid: b"meters work"}
 
 
@@ -159,12 +159,12 @@ def test_a_switch_that_its_owner_does_not_reach_is_taken_and_all_know_before(des
         assert (first.shared.moving, owned(first)[dpid]) == (False, "n2")
     for desk in desks:
         desk.ask(21.6)
-        assert (desk.shared.moving, desk.shared.hurries(21.6)) == (True, True)
+        assert (desk.shared.moving, desk.shared.needs_fast_polling(21.6)) == (True, True)
     first.ask(22.1)
     assert owned(first)[dpid] == "n1"
     second.ask(22.2)
-    assert (owned(second)[dpid], second.shared.moving, second.shared.hurries(22.3)) == ("n1", False, True)
-    assert not second.shared.hurries(30.0)
+    assert (owned(second)[dpid], second.shared.moving, second.shared.needs_fast_polling(22.3)) == ("n1", False, True)
+    assert not second.shared.needs_fast_polling(30.0)
 
 
 def test_each_owners_lease_is_looked_after_by_others(desks: tuple[Desk, Desk]) -> None:
@@ -233,12 +233,12 @@ class FakeLinks:
 
 def exchange_of(
     node: ClusterNode, links: FakeLinks, central: CentralController, keys: list[bytes], later: list[Any]
-) -> Exchange:
+) -> PeerExchange:
     """What passes on what is said at 50 s, and keeps what is to be done ``later``."""
     assert node.shared is not None
     clock, ready, spawn = lambda: 50.0, lambda: [1], lambda *call: later.append(call)
     breathe = lambda: later.append("breath")  # noqa: E731
-    return Exchange(node, node.shared, links, central, clock, ready, keys.append, spawn, breathe)  # type: ignore[arg-type]
+    return PeerExchange(node, node.shared, links, central, clock, ready, keys.append, spawn, breathe)  # type: ignore[arg-type]
 
 
 def test_a_node_speaks_only_while_it_may_rely_on_its_lease() -> None:
@@ -247,10 +247,10 @@ def test_a_node_speaks_only_while_it_may_rely_on_its_lease() -> None:
     config = fabric({1: {1: [10]}, 2: {2: [10]}})
     central, links, keys = CentralController(config), FakeLinks(), list[bytes]()
     exchange = exchange_of(node, links, central, keys, [])
-    node.shared.nodes = {name: Node(f"10.0.0.{name[1]}:1", name, f"http://{name}:1") for name in ("n1", "n2")}
+    node.shared.nodes = {name: NodeRecord(f"10.0.0.{name[1]}:1", name, f"http://{name}:1") for name in ("n1", "n2")}
     node.shared.owners = {1: Owner("n1", 11, 5), 2: Owner("n2", 12, 6)}
     node.shared.secret, node.shared.token = b"secret", 4
-    node.leadership.hear(Answer(9.0, 11, "n1", 11, 3))
+    node.leadership.hear(LeaseSnapshot(9.0, 11, "n1", 11, 3))
     for _ in range(2):
         exchange.before_interval()
         central.interval({}, {}, 50.0)
@@ -284,12 +284,12 @@ def test_what_is_heard_of_hosts_is_taken_in_the_loop_as_far_as_it_is_little(monk
 
         return pieces_of
 
-    monkeypatch.setattr(exchange.sharing, "take_hosts", take(1))
+    monkeypatch.setattr(exchange.sharing, "apply_host_updates", take(1))
     exchange.before_interval()
     assert (taken, later) == ([0], [])
-    monkeypatch.setattr(exchange.sharing, "take_hosts", take(3, fails=True))
+    monkeypatch.setattr(exchange.sharing, "apply_host_updates", take(3, fails=True))
     exchange.before_interval()
-    monkeypatch.setattr(exchange.sharing, "take_hosts", take(1))
+    monkeypatch.setattr(exchange.sharing, "apply_host_updates", take(1))
     exchange.before_interval()  # one at a time
     assert taken == [0, 0]
     ((function, *arguments),) = later

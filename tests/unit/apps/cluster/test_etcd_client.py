@@ -12,7 +12,7 @@ from contextlib import closing, contextmanager, suppress
 import pytest
 
 from apps.cluster import etcd_client as etcd_client
-from apps.cluster.etcd_client import Etcd, EtcdError
+from apps.cluster.etcd_client import EtcdClient, EtcdError
 
 BYTES, EVERY_S = 400, 0.01
 
@@ -61,7 +61,7 @@ def test_a_member_that_answers_byte_by_byte_is_given_up_for_the_next(
             left.pop()
             time.sleep(EVERY_S)
 
-    with member(dribble) as slow, member(says({"ID": "7"})) as good, closing(Etcd([slow, good])) as etcd:
+    with member(dribble) as slow, member(says({"ID": "7"})) as good, closing(EtcdClient([slow, good])) as etcd:
         assert etcd.grant(3) == 7
         assert left, "it was not waited for to the end"
         assert etcd.grant(3) == 7, "the connection is used again"
@@ -71,7 +71,7 @@ def test_an_answer_nested_without_end_is_an_error() -> None:
     deep = said(b"[" * 100_000)
     with (
         member(lambda connection: connection.sendall(deep)) as odd,
-        closing(Etcd([odd])) as etcd,
+        closing(EtcdClient([odd])) as etcd,
         pytest.raises(EtcdError, match="without JSON"),
     ):
         etcd.grant(3)

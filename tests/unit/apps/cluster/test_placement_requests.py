@@ -8,13 +8,13 @@ import pytest
 from support.memory_etcd import MemoryEtcd
 
 from apps.cluster.etcd_client import delete, put
-from apps.cluster.placement_requests import PATIENCE_S, Wishes
-from controller.cluster.placement import goal, order
+from apps.cluster.placement_requests import MOVE_TIMEOUT_S, PlacementRequests
+from controller.cluster.placement import move_target, rendezvous_order
 from controller.errors import DetsError, InvalidValueError
 
 PREFIX = "/dets/x/"
 SWITCHES = {"s1": 1, "s2": 2, "s3": 3}
-FIRST = order(1, ["n1", "n2"])[0]
+FIRST = rendezvous_order(1, ["n1", "n2"])[0]
 
 
 class Cluster:
@@ -27,7 +27,7 @@ class Cluster:
         writing += [put(f"{PREFIX}reached/{name}", value, 5) for name, value in reached.items()]
         writing += [put(self.place("own", dpid), b"n1", 6) for dpid in SWITCHES.values()]
         self.etcd.transact([], writing, [])
-        self.wishes = Wishes(self.etcd, PREFIX, SWITCHES, lambda: self.now_s, self.sleep)  # type: ignore[arg-type]
+        self.wishes = PlacementRequests(self.etcd, PREFIX, SWITCHES, lambda: self.now_s, self.sleep)  # type: ignore[arg-type]
 
     def place(self, kind: str, dpid: int) -> str:
         return f"{PREFIX}{kind}/{dpid:016x}"
@@ -36,7 +36,7 @@ class Cluster:
         self.now_s += seconds
         known = self.wishes.known()
         for dpid in known.owners:
-            to = goal(dpid, known)
+            to = move_target(dpid, known)
             if to is not None and not self.deaf:
                 self.etcd.transact([], [put(self.place("own", dpid), to.encode(), 6)], [])
 
@@ -51,7 +51,7 @@ def cluster() -> Cluster:
 
 def test_a_drained_node_keeps_what_no_other_reaches_and_says_so(cluster: Cluster) -> None:
     cluster.wishes.drain("n1")
-    assert cluster.wishes.handed_over("n1") == ["s3"]
+    assert cluster.wishes.wait_drained("n1") == ["s3"]
     assert cluster.owners() == {1: "n2", 2: "n2", 3: "n1"}
     cluster.wishes.undrain("n1")
     assert cluster.wishes.known().drained == []
@@ -60,8 +60,8 @@ def test_a_drained_node_keeps_what_no_other_reaches_and_says_so(cluster: Cluster
 def test_a_drain_that_nobody_follows_ends(cluster: Cluster) -> None:
     cluster.deaf = True
     cluster.wishes.drain("n1")
-    assert cluster.wishes.handed_over("n1") == ["s1", "s2", "s3"]
-    assert cluster.now_s == pytest.approx(PATIENCE_S, abs=1.0)
+    assert cluster.wishes.wait_drained("n1") == ["s1", "s2", "s3"]
+    assert cluster.now_s == pytest.approx(MOVE_TIMEOUT_S, abs=1.0)
 
 
 def test_a_move_is_a_wish_that_ends_with_it(cluster: Cluster) -> None:
@@ -88,7 +88,7 @@ def test_a_pin_stays_and_is_not_moved_by_hand_or_balance(cluster: Cluster) -> No
 
 def test_balance_gives_each_switch_to_the_first_that_reaches_it(cluster: Cluster) -> None:
     moved, wanted = cluster.wishes.balance()
-    first = {dpid: order(dpid, ["n1", "n2"])[0] for dpid in (1, 2)}
+    first = {dpid: rendezvous_order(dpid, ["n1", "n2"])[0] for dpid in (1, 2)}
     assert cluster.owners() == {**first, 3: "n1"}
     assert moved == wanted == list(first.values()).count("n2")
     assert cluster.wishes.balance() == (0, 0)
@@ -109,7 +109,7 @@ def test_balance_gives_each_switch_to_the_first_that_reaches_it(cluster: Cluster
     ],
 )
 def test_what_cannot_be_is_refused_with_what_is_allowed_and_changes_nothing(
-    cluster: Cluster, ask: Callable[[Wishes], object], why: str
+    cluster: Cluster, ask: Callable[[PlacementRequests], object], why: str
 ) -> None:
     cluster.wishes.drain("n2")
     before = dict(cluster.etcd.kept)

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from apps.cluster.reachability import ANSWER_S, ASK_INTERVAL_S, Reach
+from apps.cluster.reachability import ANSWER_S, PROBE_INTERVAL_S, SwitchReachability
 from apps.southbound.edge_ports import EdgePorts
-from controller.capability.capabilities import Ability, Capabilities, Finding
+from controller.capability.capabilities import Ability, Capabilities, ProbeResult
 from controller.cluster.ownership import Owner
 from controller.errors import InvalidValueError
 from controller.openflow.constants import MeterFlags
@@ -45,7 +45,7 @@ class Run:
         self.central: Any = SimpleNamespace(fabric=SimpleNamespace(share=share), switches=switches)
         peers: Any = SimpleNamespace(central=self.central)
         self.edge_ports = EdgePorts(peers)
-        self.reach = Reach(
+        self.reach = SwitchReachability(
             self.shared, roles, self.central, self.peers, lambda: self.peers, lambda: self.now_s, self.edge_ports
         )
 
@@ -64,17 +64,17 @@ def test_a_switch_of_another_node_is_asked_each_second_one_question_at_a_time(ru
     asked = run.connections[2].replies
     assert run.round() == {1}
     asked[0].done = True
-    assert run.round(ASK_INTERVAL_S) == {1, 2}
+    assert run.round(PROBE_INTERVAL_S) == {1, 2}
     assert len(asked) == 2
     for _ in range(3):
         run.peers[1].counted_s = run.now_s
-        run.round(ASK_INTERVAL_S)
+        run.round(PROBE_INTERVAL_S)
     assert len(asked) == 2
     assert run.reach.reached() == {1}
     asked[1].done = True
     assert run.round() == {1, 2}
     assert len(asked) == 3
-    run.round(ASK_INTERVAL_S / 2)
+    run.round(PROBE_INTERVAL_S / 2)
     assert len(asked) == 3
     assert run.connections[1].replies == []
 
@@ -121,7 +121,7 @@ def test_the_next_owner_of_a_switch_knows_the_names_of_its_ports(run: Run, teste
     if tested:
         can = run.central.switches[1].can
         can.features, can.description = MeterFeatures(9, 2, MeterFlags(1), 1, 0), SwitchDesc("a", "b", "c", "d", "e")
-        can.meters = can.counters = Ability(Finding.WORKS)
+        can.meters = can.counters = Ability(ProbeResult.WORKS)
     said, other = run.shared.tested(1), Run()
     other.shared.believe(1, said)
     assert other.edge_ports.names == {("s1", 2): "eth2"}

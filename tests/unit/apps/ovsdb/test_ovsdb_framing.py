@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apps.ovsdb.ovsdb_client import _Frame
+from apps.ovsdb.ovsdb_client import _JsonMessage
 from controller.errors import ProtocolError
 
 VALUES = st.recursive(
@@ -24,7 +24,7 @@ def test_a_message_ends_where_its_json_does_however_it_comes(
     message: dict[str, object], piece: int, rest: bytes
 ) -> None:
     text = b" \n" + json.dumps(message).encode()
-    frame, buffer, found = _Frame(), bytearray(), []
+    frame, buffer, found = _JsonMessage(), bytearray(), []
     for start in range(0, len(text + rest), piece):
         buffer += (text + rest)[start : start + piece]
         end = frame.end(buffer)
@@ -37,11 +37,11 @@ def test_a_message_ends_where_its_json_does_however_it_comes(
 @pytest.mark.parametrize("text", [b"[1]", b'  "{}"', b"}"])
 def test_what_is_no_object_is_refused(text: bytes) -> None:
     with pytest.raises(ProtocolError, match="expected a JSON object"):
-        _Frame().end(bytearray(text))
+        _JsonMessage().end(bytearray(text))
 
 
 @pytest.mark.parametrize(("text", "seen"), [(b'{"a": [1, 2, 3', 14), (b'{"a": "b\\', 8)])
 def test_what_was_looked_at_is_not_looked_at_again(text: bytes, seen: int) -> None:
-    frame = _Frame()
+    frame = _JsonMessage()
     assert frame.end(bytearray(text)) is None
     assert frame._at == seen

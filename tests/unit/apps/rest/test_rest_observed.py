@@ -10,7 +10,7 @@ from support.rest_in_process import INTERVAL_S, VN, Desk, problem_of
 
 from controller.events import EventKind
 from controller.fabric.topology import PortId
-from controller.monitoring.time_series import KEPT
+from controller.monitoring.time_series import SERIES_COLUMNS
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_series_of_a_vlan_and_of_a_vn(watched: Desk) -> None:
     for query in ("vlan=10", "vn=10/s1/2"):
         series = watched.get(f"/v1/series?{query}")
         assert len(series["at"]) == 3
-        assert set(series["mean"]) == set(series["max"]) == set(KEPT)
+        assert set(series["mean"]) == set(series["max"]) == set(SERIES_COLUMNS)
         assert series["mean"]["offered"][-1] == pytest.approx(50e6, rel=0.01)
         assert series["at"][-1] - series["at"][0] == pytest.approx(2 * 19 * INTERVAL_S, abs=0.01)
     assert watched.get("/v1/series?vn=10/s1/2")["receive_limit_bps"] == [40_000_000] * 3
@@ -167,9 +167,9 @@ def test_only_vns_that_miss_their_guarantee(watched: Desk) -> None:
 def test_columns_of_all_vlans(watched: Desk) -> None:
     (first, keys), (second, state) = frames(watched, "")
     assert (first, second) == ("keys", "state")
-    assert keys["columns"][: len(KEPT)] == list(KEPT)
+    assert keys["columns"][: len(SERIES_COLUMNS)] == list(SERIES_COLUMNS)
     assert keys["vlans"] == [[10, "tenant-a"], [20, "vlan20"]]
-    assert state["rows"][KEPT.index("offered")] == [50_000, 0]
+    assert state["rows"][SERIES_COLUMNS.index("offered")] == [50_000, 0]
     assert (state["congested"], state["missed"]) == ([1, 0], [0, 0])
     assert (state["revision"], state["installed_revision"]) == (1, 1)
     assert len(state["ports"][0]) == len(keys["ports"]) == 4
@@ -178,7 +178,7 @@ def test_columns_of_all_vlans(watched: Desk) -> None:
 def test_columns_of_a_vlan_and_the_pairs_of_a_receiver(watched: Desk) -> None:
     (_, keys), (_, state) = frames(watched, "&vlan=10&receiver=10/s1/2")
     assert keys["vns"] == [[10, "s1", 1], [10, "s1", 2], [10, "s1", 3], [10, "s2", 7]]
-    offered = state["rows"][KEPT.index("offered")]
+    offered = state["rows"][SERIES_COLUMNS.index("offered")]
     assert offered == [0, 50_000, 0, None]  # s2 is not connected
     assert state["congested"] == [1]
     assert [pair["sender"]["port_no"] for pair in state["pairs"]] == [1, 3]

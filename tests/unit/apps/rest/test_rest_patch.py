@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.rest_in_process import DPID, VLAN, VN, Desk, problem_of
 
-from controller.policy.registry import borrowers
+from controller.policy.registry import policies_with_ceilings
 
 
 @pytest.fixture
@@ -105,7 +105,9 @@ def test_a_ceiling_is_listed_as_not_in_force_while_nothing_uses_it(lending: Desk
     standing = [(one["active"], one["reason"]) for one in desk.get("/v1/overrides")["overrides"]]
     assert standing == [(True, None)] * 3
     assert desk.patch(VLAN, {"shadow": None}).status_code == 200
-    reason = f"its ceilings have no effect: the VLAN's algorithm is fp, and only {borrowers()} use ceilings"
+    reason = (
+        f"its ceilings have no effect: the VLAN's algorithm is fp, and only {policies_with_ceilings()} use ceilings"
+    )
     found = {one["port_no"]: (one["active"], one["reason"]) for one in desk.get("/v1/overrides")["overrides"]}
     assert (found[1], found[2]) == ((False, reason), (True, reason))
     assert [one["port_no"] for one in desk.get("/v1/overrides?active=false")["overrides"]] == [1]

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 import pytest
 from greenlet import greenlet
 
-from apps.runtime.cooperative_scheduler import LEAST_SLEEP_S, RESERVE_S, SpareTime
+from apps.runtime.cooperative_scheduler import LEAST_SLEEP_S, ROUND_GUARD_S, CooperativeScheduler
 
 INTERVAL_S = 0.055
 
@@ -25,7 +25,7 @@ class Process:
     def __init__(self) -> None:
         self.now_s, self.begins_s, self.round_ends_s, self.idle = 0.0, float("inf"), float("inf"), True
         self.at_work: AbstractContextManager[None] | None = None
-        self.spare = SpareTime(INTERVAL_S, lambda: self.now_s, self.sleep, self, self, lambda call: call())
+        self.spare = CooperativeScheduler(INTERVAL_S, lambda: self.now_s, self.sleep, self, self, lambda call: call())
 
     def sleep(self, seconds: float) -> None:
         self.now_s += seconds
@@ -152,7 +152,7 @@ def test_no_pass_of_the_hub_takes_longer_than_a_round_or_a_piece_however_many_wo
     requests: int, round_s: float
 ) -> None:
     hub, piece_s, pieces, begun_s = Hub(), 0.001, Counter[int](), list[float]()
-    spare = SpareTime(INTERVAL_S, lambda: hub.now_s, hub.sleep, hub, hub, hub.call)
+    spare = CooperativeScheduler(INTERVAL_S, lambda: hub.now_s, hub.sleep, hub, hub, hub.call)
 
     def request(number: int) -> None:
         while True:
@@ -176,12 +176,12 @@ def test_no_pass_of_the_hub_takes_longer_than_a_round_or_a_piece_however_many_wo
     hub.run_until(40 * INTERVAL_S)
     assert max(after - before for before, after in itertools.pairwise(hub.passes_s)) <= round_s / 2 + 2 * piece_s
     assert max(after - before for before, after in itertools.pairwise(begun_s)) <= INTERVAL_S + 2 * piece_s
-    assert sum(pieces.values()) * piece_s > 0.5 * 40 * (INTERVAL_S - round_s / 2 - RESERVE_S), "the time is used"
+    assert sum(pieces.values()) * piece_s > 0.5 * 40 * (INTERVAL_S - round_s / 2 - ROUND_GUARD_S), "the time is used"
     assert len(pieces) == requests
     assert max(pieces.values()) <= min(pieces.values()) + 1, "everybody has his turn"
 
 
-@pytest.mark.parametrize("early_s", [RESERVE_S / 2, 0.0, -0.02])
+@pytest.mark.parametrize("early_s", [ROUND_GUARD_S / 2, 0.0, -0.02])
 def test_work_waits_for_a_round_that_is_about_to_begin_or_late(early_s: float) -> None:
     process = Process()
     with process.spare.round():

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from apps.runtime.loop_stats import KEPT_ROUNDS, LoopTimes
+from apps.runtime.loop_stats import KEPT_ROUNDS, LoopStats
 
 
 def noted(
-    times: LoopTimes,
+    times: LoopStats,
     *,
     started_s: float = 0.0,
     polled_s: float = 0.01,
@@ -21,7 +21,7 @@ def noted(
 
 def skipped(*starts: float) -> list[int]:
     """Rounds of an interval of 1 s that began then: how many were skipped before each."""
-    times = LoopTimes(1.0)
+    times = LoopStats(1.0)
     found = []
     for started_s in starts:
         before = times.skipped_intervals
@@ -31,12 +31,12 @@ def skipped(*starts: float) -> list[int]:
 
 
 def test_before_the_first_round_nothing_is_known():
-    view = LoopTimes(0.055).view()
+    view = LoopStats(0.055).view()
     assert (view["rounds"], view["over_rounds"], view["total_ms"], view["last"]) == (0, 0, None, None)
 
 
 def test_the_parts_of_a_round():
-    times = LoopTimes(0.055)
+    times = LoopStats(0.055)
     noted(times)
     view = times.view()
     assert [view[part]["p50"] for part in ("poll_ms", "step_ms", "push_ms", "total_ms")] == [10.0, 10.0, 5.0, 25.0]
@@ -58,15 +58,15 @@ def test_a_loop_that_takes_longer_than_its_interval_loses_rounds_little_by_littl
 
 
 def test_a_round_that_is_overdue() -> None:
-    times = LoopTimes(1.0)
-    assert times.stalled_s(100.0) == 0.0
+    times = LoopStats(1.0)
+    assert times.overdue_s(100.0) == 0.0
     noted(times, started_s=100.0)
-    assert times.stalled_s(100.5) == 0.0
-    assert times.stalled_s(106.0) == pytest.approx(5.0)
+    assert times.overdue_s(100.5) == 0.0
+    assert times.overdue_s(106.0) == pytest.approx(5.0)
 
 
 def test_only_later_rounds_are_looked_at_and_only_so_many_are_kept():
-    times = LoopTimes(0.055)
+    times = LoopStats(0.055)
     for number in range(KEPT_ROUNDS + 5):
         noted(times, sent_s=0.03 if number < KEPT_ROUNDS + 4 else 0.05)
     assert times.view()["over_rounds"] == KEPT_ROUNDS

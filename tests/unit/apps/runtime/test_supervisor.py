@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from apps.runtime.supervisor import PATIENCE_S, RESTART_PAUSE_S, Supervisor
+from apps.runtime.supervisor import HANG_TIMEOUT_S, RESTART_PAUSE_S, Supervisor
 
 
 class Stopped(BaseException):
@@ -92,7 +92,7 @@ def test_a_loop_that_waits_for_work_tries_again_after_a_failure_without_waiting(
             raise KeyError("s1")
 
     desk.end_s = 102.5
-    desk.supervisor.whenever("queues", wait, work)
+    desk.supervisor.on_demand("queues", wait, work)
     desk.run()
     assert rounds == [100.5, 100.5 + RESTART_PAUSE_S, 102.0, 102.5]
     assert waits == [100.0, 101.5, 102.0, 102.5]
@@ -105,9 +105,9 @@ def test_a_loop_that_hangs_is_told_of_but_not_one_that_has_nothing_to_do(desk: D
         raise Stopped
 
     desk.supervisor.every("hung", 0.1, hang)
-    desk.supervisor.whenever("idle", hang, lambda: None)
+    desk.supervisor.on_demand("idle", hang, lambda: None)
     desk.run()
-    desk.now_s += PATIENCE_S
+    desk.now_s += HANG_TIMEOUT_S
     assert desk.supervisor.ailing() == {}
     desk.now_s += 1.0
     assert desk.supervisor.ailing() == {"hung": "has not come round for 61 s"}
@@ -115,6 +115,6 @@ def test_a_loop_that_hangs_is_told_of_but_not_one_that_has_nothing_to_do(desk: D
 
 def test_a_stop_ends_every_loop(desk: Desk) -> None:
     desk.supervisor.every("one", 1.0, lambda: None)
-    desk.supervisor.whenever("other", lambda: None, lambda: None)
+    desk.supervisor.on_demand("other", lambda: None, lambda: None)
     desk.supervisor.stop()
     assert desk.killed == desk.started

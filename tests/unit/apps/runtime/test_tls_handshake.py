@@ -21,7 +21,7 @@ from eventlet.semaphore import Semaphore
 from apps.cli.support.certificates import create_authority, issue
 from apps.rest.http.server import serve
 from apps.runtime.connection.connection_limits import ConnectionLimits
-from apps.runtime.tls_handshake import shake_hands
+from apps.runtime.tls_handshake import do_handshake
 
 PEERS = 5
 
@@ -83,7 +83,7 @@ def test_one_step_is_done_in_a_turn(folder: Path, context: Any) -> None:
 
     def serve_one(sock: Any) -> bytes:
         with context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False) as connection:
-            shake_hands(connection, 10.0, turns.acquire)
+            do_handshake(connection, 10.0, turns.acquire)
             return bytes(connection.recv(1))
 
     with peers(folder, serve_one) as (clients, servers):
@@ -108,7 +108,7 @@ def test_who_says_nothing_needs_no_turn_and_is_waited_for_no_longer_than_the_lim
     ours, theirs = socket.socketpair()
     connection = context.wrap_socket(GreenSocket(ours), server_side=True, do_handshake_on_connect=False)
     with theirs, connection, pytest.raises(TimeoutError):
-        shake_hands(connection, 0.05, lambda: pytest.fail("a turn"))
+        do_handshake(connection, 0.05, lambda: pytest.fail("a turn"))
 
 
 def test_rest_waits_for_a_turn_and_logs_few_of_those_that_fail(

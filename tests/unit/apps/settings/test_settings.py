@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 
 from apps.settings.errors import StoreError
 from apps.settings.settings import Caller, Settings
-from apps.settings.store import Store, read_standing
+from apps.settings.store import Store, read_state
 from apps.settings.store_file import MEMORY
 from controller.central.controller import CentralController
 from controller.config.loader import parse_config
 from controller.events import EventKind
-from controller.limits.effective_settings import UnfitError, lay
+from controller.limits.effective_settings import UnfitError, resolve
 from controller.limits.overrides import FileValues, Override, Overrides, VnName
 from controller.openflow.meters import METER_CONFIG
 
@@ -259,7 +259,7 @@ def test_whatever_is_kept_what_is_in_force_fits(
         before = vns.get(file.names[row], Override({}, 0)).values
         vns[file.names[row]] = Override({**before, f"{way}_limit_bps": rate * 1_000_000}, revision)
     vlans = {vlan[0]: Override({"send_limit_bps": vlan[1] * 1_000_000}, 20, 20)} if vlan else {}
-    values = lay(Overrides.of(file, vlans, vns), central.fabric.admitted.core_overload)
+    values = resolve(Overrides.of(file, vlans, vns), central.fabric.admitted.core_overload)
     for column in (values.vns.send_limit_bps, values.vns.receive_limit_bps):
         assert (file.port_sums_bps(column) <= file.capacity_bps).all()
     for name, override in vns.items():  # what is in force is what was set, and what only lowers always is
@@ -281,8 +281,8 @@ def test_replacing_all(tmp_path: Path) -> None:
     assert place.send_bps(ONE) == 40_000_000
     for restarted in (False, True):
         one = place.again() if restarted else place
-        assert dict(one.settings.overrides.standing_vns()).keys() == new.keys()
-        assert [vid for vid, _ in one.settings.overrides.standing_vlans()] == [10]
+        assert dict(one.settings.overrides.vn_overrides()).keys() == new.keys()
+        assert [vid for vid, _ in one.settings.overrides.vlan_overrides()] == [10]
         assert (one.central.config.vlans[10].weight, one.central.config.vlans[20].weight) == (3.0, 2.0)
 
 
@@ -370,13 +370,13 @@ def test_a_plan_that_is_undone_leaves_settings_and_store_as_they_were(tmp_path: 
     place = Place(tmp_path / "x.db")
     place.vns({ONE: {"send_limit_bps": 1_000_000}})
     before = place.settings.history(99, 9), place.settings.values, place.settings.file
-    facts = read_standing(place.store.path).facts
+    facts = read_state(place.store.path).facts
     plan = place.settings.prepare(parse_config(CONFIG.replace("40M", "41M")))
     assert place.settings.values is before[1]  # kept, and not in force
     assert len(place.settings.history(99, 9)) == 3
     plan.undo()
     assert (place.settings.history(99, 9), place.settings.values, place.settings.file) == before
-    assert (place.settings.revision, read_standing(place.store.path).facts) == (2, facts)
+    assert (place.settings.revision, read_state(place.store.path).facts) == (2, facts)
     assert place.vns({ONE: {"send_limit_bps": 2_000_000}}).revision == 3
 
 

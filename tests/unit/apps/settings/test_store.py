@@ -17,7 +17,7 @@ import pytest
 from support.paths import ROOT
 
 from apps.settings.errors import StoreError
-from apps.settings.store import Store, StoredChange, read_standing
+from apps.settings.store import Store, StoredChange, read_state
 from apps.settings.store_lock import SUFFIX
 from apps.settings.tokens import Tokens
 from controller.errors import InvalidValueError
@@ -103,7 +103,7 @@ def test_a_start_that_fails_gives_the_lock_back(path: Path) -> None:
 
 
 def test_what_reads_a_store_and_its_tokens_needs_no_lock(store: Store, path: Path) -> None:
-    assert read_standing(str(path)).revision == 2
+    assert read_state(str(path)).revision == 2
     with contextlib.closing(Tokens(str(path))) as tokens:
         tokens.create("ops", "write")
     commit(store, 3)
@@ -194,7 +194,7 @@ def test_a_store_that_is_put_back_takes_changes_again(store: Store, path: Path) 
         commit(store, 3)
     Path(f"{path}.away").rename(path)
     commit(store, 3)
-    assert read_standing(str(path)).revision == 3
+    assert read_state(str(path)).revision == 3
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ def test_values_of_another_kind_are_damage(path: Path, statement: str, words: st
     with contextlib.closing(Store(str(path))) as store, pytest.raises(StoreError, match=words):
         store.load()
     with pytest.raises(StoreError, match=words):
-        read_standing(str(path))
+        read_state(str(path))
 
 
 def test_a_change_in_the_history_that_cannot_be_read_is_named(store: Store, path: Path) -> None:
@@ -241,10 +241,10 @@ def test_a_change_in_the_history_that_cannot_be_read_is_named(store: Store, path
 
 
 def test_a_change_is_taken_back_with_its_facts(store: Store, path: Path) -> None:
-    before = read_standing(str(path))
+    before = read_state(str(path))
     store.commit(change(3), {}, {}, {"revision": "3", "more": "x"})
     store.take_back(change(3), before.facts)
-    assert read_standing(str(path)) == before
+    assert read_state(str(path)) == before
     commit(store, 3)
 
 
@@ -256,12 +256,12 @@ def test_a_commit_that_fails_half_way_leaves_nothing(path: Path, table: str) -> 
         vns = {ONE: Override({"send_limit_bps": 5_000}, 1)}
         with pytest.raises(StoreError, match="no"):
             store.commit(change(1), {10: Override({"weight": 2.0}, 1)}, vns, {"a": "b"})
-        standing = read_standing(str(path))
+        standing = read_state(str(path))
         assert (standing.revision, standing.vlans, standing.vns, standing.facts) == (0, {}, {}, {})
         with contextlib.closing(sqlite3.connect(path)) as db, db:
             db.execute("DROP TRIGGER t")
         store.commit(change(1), {}, vns, {})
-        assert read_standing(str(path)).vns == vns
+        assert read_state(str(path)).vns == vns
 
 
 def test_a_file_that_is_no_store_is_refused(tmp_path: Path) -> None:

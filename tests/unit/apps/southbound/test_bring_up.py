@@ -22,7 +22,7 @@ from support.talking import (
 
 from controller.central import pair_meters, reconciliation
 from controller.central.controller import CentralController
-from controller.central.fabric_state import AWAITED_S
+from controller.central.fabric_state import SWITCH_WAIT_S
 from controller.events import EventKind
 from controller.fabric.topology import PortId
 from controller.forwarding import forwarding_state, pipeline
@@ -33,7 +33,7 @@ from controller.openflow.actions import Output
 from controller.openflow.constants import PORT_CONTROLLER
 from controller.openflow.flows import Flow, UnknownFlow
 from controller.openflow.match import Match
-from controller.switch.adoption import StandingPairs, hosts_and_pairs, sort_installed
+from controller.switch.adoption import InstalledPairs, hosts_and_pairs, split_own_flows
 from controller.switch.meters import id_pool as meter_ids
 from controller.switch.switch_record import MeterSetting
 
@@ -166,7 +166,7 @@ def test_a_switch_that_does_not_come_is_not_waited_for_for_ever():
     meter_id = net.switches[1].flows[key].meter_id
     again = restarted(net)
     again.connect(1)
-    again.now_s += AWAITED_S
+    again.now_s += SWITCH_WAIT_S
     assert again.audit(1) > 0
     assert key not in net.switches[1].flows
     assert meter_id not in net.switches[1].meters
@@ -206,7 +206,7 @@ def test_what_belongs_to_others_is_left_alone():
     updates = [net.central.take_updates()[1]]
     expected = net.central.reconciler.tables(1)
     standing = meter_config({**expected.meters, 70_000: MeterSetting(5, 5)})
-    ours = sort_installed([*expected.flows.values(), foreign, strange])[0]
+    ours = split_own_flows([*expected.flows.values(), foreign, strange])[0]
     assert sum(net.central.reconciler.audit(1, expected, ours, standing, 2.0)) == 0
     updates += net.central.take_updates().values()
     assert all(not update.flow_deletes and not update.meter_deletes for update in updates)
@@ -244,7 +244,7 @@ def test_of_several_meters_of_a_pair_the_first_counts(talking):
     assert None not in rows
     before, meters = len(central.state.entries), [record.meter_ids.take() for _ in range(2)]
     pairs = [(rows[0], rows[1], meter_id, 1000, 50) for meter_id in meters]
-    found = StandingPairs(*np.array(pairs).T)
+    found = InstalledPairs(*np.array(pairs).T)
     for _ in central.pairs.adopt(found, again.now_s):
         pass
     assert len(central.state.entries) == before + 1
@@ -269,11 +269,11 @@ def comes(net, dpid):
     switch = net.switches[dpid]
     net.up.add(dpid)
     for _ in net.central.reconciler.bring_up(
-        dpid, *sort_installed(switch.flows.values()), switch.meter_config(), net.now_s
+        dpid, *split_own_flows(switch.flows.values()), switch.meter_config(), net.now_s
     ):
         yield
         net.tick()
-    net.central.reconciler.note_up(dpid, net.now_s)
+    net.central.reconciler.record_switch_up(dpid, net.now_s)
     net.push()
 
 
@@ -284,7 +284,7 @@ def everything(net):
 
 
 def holdings(net):
-    return [sort_installed(switch.flows.values())[0] for switch in net.switches.values()]
+    return [split_own_flows(switch.flows.values())[0] for switch in net.switches.values()]
 
 
 def test_piece_by_piece_a_restart_changes_nothing_either(talking, one_by_one):
@@ -376,7 +376,7 @@ def comes_and(net, dpid, vid, work, later):
     assert known > later
     net.hello()
     net.settle()
-    net.wait(AWAITED_S)
+    net.wait(SWITCH_WAIT_S)
     for each in net.switches:
         net.audit(each)
     assert [net.audit(each) for each in net.switches] == [0, 0]
@@ -412,7 +412,7 @@ def test_a_pair_that_ages_while_its_receivers_switch_comes_leaves_nothing(talkin
         gone = next(
             key for key in again.switches[1].flows if key.table_id == Table.RATE_CONTROL and key.match[:3] == (1, *host)
         )
-        again.central.entry_removed(1, again.switches[1].age(gone), again.now_s)
+        again.central.on_flow_removed(1, again.switches[1].age(gone), again.now_s)
 
     comes_and(again, 2, vid, age, later)
     metered = [again.switches[1].flows[key].meter_id for key in rate_control_keys(again.switches[1])]
@@ -460,7 +460,7 @@ def test_tables_of_a_controller_that_limited_no_floods_are_taken_over_without_a_
     flood = again.send(Frame(2**48 - 1, mac_of(PortId(1, 1), 10), 10), PortId(1, 1))
     mine = again.central.switches[1].vn_meters[again.central.vns.row_of(10, 1, 1)]
     assert flood.meters == [(1, mine.send), (1, mine.flood)]
-    again.wait(AWAITED_S + 1)
+    again.wait(SWITCH_WAIT_S + 1)
     for dpid, switch in again.switches.items():
         again.audit(dpid)
         assert old[dpid] not in switch.flows

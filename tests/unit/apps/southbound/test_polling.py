@@ -26,11 +26,11 @@ with warnings.catch_warnings():  # what Ryu imports is deprecated
     eventlet.wsgi.ALREADY_HANDLED = []  # as the launcher does
     importlib.import_module("ryu.base.app_manager")  # before what it imports, which imports it
     from apps.runtime.connection.switch_connection import SwitchConnection
-    from apps.runtime.ryu_adapter import BARRIER_CALL, METER_CALL
-    from apps.runtime.sockets.socket_reader import Inbox
+    from apps.runtime.ryu_adapter import BULK_BARRIER, BULK_METER_STATS
+    from apps.runtime.sockets.socket_reader import SocketReader
     from apps.southbound.connected_switches import POLL_PATIENCE_S, SwitchState
-    from apps.southbound.polling import LOOK_INTERVAL_S, TOGETHER, looked_before_s
-    from apps.southbound.southbound_driver import Shell
+    from apps.southbound.polling import PORT_QUEUE_INTERVAL_S, TOGETHER, looked_before_s
+    from apps.southbound.southbound_driver import SouthboundDriver
 
 DPID = 1
 
@@ -45,7 +45,7 @@ class Wire:
         self._ours, self._theirs = socket.socketpair()
         self._ours.setblocking(False)
         self.fileno, self.has_lane = self._ours.fileno(), False
-        self._inbox = Inbox(METER_CALL, BARRIER_CALL)
+        self._inbox = SocketReader(BULK_METER_STATS, BULK_BARRIER)
         self.asked: list[tuple[int, int]] = []  # xid and type of each multipart request
 
     def keep(self) -> None: ...
@@ -93,7 +93,7 @@ class Round:
     def __init__(self) -> None:
         self.now_s = 0.0
         self.wire = Wire()
-        self.shell = Shell(star(), lambda: self.now_s, lambda dpid: None, waiting=self._waiting)
+        self.shell = SouthboundDriver(star(), lambda: self.now_s, lambda dpid: None, waiting=self._waiting)
         self.connection = SwitchConnection(self.wire, lambda: self.now_s)  # type: ignore[arg-type]
         self.peer = self.shell.peers[DPID] = self.shell._new_peer(self.connection)
         self.peer.state = SwitchState.READY
@@ -135,7 +135,7 @@ class Round:
         kind, what = MessageType.MULTIPART_REPLY, MultipartType.METER
         one = struct.pack("!BBHIHH4x", ofp.VERSION, kind, 16 + 56, xid, what, ofp.MULTIPART_REPLY_MORE) + meters(1)
         assert self.wire.answers_roll_call(one, self.now_s)
-        self.connection.recall_all()
+        self.connection.fall_back_all()
         others = struct.pack("!BBHIHH4x", ofp.VERSION, kind, 16 + 2 * 56, xid, what, 0) + meters(2, 3)
         assert self.connection.take_reply(kind, xid, others)
 
@@ -163,9 +163,9 @@ def test_a_meter_that_is_set_while_the_round_waits_loses_its_reading(round_of_on
 
 def test_it_is_read_again_in_the_next_round(round_of_one: Round) -> None:
     round_of_one.run(2)
-    assert round_of_one.peer.overtaken != []
+    assert round_of_one.peer.stale_meter_ids != []
     assert round_of_one.run() == {1, 2, 3}
-    assert round_of_one.peer.overtaken == []
+    assert round_of_one.peer.stale_meter_ids == []
 
 
 def test_a_round_by_a_roll_call_reads_the_same(round_of_one: Round) -> None:
@@ -173,7 +173,7 @@ def test_a_round_by_a_roll_call_reads_the_same(round_of_one: Round) -> None:
     round_of_one.wire.has_lane = True
     assert round_of_one.run() == {1, 2, 3}
     assert round_of_one.run(2) == {1, 3}
-    assert METER_CALL.stats["meter_id"].tolist() == [1, 2, 3]
+    assert BULK_METER_STATS.stats["meter_id"].tolist() == [1, 2, 3]
     assert round_of_one.run() == {1, 2, 3}
     assert round_of_one.peer.counted_s == round_of_one.now_s
     assert round_of_one.peer.poll is None
@@ -193,7 +193,7 @@ def test_ports_that_are_asked_for_behind_a_roll_call_are_read_in_the_next_round(
     while peer.look is None:
         assert one.run() == {1, 2, 3}
     asked_s = one.now_s
-    assert asked_s == peer.looked_s >= 0.055 + LOOK_INTERVAL_S
+    assert asked_s == peer.looked_s >= 0.055 + PORT_QUEUE_INTERVAL_S
     assert looked_s(one) < asked_s, "the ports have answered"
     assert one.run() == {1, 2, 3}
     assert peer.look is None
@@ -303,7 +303,7 @@ def looked_at(ago_s: list[float]) -> list[bool]:
 
 def test_ports_are_looked_at_together_with_one_that_is_due() -> None:
     assert looked_at([0.45, 0.3, 0.0]) == [False, False, False]
-    assert looked_at([LOOK_INTERVAL_S, 0.3, 0.25, 0.2]) == [True, True, True, False]
+    assert looked_at([PORT_QUEUE_INTERVAL_S, 0.3, 0.25, 0.2]) == [True, True, True, False]
     assert looked_at([]) == []
 
 

@@ -15,7 +15,7 @@ from controller.errors import ProtocolError
 from controller.fabric.config_model import FIRST_NAMED
 from controller.fabric.port_numbers import PortNumbers
 from controller.fabric.topology import PortId
-from controller.switch.delivered_rates import Delivery
+from controller.switch.delivered_rates import DeliveredRates
 
 with warnings.catch_warnings():  # what Ryu imports is deprecated
     warnings.simplefilter("ignore")
@@ -44,7 +44,7 @@ class Looked:
     """Switches that were asked, and what they answered (None: nothing yet; an error: they refused)."""
 
     def __init__(self, answers: dict[int, tuple[bytes | ProtocolError | None, bytes | ProtocolError | None]]) -> None:
-        self.deliveries = {dpid: Delivery() for dpid in answers}
+        self.deliveries = {dpid: DeliveredRates() for dpid in answers}
         self.complaints: list[int] = []
         self.watched: list[int] = []
         fabric = SimpleNamespace(deliveries=self.deliveries)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apps.southbound.reply_timeouts import ANSWER_TIMEOUT_S, LONGEST_ANSWER_S, await_answer
+from apps.southbound.reply_timeouts import ANSWER_TIMEOUT_S, MAX_REPLY_S, await_reply
 from controller.errors import ProtocolError
 
 
@@ -28,7 +28,7 @@ class Answer:
         return None
 
     def awaited(self) -> bytes:
-        return await_answer(self, self.clock)
+        return await_reply(self, self.clock)
 
 
 def test_a_switch_that_says_nothing_is_given_up() -> None:
@@ -64,7 +64,7 @@ def test_an_answer_without_an_end_is_given_up_though_parts_of_it_come() -> None:
     answer = Answer(*(5.0 * number for number in range(1, 30)))
     with pytest.raises(ProtocolError, match="no end of its answer within 60 s"):
         answer.awaited()
-    assert answer.now_s == LONGEST_ANSWER_S
+    assert answer.now_s == MAX_REPLY_S
 
 
 def test_the_end_may_come_later_when_the_process_heard_nobody() -> None:

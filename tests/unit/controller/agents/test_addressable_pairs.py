@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.configs import star
 
-from controller.agents.addressable_pairs import ToldPairs
-from controller.fabric.pair_table import EntryTable
+from controller.agents.addressable_pairs import AddressablePairs
+from controller.fabric.pair_table import PairTable
 from controller.fabric.vn_table import VnTable
 
 VNS = VnTable.of_config(star(3))
@@ -21,13 +21,13 @@ hosts = st.lists(st.sets(st.sampled_from(MACS), max_size=2), min_size=len(VNS), 
 def table(ends):
     ordered = sorted(ends, key=lambda pair: pair[::-1])
     sender, receiver = np.array(ordered, dtype=np.int64).reshape(-1, 2).T
-    return EntryTable(sender, receiver, np.arange(1, len(ordered) + 1))
+    return PairTable(sender, receiver, np.arange(1, len(ordered) + 1))
 
 
 def told_of(ends, hosts_of, behind):
     count = np.array([len(macs) for macs in hosts_of])
     lowest = np.array([min(macs, default=99) for macs in hosts_of])
-    return ToldPairs.among(VNS, table(ends), np.array(behind), count, lowest)
+    return AddressablePairs.among(VNS, table(ends), np.array(behind), count, lowest)
 
 
 @settings(derandomize=True, deadline=None, max_examples=150)

@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 from controller.agents.control_frames import (
     CONTROLLER_MAC,
     LAYOUTS,
-    LONGEST_OCTETS,
+    LONG_PARAMETER_BYTES,
     NO_RATE,
-    STRICT_OCTETS,
-    Cause,
+    SHORT_PARAMETER_BYTES,
     ControlFrame,
+    FrameAddress,
+    FrameRejectCause,
+    FrameRejection,
     Opcode,
-    Order,
-    Refusal,
-    Speaker,
+    SequenceWindow,
     capacity,
     decode,
     encode,
@@ -27,7 +27,7 @@ from controller.errors import InvalidValueError
 from controller.openflow.ethernet import ETH_TYPE_LOCAL_EXPERIMENT, is_control
 
 A, B = 0x0016_3E00_0001, 0x0016_3E00_0002
-TO_AGENT = Speaker(A, CONTROLLER_MAC, 10, 0xCAFE_BABE)
+TO_AGENT = FrameAddress(A, CONTROLLER_MAC, 10, 0xCAFE_BABE)
 
 PAIR = {"sender": [A], "receiver": [B]}
 HEADER = "00163e000001 02de75000001 8100 e00a 8808"
@@ -81,7 +81,7 @@ def test_the_bytes_are_those_of_the_specification(opcode: Opcode) -> None:
 
 
 def test_untagged_frames_have_60_octets_and_no_vlan() -> None:
-    speaker = Speaker(A, B, None, 1, ETH_TYPE_LOCAL_EXPERIMENT)
+    speaker = FrameAddress(A, B, None, 1, ETH_TYPE_LOCAL_EXPERIMENT)
     [frame] = encode(speaker, Opcode.KEEP_ALIVE, records(Opcode.KEEP_ALIVE, sender=[A], receiver=[B]), 0, 0)
     assert len(frame) == 60
     assert frame[12:14].hex() == "88b5"
@@ -92,11 +92,11 @@ def test_untagged_frames_have_60_octets_and_no_vlan() -> None:
 
 def test_frames_hold_as_many_entries_as_the_specification_says() -> None:
     assert [capacity(one) for one in Opcode] == [1, 2, 2, 2, 2, 1]
-    assert [capacity(one, LONGEST_OCTETS) for one in Opcode] == [46, 123, 92, 123, 123, 1]
+    assert [capacity(one, LONG_PARAMETER_BYTES) for one in Opcode] == [46, 123, 92, 123, 123, 1]
     whole = records(
         Opcode.TRAFFIC_REPORT, **{name: [A & 0xFFFFFFFF] * 46 for name in LAYOUTS[Opcode.TRAFFIC_REPORT].names}
     )
-    [frame] = encode(TO_AGENT, Opcode.TRAFFIC_REPORT, whole, 0, 0, LONGEST_OCTETS)
+    [frame] = encode(TO_AGENT, Opcode.TRAFFIC_REPORT, whole, 0, 0, LONG_PARAMETER_BYTES)
     assert len(frame) == 18 + 2 + 12 + 46 * 32
 
 
@@ -118,7 +118,7 @@ def messages(draw: st.DrawFn) -> tuple[Opcode, np.ndarray]:
     return opcode, records(opcode, **columns)
 
 
-@given(messages(), numbers(16), numbers(32), st.sampled_from([64, 200, LONGEST_OCTETS]))
+@given(messages(), numbers(16), numbers(32), st.sampled_from([64, 200, LONG_PARAMETER_BYTES]))
 def test_what_was_said_is_read(message: tuple[Opcode, np.ndarray], sequence: int, clock_ms: int, octets: int) -> None:
     opcode, entries = message
     frames = encode(TO_AGENT, opcode, entries, sequence, clock_ms, octets)
@@ -133,45 +133,45 @@ def test_a_flipped_octet_or_a_truncation_is_a_refusal_or_a_message(message, data
     opcode, entries = message
     frame = encode(TO_AGENT, opcode, entries[: capacity(opcode, 200)], 1, 2, 200)[0]
     cut = decode(frame[: data.draw(st.integers(0, len(frame) - 1))])
-    assert isinstance(cut, Refusal | ControlFrame)
+    assert isinstance(cut, FrameRejection | ControlFrame)
     flipped = bytearray(frame)
     flipped[data.draw(st.integers(0, len(frame) - 1))] ^= data.draw(st.integers(1, 255))
     read = decode(flipped)
-    assert isinstance(read, Refusal | ControlFrame)
+    assert isinstance(read, FrameRejection | ControlFrame)
     if isinstance(read, ControlFrame):
         assert encode(read.speaker, read.opcode, read.entries, read.sequence, read.clock_ms, 200)
 
 
 @given(st.binary(max_size=200))
 def test_no_octets_raise(octets: bytes) -> None:
-    assert isinstance(decode(octets), Refusal | ControlFrame)
+    assert isinstance(decode(octets), FrameRejection | ControlFrame)
     head = bytes.fromhex(HEADER) + octets.ljust(46, b"\0")
-    assert isinstance(decode(head), Refusal | ControlFrame)
+    assert isinstance(decode(head), FrameRejection | ControlFrame)
 
 
-def broken(at: int, value: int, opcode: Opcode = Opcode.SET_RATE) -> Refusal:
+def broken(at: int, value: int, opcode: Opcode = Opcode.SET_RATE) -> FrameRejection:
     frame = bytearray(bytes.fromhex(HEADER) + bytes.fromhex(GOLDEN[opcode][1]).ljust(46, b"\0"))
     frame[at] = value
     read = decode(frame)
-    assert isinstance(read, Refusal)
+    assert isinstance(read, FrameRejection)
     return read
 
 
 def test_each_cause_is_named() -> None:
     whole = bytes.fromhex(HEADER) + bytes.fromhex(GOLDEN[Opcode.SET_RATE][1]).ljust(46, b"\0")
-    assert broken(0, 0x01).cause is Cause.ADDRESS
-    assert broken(16, 0x08).cause is Cause.NOT_CONTROL
-    assert broken(18, 0x00) == (Cause.OPCODE, "opcode 0003")
-    assert broken(20, 2) == (Cause.VERSION, "version 2, expected 1")
-    assert broken(21, 0) == (Cause.COUNT, "count 0, expected 1 to 2")
-    assert broken(21, 3) == (Cause.COUNT, "count 3, expected 1 to 2")
-    assert broken(32, 0x01).cause is Cause.ADDRESS
-    assert decode(whole[:-1]).cause is Cause.SHORT
-    assert decode(whole[:13]) == (Cause.SHORT, "13 octets, expected at least 14")
-    assert decode(whole[:17]) == (Cause.SHORT, "17 octets, expected an 802.1Q tag")
-    assert decode(whole + bytes(LONGEST_OCTETS)).cause is Cause.LONG
-    assert broken(60, 1, Opcode.KEEP_ALIVE).cause is Cause.PADDING
-    assert broken(63, 0) == (Cause.RATE, "rate 0, expected at least 1 kb/s")
+    assert broken(0, 0x01).cause is FrameRejectCause.ADDRESS
+    assert broken(16, 0x08).cause is FrameRejectCause.NOT_CONTROL
+    assert broken(18, 0x00) == (FrameRejectCause.OPCODE, "opcode 0003")
+    assert broken(20, 2) == (FrameRejectCause.VERSION, "version 2, expected 1")
+    assert broken(21, 0) == (FrameRejectCause.COUNT, "count 0, expected 1 to 2")
+    assert broken(21, 3) == (FrameRejectCause.COUNT, "count 3, expected 1 to 2")
+    assert broken(32, 0x01).cause is FrameRejectCause.ADDRESS
+    assert decode(whole[:-1]).cause is FrameRejectCause.SHORT
+    assert decode(whole[:13]) == (FrameRejectCause.SHORT, "13 octets, expected at least 14")
+    assert decode(whole[:17]) == (FrameRejectCause.SHORT, "17 octets, expected an 802.1Q tag")
+    assert decode(whole + bytes(LONG_PARAMETER_BYTES)).cause is FrameRejectCause.LONG
+    assert broken(60, 1, Opcode.KEEP_ALIVE).cause is FrameRejectCause.PADDING
+    assert broken(63, 0) == (FrameRejectCause.RATE, "rate 0, expected at least 1 kb/s")
 
 
 def test_what_cannot_be_said_names_field_value_and_limit() -> None:
@@ -183,18 +183,18 @@ def test_what_cannot_be_said_names_field_value_and_limit() -> None:
     with pytest.raises(InvalidValueError, match=r"columns: .* must be sender, receiver, rate_kbps"):
         records(Opcode.SET_RATE, **pair)
     with pytest.raises(InvalidValueError, match="vlan_vid: 4095 is outside 1 to 4094"):
-        encode(Speaker(A, B, 4095, 0), Opcode.KEEP_ALIVE, records(Opcode.KEEP_ALIVE, **pair), 0, 0)
+        encode(FrameAddress(A, B, 4095, 0), Opcode.KEEP_ALIVE, records(Opcode.KEEP_ALIVE, **pair), 0, 0)
     with pytest.raises(InvalidValueError, match=r"destination: '01000000000.' must be a unicast address"):
-        encode(Speaker(1 << 40, B, 10, 0), Opcode.KEEP_ALIVE, records(Opcode.KEEP_ALIVE, **pair), 0, 0)
+        encode(FrameAddress(1 << 40, B, 10, 0), Opcode.KEEP_ALIVE, records(Opcode.KEEP_ALIVE, **pair), 0, 0)
     with pytest.raises(InvalidValueError, match=r"entries: .* must be records of SET_RATE"):
         encode(TO_AGENT, Opcode.SET_RATE, records(Opcode.KEEP_ALIVE, **pair), 0, 0)
     with pytest.raises(InvalidValueError, match="epoch: 4294967296 is outside 0 to 4294967295"):
-        encode(Speaker(A, B, 10, 2**32), Opcode.KEEP_ALIVE, records(Opcode.KEEP_ALIVE, **pair), 0, 0)
+        encode(FrameAddress(A, B, 10, 2**32), Opcode.KEEP_ALIVE, records(Opcode.KEEP_ALIVE, **pair), 0, 0)
     with pytest.raises(InvalidValueError, match="rate_kbps: 1 must have 2 values, as the others"):
         records(Opcode.SET_RATE, sender=[A, A], receiver=[B, A], rate_kbps=[1])
 
 
-@pytest.mark.parametrize("longest_octets", [STRICT_OCTETS - 1, LONGEST_OCTETS + 1])
+@pytest.mark.parametrize("longest_octets", [SHORT_PARAMETER_BYTES - 1, LONG_PARAMETER_BYTES + 1])
 def test_frames_longer_or_shorter_than_any_are_refused(longest_octets: int) -> None:
     with pytest.raises(InvalidValueError, match=f"longest_octets: {longest_octets} is outside 44 to 1498"):
         encode(TO_AGENT, Opcode.KEEP_ALIVE, records(Opcode.KEEP_ALIVE, **PAIR), 0, 0, longest_octets)
@@ -202,13 +202,13 @@ def test_frames_longer_or_shorter_than_any_are_refused(longest_octets: int) -> N
 
 def said(sequence: int, epoch: int = 1) -> ControlFrame:
     entries = records(Opcode.KEEP_ALIVE, sender=[A], receiver=[B])
-    read = decode(encode(Speaker(A, B, 10, epoch), Opcode.KEEP_ALIVE, entries, sequence, 0)[0])
+    read = decode(encode(FrameAddress(A, B, 10, epoch), Opcode.KEEP_ALIVE, entries, sequence, 0)[0])
     assert isinstance(read, ControlFrame)
     return read
 
 
 def test_old_and_repeated_frames_are_no_news_and_a_new_epoch_is() -> None:
-    order = Order()
+    order = SequenceWindow()
     heard = [
         (65_534, 1),
         (65_535, 1),

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.algorithms import ALGORITHMS
 
-from controller.allocation import Requests, native
+from controller.allocation import AllocationInput, native
 from controller.policy.registry import make_policy
 
 OFTEN = settings(derandomize=True, deadline=None, max_examples=150)
@@ -41,7 +41,7 @@ def table(rng, receivers=20, most=14):
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     entries = int(offsets[-1])
     granted_bps = rng.lognormal(16.0, 2.0, entries) * (rng.random(entries) < 0.97)
-    return Requests(
+    return AllocationInput(
         offsets=offsets,
         limit_bps=rng.lognormal(19.0, 1.0, receivers),
         received_bps=rng.lognormal(19.0, 1.0, receivers),
@@ -79,7 +79,7 @@ def test_no_grant_is_above_what_a_sender_can_send_in_a_closed_loop(name, paramet
         demand_bps = np.where(rng.random(count) < 0.05, rng.lognormal(17.5, 2.0, count), demand_bps)
         capacity_bps = np.where(rng.random(count) < 0.05, rng.lognormal(18.0, 1.5, count), capacity_bps)
         measured_bps = np.minimum(demand_bps, np.minimum(granted_bps, capacity_bps))
-        requests = Requests(
+        requests = AllocationInput(
             offsets=np.array([0, count]),
             limit_bps=limit_bps,
             received_bps=np.array([measured_bps.sum()]),
@@ -116,7 +116,7 @@ def test_a_sender_at_its_capacity_does_not_count_as_one_above_the_mean(compiled,
         "0x1.770d8255c9a5bp+27",
     )
     granted_bps, available_bps = (np.array([float.fromhex(text) for text in column]) for column in (granted, available))
-    requests = Requests(
+    requests = AllocationInput(
         offsets=np.array([0, 5]),
         limit_bps=np.array([400e6]),
         received_bps=np.array([granted_bps.sum()]),

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from support.algorithms import ALGORITHMS
 
-from controller.allocation import Requests
+from controller.allocation import AllocationInput
 from controller.errors import ColumnError, InvalidValueError
 from controller.policy.registry import make_policy, policies
 
-GOOD = Requests(
+GOOD = AllocationInput(
     offsets=np.array([0, 2, 3]),
     limit_bps=np.array([1e8, 2e8]),
     received_bps=np.array([1e8, 0.0]),

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.algorithms import ALGORITHMS
 
-from controller.allocation import Requests, native
+from controller.allocation import AllocationInput, native
 from controller.dets.slow_probe import SETTLED
 from controller.policy.registry import make_policy, policies
 from experiments.bench.allocate import reference_allocation as plain
@@ -60,7 +60,7 @@ def requests_of(table):
     """The columns of receivers (limit, received, [(measured, granted, available, dropped, weight, active)])."""
     rows = [row for _, _, rows in table for row in rows]
     columns = [np.array([row[i] for row in rows], dtype=np.float64) for i in range(5)]
-    return Requests(
+    return AllocationInput(
         offsets=np.concatenate([[0], np.cumsum([len(rows) for _, _, rows in table])]).astype(np.int64),
         limit_bps=np.array([limit for limit, _, _ in table], dtype=np.float64),
         received_bps=np.array([received for _, received, _ in table], dtype=np.float64),
@@ -90,7 +90,7 @@ def allocate(name, requests, **parameters):
 
 
 def nodes_of(rows):
-    return [plain.Node(*row) for row in rows]
+    return [plain.SenderNode(*row) for row in rows]
 
 
 def slices(requests):

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.algorithms import ALGORITHMS
 
-from controller.allocation import Requests
+from controller.allocation import AllocationInput
 from controller.allocation.explanation import (
     DEMAND,
     FAIR_RATE,
@@ -23,7 +23,7 @@ from controller.allocation.explanation import (
     explain_network,
     explain_receiver,
 )
-from controller.allocation.network_max_min import Constraints, NetworkGrants, share_network
+from controller.allocation.network_max_min import Constraints, NetworkGrants, allocate_network
 from controller.dets.forward_explicit import RATE
 from controller.errors import InvalidValueError
 from controller.policy.registry import make_policy
@@ -42,7 +42,7 @@ def receiver(rng):
     """One receiver of some senders: some at their capacity, some silent, some that send less than they may."""
     entries = int(rng.integers(1, 9))
     granted_bps = rng.lognormal(17.0, 1.5, entries)
-    return Requests(
+    return AllocationInput(
         offsets=np.array([0, entries]),
         limit_bps=rng.lognormal(19.0, 1.0, 1),
         received_bps=rng.lognormal(19.0, 1.0, 1),
@@ -121,7 +121,7 @@ def test_what_binds_an_entry_of_a_receiver_is_what_lets_it_have_more(name, param
 
 def greedy(limit_bps, available_bps, weight=None):
     count = len(available_bps)
-    return Requests(
+    return AllocationInput(
         offsets=np.array([0, count]),
         limit_bps=np.array([limit_bps]),
         received_bps=np.array([limit_bps]),
@@ -185,7 +185,9 @@ def test_several_receivers_at_once_are_refused():
 
 
 def grants_of(paths, constraints, demand_bps, weight):
-    return NetworkGrants(*share_network(paths, constraints, demand_bps, weight)[:2], demand_bps, np.empty(0, np.int64))
+    return NetworkGrants(
+        *allocate_network(paths, constraints, demand_bps, weight)[:2], demand_bps, np.empty(0, np.int64)
+    )
 
 
 def network(rng):
@@ -232,7 +234,7 @@ def test_what_binds_an_entry_of_the_network_is_what_lets_it_have_more(seed):
 
     def rate(problem, bounds, factor):
         capacities, wanted = changed(*problem, entry, bounds, factor, apart)
-        return share_network(paths, capacities, wanted, weight)[0][entry]
+        return allocate_network(paths, capacities, wanted, weight)[0][entry]
 
     def raising(problem, bounds):
         now = rate(problem, [], LITTLE)

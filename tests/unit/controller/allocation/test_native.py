@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from support.algorithms import ALGORITHMS
 
-from controller.allocation import Requests, native
+from controller.allocation import AllocationInput, native
 from controller.policy.registry import make_policy
 
 CONTROLS = [*((name, {}) for name in ALGORITHMS), ("sp", {"headroom": 0.1}), ("fp", {"headroom": 0.1})]
@@ -24,7 +24,7 @@ def table(seed, sizes):
     granted_bps = rng.lognormal(16.0, 1.0, entries)
     granted_bps[rng.random(entries) < 0.05] = np.inf
     measured_bps = np.where(np.isinf(granted_bps), 1e6, granted_bps) * rng.choice([1.0, 0.97, 0.5], entries)
-    return Requests(
+    return AllocationInput(
         offsets=offsets,
         limit_bps=rng.lognormal(18.0, 1.0, receivers),
         received_bps=rng.lognormal(18.0, 1.0, receivers),

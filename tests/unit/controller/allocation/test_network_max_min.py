@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 
 from controller.allocation.explanation import constraint_name, explain_network
 from controller.allocation.max_min import BY_DEMAND
-from controller.allocation.network_max_min import Constraints, FlowCounters, NetworkGrants, demands, share_network, used
+from controller.allocation.network_max_min import (
+    Constraints,
+    FlowCounters,
+    NetworkGrants,
+    allocate_network,
+    constraint_load,
+    estimate_demands,
+)
 from controller.errors import ColumnError, InvalidValueError
 
 M = 1e6
@@ -43,8 +50,8 @@ def counters(measured, granted, dropped=None, active=None):
 
 def granted(paths, constraints, seen, weight, least_bps=1e6):
     """The grants for what these counters show, with the default parameters."""
-    demand_bps = demands(seen, least_bps, 2.0, 0.1)
-    grant_bps, guaranteed_bps, bound = share_network(paths, constraints, demand_bps, weight)
+    demand_bps = estimate_demands(seen, least_bps, 2.0, 0.1)
+    grant_bps, guaranteed_bps, bound = allocate_network(paths, constraints, demand_bps, weight)
     return NetworkGrants(grant_bps, guaranteed_bps, demand_bps, np.where(seen.active, bound, BY_DEMAND))
 
 
@@ -56,13 +63,13 @@ PAIRS = [(0, 2), (1, 3)]
 
 def test_idle_capacity_is_lent_and_guarantees_come_first():
     constraints, paths = star(LIMITS, CEILINGS, 100 * M, PAIRS)
-    alone, guaranteed, _ = share_network(paths, constraints, np.array([np.inf, 0.0]), np.ones(2))
+    alone, guaranteed, _ = allocate_network(paths, constraints, np.array([np.inf, 0.0]), np.ones(2))
     np.testing.assert_allclose(alone, [100 * M, 0.0])
     np.testing.assert_allclose(guaranteed, [40 * M, 0.0])
-    both, guaranteed, _ = share_network(paths, constraints, np.full(2, np.inf), np.ones(2))
+    both, guaranteed, _ = allocate_network(paths, constraints, np.full(2, np.inf), np.ones(2))
     np.testing.assert_allclose(guaranteed, [40 * M, 50 * M])
     np.testing.assert_allclose(both, [45 * M, 55 * M])
-    weighted, _, _ = share_network(paths, constraints, np.full(2, np.inf), np.array([4.0, 1.0]))
+    weighted, _, _ = allocate_network(paths, constraints, np.full(2, np.inf), np.array([4.0, 1.0]))
     np.testing.assert_allclose(weighted, [48 * M, 52 * M])
 
 
@@ -77,7 +84,7 @@ def test_what_was_lent_is_taken_back_with_the_next_grants():
 
 def test_without_ceilings_nobody_gets_more_than_its_limit():
     constraints, paths = star(LIMITS, LIMITS, 100 * M, PAIRS)
-    grants, guaranteed, bound = share_network(paths, constraints, np.full(2, np.inf), np.ones(2))
+    grants, guaranteed, bound = allocate_network(paths, constraints, np.full(2, np.inf), np.ones(2))
     np.testing.assert_allclose(grants, [40 * M, 50 * M])
     np.testing.assert_array_equal(guaranteed, grants)
     assert set(bound) <= {0, 1, 6 + 2, 6 + 3}
@@ -94,11 +101,11 @@ def test_grants_are_within_every_bound_and_leave_nothing_that_can_be_used(limits
     ceilings = [(a * f, b * f) for (a, b), f in zip(limits, factors, strict=True)]
     constraints, paths = star(limits, ceilings, 90.0, [pair for pair, _, _ in flows])
     demand, weight = (np.array([flow[i] for flow in flows], dtype=float) for i in (1, 2))
-    grants, guaranteed, bound = share_network(paths, constraints, demand, weight)
+    grants, guaranteed, bound = allocate_network(paths, constraints, demand, weight)
     assert (grants >= guaranteed).all()
     assert (grants <= demand * (1 + 1e-12)).all()
-    assert (used(paths, guaranteed) <= constraints.guaranteed_bps * (1 + 1e-12)).all()
-    use = used(paths, grants)
+    assert (constraint_load(paths, guaranteed) <= constraints.guaranteed_bps * (1 + 1e-12)).all()
+    use = constraint_load(paths, grants)
     assert (use <= constraints.ceiling_bps * (1 + 1e-12)).all()
     full = use >= constraints.ceiling_bps * (1 - 1e-9)
     for flow in range(len(flows)):
@@ -109,8 +116,8 @@ def test_grants_are_within_every_bound_and_leave_nothing_that_can_be_used(limits
 
 def test_the_guarantee_does_not_depend_on_ceilings():
     demand = np.full(2, np.inf)
-    plain = share_network(*reversed(star(LIMITS, LIMITS, 100 * M, PAIRS)), demand, np.ones(2))[0]
-    lent = share_network(*reversed(star(LIMITS, CEILINGS, 100 * M, PAIRS)), demand, np.ones(2))[1]
+    plain = allocate_network(*reversed(star(LIMITS, LIMITS, 100 * M, PAIRS)), demand, np.ones(2))[0]
+    lent = allocate_network(*reversed(star(LIMITS, CEILINGS, 100 * M, PAIRS)), demand, np.ones(2))[1]
     np.testing.assert_array_equal(plain, lent)
 
 
@@ -129,13 +136,13 @@ def test_the_guarantee_does_not_depend_on_ceilings():
 )
 def test_demands(measured, granted, dropped, wanted):
     given_counters = counters([measured, measured], [granted, granted], [dropped, dropped], [True, False])
-    np.testing.assert_allclose(demands(given_counters, 1.0, 2.0, 0.1), [wanted, 0.0])
+    np.testing.assert_allclose(estimate_demands(given_counters, 1.0, 2.0, 0.1), [wanted, 0.0])
 
 
 def test_a_sender_that_is_not_greedy_is_not_probed_for_ever():
     rate_bps = np.array([1.0])
     for _ in range(20):
-        rate_bps = demands(counters(np.minimum(rate_bps, 20.0), rate_bps), 0.1, 2.0, 0.1)
+        rate_bps = estimate_demands(counters(np.minimum(rate_bps, 20.0), rate_bps), 0.1, 2.0, 0.1)
     np.testing.assert_allclose(rate_bps, [22.0])
 
 

@@ -12,11 +12,11 @@ from controller.capability.capabilities import (
     Ability,
     Capabilities,
     Enforceability,
-    Finding,
+    ProbeResult,
     Verdict,
     enforceability,
-    shown_ports,
-    troubles,
+    faults,
+    format_port_ranges,
 )
 from controller.capability.queue_monitor import IGNORED
 from controller.central import port_enforceability
@@ -24,7 +24,7 @@ from controller.central.controller import CentralController
 from controller.openflow.constants import ControllerRole, MeterFlags
 from controller.openflow.meters import METER_CONFIG, MeterFeatures
 
-WORKS = Ability(Finding.WORKS)
+WORKS = Ability(ProbeResult.WORKS)
 FULL = MeterFeatures(1000, 1 << 1, MeterFlags.KBPS | MeterFlags.BURST | MeterFlags.STATS, 1, 0)
 
 
@@ -42,7 +42,7 @@ def able(**known: object) -> Capabilities:
 def test_what_works_is_enforceable() -> None:
     assert enforceability(able(), 1) == Enforceability(Verdict.YES)
     assert str(enforceability(able(), 1)) == "yes"
-    assert troubles(able(), [1]) == []
+    assert faults(able(), [1]) == []
 
 
 @pytest.mark.parametrize(
@@ -56,19 +56,19 @@ def test_what_works_is_enforceable() -> None:
         ({"classes": False}, Verdict.PARTLY, "receivers have no queue: queues.classes is none"),
         ({"profile": "no-meters"}, Verdict.PARTLY, "senders are not limited: its profile is no-meters"),
         ({"profile": "no-meter-counters"}, Verdict.PARTLY, "up to 500 ms stale: its profile is no-meter-counters"),
-        ({"meters": Ability(Finding.FAILS, "so")}, Verdict.PARTLY, "senders are not limited: so"),
+        ({"meters": Ability(ProbeResult.FAILS, "so")}, Verdict.PARTLY, "senders are not limited: so"),
         ({"meters": Ability()}, Verdict.PARTLY, "that meters limit senders has not been tested"),
-        ({"passive": Ability(Finding.FAILS, "so")}, Verdict.PARTLY, "senders are not limited: so"),
+        ({"passive": Ability(ProbeResult.FAILS, "so")}, Verdict.PARTLY, "senders are not limited: so"),
         ({"short_of_meters": True}, Verdict.PARTLY, "all meters are in use"),
         ({"refuses_meters": True}, Verdict.PARTLY, "the switch refuses meters"),
-        ({"counters": Ability(Finding.FAILS, "none")}, Verdict.PARTLY, "up to 500 ms stale: none"),
+        ({"counters": Ability(ProbeResult.FAILS, "none")}, Verdict.PARTLY, "up to 500 ms stale: none"),
         ({"role": ControllerRole.SLAVE}, Verdict.NO, "role is slave"),
         (
-            {"meters": Ability(Finding.FAILS, "so"), "queues_set": {}, "queues": {}},
+            {"meters": Ability(ProbeResult.FAILS, "so"), "queues_set": {}, "queues": {}},
             Verdict.NO,
             "senders are not limited: so",
         ),
-        ({"set_queue": Ability(Finding.FAILS, "refused")}, Verdict.PARTLY, "receivers have no queue: refused"),
+        ({"set_queue": Ability(ProbeResult.FAILS, "refused")}, Verdict.PARTLY, "receivers have no queue: refused"),
     ],
 )
 def test_what_is_missing_is_said(known: dict[str, object], verdict: Verdict, why: str) -> None:
@@ -89,18 +89,18 @@ def test_senders_elsewhere_matter_only_where_no_queue_keeps_them_off() -> None:
 
 def test_traffic_says_more_than_a_test_that_was_made_once() -> None:
     assert enforceability(able(meters=Ability(), passive=WORKS), 1).verdict is Verdict.YES
-    assert not able(passive=Ability(Finding.FAILS, "so")).limits.works
+    assert not able(passive=Ability(ProbeResult.FAILS, "so")).limits.works
 
 
 def test_only_what_was_to_work_is_a_trouble() -> None:
     lacking = Capabilities()
     lacking.note_features(replace(FULL, band_types=0))
-    assert troubles(lacking, [1]) == ["senders are not limited: the switch has no meters that drop"]
-    assert troubles(able(profile="no-meters"), [1]) == []
-    assert troubles(able(queues_set={}), [1]) == []
+    assert faults(lacking, [1]) == ["senders are not limited: the switch has no meters that drop"]
+    assert faults(able(profile="no-meters"), [1]) == []
+    assert faults(able(queues_set={}), [1]) == []
     ignored = able(queues=dict.fromkeys((1, 2, 3, 7), IGNORED), queues_set=dict.fromkeys((1, 2, 3, 7)))
-    assert troubles(ignored, [7, 3, 2, 1]) == [f"receivers at port 1-3, 7 have no queue: {IGNORED.why}"]
-    assert troubles(able(profile="no-queues", queues={1: IGNORED}), [1]) == []
+    assert faults(ignored, [7, 3, 2, 1]) == [f"receivers at port 1-3, 7 have no queue: {IGNORED.why}"]
+    assert faults(able(profile="no-queues", queues={1: IGNORED}), [1]) == []
 
 
 def test_meters_without_counters_are_read_from_flows_as_the_switch_or_a_test_says() -> None:
@@ -114,7 +114,7 @@ def test_meters_without_counters_are_read_from_flows_as_the_switch_or_a_test_say
 
 def test_a_full_profile_uses_meters_whatever_a_test_would_say() -> None:
     can = able(profile="full")
-    can.lack_meters("refused")
+    can.disable_meters("refused")
     assert can.uses_meters
     assert not can.limits.works
 
@@ -124,12 +124,12 @@ def test_another_switch_behind_the_dpid_is_not_taken_for_the_one_that_was_tested
     assert can.tested
     can.forget_tests()
     assert not can.tested
-    assert can.limits.finding is Finding.UNKNOWN
+    assert can.limits.finding is ProbeResult.UNKNOWN
 
 
 @pytest.mark.parametrize(("ports", "shown"), [([], ""), ([4], "4"), ([1, 2, 3, 5, 7, 8], "1-3, 5, 7-8")])
 def test_ports_are_shown_in_runs(ports: list[int], shown: str) -> None:
-    assert shown_ports(ports) == shown
+    assert format_port_ranges(ports) == shown
 
 
 # -- in a fabric
@@ -166,7 +166,7 @@ def test_a_switch_without_meters_says_so_at_the_ports_of_others_that_share_its_v
     for dpid in (1, 2):
         central.switch_connected(dpid, [], np.empty(0, METER_CONFIG), 0.0)
     central.switches[1].can = able(queues_set={1: "none", 2: "none"})
-    central.switches[2].can.lack_meters("refused")
+    central.switches[2].can.disable_meters("refused")
     found = port_enforceability.of_switch(central.fabric, 1)
     assert "senders at s2 are not limited" in str(found[1])
     assert "s2" not in str(found[2])
@@ -174,7 +174,7 @@ def test_a_switch_without_meters_says_so_at_the_ports_of_others_that_share_its_v
 
 def test_a_port_without_classes_has_its_queue_and_entries_name_none() -> None:
     """Even where set_queue is refused: the one queue needs no entry to name it."""
-    can = able(classes=False, set_queue=Ability(Finding.FAILS, "refused"))
+    can = able(classes=False, set_queue=Ability(ProbeResult.FAILS, "refused"))
     assert (can.sets_queues, can.uses_queues, can.shapes(1, sets_queues=True)) == (True, False, False)
-    assert troubles(can, [1]) == []
+    assert faults(can, [1]) == []
     assert not able(classes=False, profile="no-queues").sets_queues

@@ -8,18 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.kernels import numpy_alone
 
-from controller.capability.capabilities import Ability, Finding
+from controller.capability.capabilities import Ability, ProbeResult
 from controller.capability.meter_monitor import (
     IDLE,
-    LET_THROUGH,
+    MIN_EVIDENCE_BYTES,
     NOT_KNOWN,
-    PLENTY_BYTES,
+    NOT_LIMITING,
     WINDOW_S,
-    MeterWatch,
-    read_all,
+    MeterMonitor,
+    update_monitors,
 )
 from controller.metering import measurement_native
-from controller.metering.enforcement import kilo
+from controller.metering.enforcement import to_kilo
 from controller.openflow.constants import COUNTER_UNAVAILABLE
 from controller.openflow.meters import METER_STATS
 from controller.openflow.multipart import PORT_STATS
@@ -29,15 +29,15 @@ BURST_BITS = 2e5
 PERMITTED_BYTES = int((RATE_BPS * WINDOW_S + BURST_BITS) / 8)
 
 
-def watch_of(*edge_ports: int, rate_bps: float = RATE_BPS) -> MeterWatch:
+def watch_of(*edge_ports: int, rate_bps: float = RATE_BPS) -> MeterMonitor:
     def settings(meter_id: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return kilo(np.full(len(meter_id), rate_bps)), kilo(np.full(len(meter_id), BURST_BITS))
+        return to_kilo(np.full(len(meter_id), rate_bps)), to_kilo(np.full(len(meter_id), BURST_BITS))
 
-    return MeterWatch(np.array(edge_ports), settings)
+    return MeterMonitor(np.array(edge_ports), settings)
 
 
 def read(
-    watch: MeterWatch, now_s: float, counted: int, received: int, elsewhere: int = 0, dropped: int = 0, more: int = 0
+    watch: MeterMonitor, now_s: float, counted: int, received: int, elsewhere: int = 0, dropped: int = 0, more: int = 0
 ) -> Ability:
     meters, ports = np.zeros(2 + more, METER_STATS), np.zeros(2, PORT_STATS)
     meters["meter_id"] = np.arange(1, len(meters) + 1)
@@ -55,31 +55,31 @@ def is_idle(*arguments: object, **named: object) -> bool:
 def test_only_a_window_with_traffic_and_no_count_tells() -> None:
     watch = watch_of(1)
     assert not is_idle(watch, 0.0, 0, 0)
-    assert not is_idle(watch, WINDOW_S / 2, 0, PLENTY_BYTES)
-    assert is_idle(watch, WINDOW_S, 0, PLENTY_BYTES)
-    assert is_idle(watch, 2 * WINDOW_S, 7, PLENTY_BYTES)  # no traffic to speak of: still what it was
-    assert is_idle(watch, 2.5 * WINDOW_S, 7, 2 * PLENTY_BYTES)
-    assert not is_idle(watch, 3 * WINDOW_S, 0, 2 * PLENTY_BYTES)
+    assert not is_idle(watch, WINDOW_S / 2, 0, MIN_EVIDENCE_BYTES)
+    assert is_idle(watch, WINDOW_S, 0, MIN_EVIDENCE_BYTES)
+    assert is_idle(watch, 2 * WINDOW_S, 7, MIN_EVIDENCE_BYTES)  # no traffic to speak of: still what it was
+    assert is_idle(watch, 2.5 * WINDOW_S, 7, 2 * MIN_EVIDENCE_BYTES)
+    assert not is_idle(watch, 3 * WINDOW_S, 0, 2 * MIN_EVIDENCE_BYTES)
 
 
 def test_ports_to_other_switches_do_not_matter() -> None:
     watch = watch_of(1)
     read(watch, 0.0, 0, 0)
-    assert not is_idle(watch, WINDOW_S, 0, PLENTY_BYTES - 1, elsewhere=10 * PLENTY_BYTES)
+    assert not is_idle(watch, WINDOW_S, 0, MIN_EVIDENCE_BYTES - 1, elsewhere=10 * MIN_EVIDENCE_BYTES)
 
 
 def test_ports_that_count_anew_begin_a_new_window() -> None:
     watch = watch_of(1)
-    read(watch, 0.0, 0, 5 * PLENTY_BYTES)
+    read(watch, 0.0, 0, 5 * MIN_EVIDENCE_BYTES)
     assert not is_idle(watch, WINDOW_S, 0, 0)
-    assert not is_idle(watch, 1.5 * WINDOW_S, 0, 3 * PLENTY_BYTES)
+    assert not is_idle(watch, 1.5 * WINDOW_S, 0, 3 * MIN_EVIDENCE_BYTES)
 
 
 def test_a_meter_that_lets_twice_its_rate_through_in_two_windows_does_not_limit() -> None:
-    watch, excess = watch_of(1), max(2 * PERMITTED_BYTES, PLENTY_BYTES) + 1
+    watch, excess = watch_of(1), max(2 * PERMITTED_BYTES, MIN_EVIDENCE_BYTES) + 1
     read(watch, 0.0, 0, 0)
-    assert read(watch, WINDOW_S, excess, excess).finding is Finding.UNKNOWN
-    assert read(watch, 2 * WINDOW_S, 2 * excess, 2 * excess) == LET_THROUGH
+    assert read(watch, WINDOW_S, excess, excess).finding is ProbeResult.UNKNOWN
+    assert read(watch, 2 * WINDOW_S, 2 * excess, 2 * excess) == NOT_LIMITING
     # A drop says that it limits after all.
     assert read(watch, 3 * WINDOW_S, 3 * excess, 3 * excess, dropped=1).works
 
@@ -88,41 +88,41 @@ def test_what_a_meter_may_let_through_is_no_reason_to_doubt_it() -> None:
     watch, allowed = watch_of(1, rate_bps=8e6), int(2 * (8e6 * WINDOW_S + BURST_BITS) / 8)
     for window in range(4):
         ability = read(watch, window * WINDOW_S, window * allowed, window * allowed)
-        assert ability.finding is Finding.UNKNOWN
+        assert ability.finding is ProbeResult.UNKNOWN
 
 
 def test_windows_in_which_meters_came_or_were_modified_say_nothing() -> None:
-    watch, plenty = watch_of(1), 50 * PLENTY_BYTES
+    watch, plenty = watch_of(1), 50 * MIN_EVIDENCE_BYTES
     counts = [0, plenty, 5, plenty, 5]  # a modify sets the counter back
     for window, counted in enumerate(counts):
         read(watch, window * WINDOW_S, counted, window * plenty, more=window % 2)
-    assert watch.ability.finding is Finding.UNKNOWN
+    assert watch.ability.finding is ProbeResult.UNKNOWN
 
 
 def test_a_meter_that_is_modified_all_the_time_is_found_out_too() -> None:
-    watch, excess = watch_of(1), max(4 * PERMITTED_BYTES, PLENTY_BYTES)
+    watch, excess = watch_of(1), max(4 * PERMITTED_BYTES, MIN_EVIDENCE_BYTES)
     read(watch, 0.0, 0, 0)
     for window in range(1, 3):  # four modifies in each: a bucket more every time
         for quarter in range(1, 5):
             assert not watch.ability.works
             read(watch, (window - 1 + quarter / 4) * WINDOW_S, excess + quarter % 2, excess)
-    assert watch.ability == LET_THROUGH
+    assert watch.ability == NOT_LIMITING
 
 
 def test_a_meter_is_held_against_the_highest_rate_that_it_had() -> None:
     rates_bps = iter([RATE_BPS, 100 * RATE_BPS] * 20)
-    watch = MeterWatch(
-        np.array([1]), lambda ids: tuple(kilo(np.full((2, len(ids)), [[next(rates_bps)], [BURST_BITS]])))
+    watch = MeterMonitor(
+        np.array([1]), lambda ids: tuple(to_kilo(np.full((2, len(ids)), [[next(rates_bps)], [BURST_BITS]])))
     )
     most = int(2 * 100 * RATE_BPS * WINDOW_S / 8)
     for window in range(6):
-        assert read(watch, window * WINDOW_S, window * most, window * most).finding is Finding.UNKNOWN
+        assert read(watch, window * WINDOW_S, window * most, window * most).finding is ProbeResult.UNKNOWN
 
 
 RATES_KBPS, BURSTS_KBITS = (np.linspace(*ends, 20).astype(np.uint32) for ends in ((100, 4000), (10, 2**31)))
 
 
-def watch_of_entries() -> MeterWatch:
+def watch_of_entries() -> MeterMonitor:
     """A watch over meters of which those with an id up to 20 are the entry's of the row below it."""
 
     def settings(meter_id: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -130,7 +130,7 @@ def watch_of_entries() -> MeterWatch:
         unknown = np.uint32(NOT_KNOWN)
         return np.where(known, RATES_KBPS[rows], unknown), np.where(known, BURSTS_KBITS[rows], unknown)
 
-    return MeterWatch(np.array([1]), settings)
+    return MeterMonitor(np.array([1]), settings)
 
 
 def other_meters(rng: np.random.Generator, most: int) -> np.ndarray:
@@ -158,11 +158,11 @@ def test_compiled_or_not_watches_see_the_same(seed: int, rounds: int) -> None:
         ends = np.cumsum([len(meters) for meters in switches])
         rows = np.where(told["meter_id"] <= len(RATES_KBPS), told["meter_id"].astype(np.int64) - 1, -1).astype(np.int32)
         arguments = (told, ends, rows, (RATES_KBPS, BURSTS_KBITS))
-        read_all(compiled, *arguments)
+        update_monitors(compiled, *arguments)
         with numpy_alone():
-            read_all(plain, *arguments)
+            update_monitors(plain, *arguments)
         ports = np.zeros(1, PORT_STATS)
-        ports["port_no"], ports["rx_bytes"] = 1, number * PLENTY_BYTES
+        ports["port_no"], ports["rx_bytes"] = 1, number * MIN_EVIDENCE_BYTES
         for one, other in zip(compiled, plain, strict=True):
             if rng.random() < 0.7:
                 one.look(ports, number * 0.4)

@@ -7,7 +7,7 @@ import pytest
 from support.ip_frames import checksum
 
 from controller.capability import meter_probe
-from controller.capability.capabilities import Ability, Capabilities, Finding
+from controller.capability.capabilities import Ability, Capabilities, ProbeResult
 from controller.fabric.config_model import EdgePort, Vn
 from controller.forwarding.pipeline import OWN_COOKIE_MASK
 from controller.openflow import constants as ofp
@@ -95,32 +95,46 @@ ALL = meter_probe.FRAMES
 @pytest.mark.parametrize(
     ("plain", "passed", "stats", "meters", "counters", "why"),
     [
-        (ALL, 2, stats_body(ALL, ALL - 2), Finding.WORKS, Finding.WORKS, ""),
-        (ALL, 2, stats_body(0, 0), Finding.WORKS, Finding.FAILS, ""),
-        (ALL, 2, None, Finding.WORKS, Finding.UNKNOWN, ""),
-        (ALL, 0, stats_body(ALL, ALL), Finding.WORKS, Finding.WORKS, ""),
-        (ALL // 2, 2, stats_body(ALL, ALL - 2), Finding.WORKS, Finding.WORKS, ""),  # frames to the controller get lost
-        (ALL, ALL, stats_body(ALL, 0), Finding.FAILS, Finding.WORKS, "let everything through"),
-        (ALL, ALL, stats_body(ALL, ALL), Finding.FAILS, Finding.WORKS, "let everything through"),  # it only says so
-        (ALL, ALL, None, Finding.FAILS, Finding.UNKNOWN, "let everything through"),
-        (ALL, ALL, stats_body(0, 0), Finding.ABSENT, Finding.ABSENT, "neither limit nor count"),
-        (ALL, 0, stats_body(0, 0), Finding.ABSENT, Finding.ABSENT, "are lost"),
-        (0, 0, stats_body(0, 0), Finding.UNKNOWN, Finding.UNKNOWN, "no frames from the controller"),
-        (0, 0, b"", Finding.UNKNOWN, Finding.UNKNOWN, "no frames from the controller"),
+        (ALL, 2, stats_body(ALL, ALL - 2), ProbeResult.WORKS, ProbeResult.WORKS, ""),
+        (ALL, 2, stats_body(0, 0), ProbeResult.WORKS, ProbeResult.FAILS, ""),
+        (ALL, 2, None, ProbeResult.WORKS, ProbeResult.UNKNOWN, ""),
+        (ALL, 0, stats_body(ALL, ALL), ProbeResult.WORKS, ProbeResult.WORKS, ""),
+        (
+            ALL // 2,
+            2,
+            stats_body(ALL, ALL - 2),
+            ProbeResult.WORKS,
+            ProbeResult.WORKS,
+            "",
+        ),  # frames to the controller get lost
+        (ALL, ALL, stats_body(ALL, 0), ProbeResult.FAILS, ProbeResult.WORKS, "let everything through"),
+        (
+            ALL,
+            ALL,
+            stats_body(ALL, ALL),
+            ProbeResult.FAILS,
+            ProbeResult.WORKS,
+            "let everything through",
+        ),  # it only says so
+        (ALL, ALL, None, ProbeResult.FAILS, ProbeResult.UNKNOWN, "let everything through"),
+        (ALL, ALL, stats_body(0, 0), ProbeResult.ABSENT, ProbeResult.ABSENT, "neither limit nor count"),
+        (ALL, 0, stats_body(0, 0), ProbeResult.ABSENT, ProbeResult.ABSENT, "are lost"),
+        (0, 0, stats_body(0, 0), ProbeResult.UNKNOWN, ProbeResult.UNKNOWN, "no frames from the controller"),
+        (0, 0, b"", ProbeResult.UNKNOWN, ProbeResult.UNKNOWN, "no frames from the controller"),
     ],
 )
 def test_the_verdict(
-    plain: int, passed: int, stats: bytes | None, meters: Finding, counters: Finding, why: str
+    plain: int, passed: int, stats: bytes | None, meters: ProbeResult, counters: ProbeResult, why: str
 ) -> None:
     can = judged(plain, passed, stats)
     assert (can.meters.finding, can.counters.finding) == (meters, counters)
     assert why in can.meters.why
-    assert can.uses_meters is (meters is not Finding.ABSENT)
+    assert can.uses_meters is (meters is not ProbeResult.ABSENT)
 
 
 def test_a_count_that_is_not_kept_is_unknown_and_not_large() -> None:
     can = judged(ALL, 2, stats_body(ofp.COUNTER_UNAVAILABLE, ofp.COUNTER_UNAVAILABLE))
-    assert can.counters.finding is Finding.FAILS
+    assert can.counters.finding is ProbeResult.FAILS
 
 
 @pytest.mark.parametrize(("part", "what"), [("meter", "meters"), ("METERED", "entries with a meter")])
@@ -155,7 +169,7 @@ def marks_found(**refused: str) -> Capabilities:
 
 
 def test_marks_that_are_matched_and_cleared_work() -> None:
-    assert marks_found().ecn == Ability(Finding.WORKS)
+    assert marks_found().ecn == Ability(ProbeResult.WORKS)
     assert marks_found().limits.works
 
 
@@ -167,7 +181,7 @@ def test_marks_that_are_refused_are_told_and_meters_work_all_the_same() -> None:
 
 def test_marks_that_stay_on_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("experiments.switch.pipeline.with_ip_ecn", lambda frame, ip_ecn: frame)
-    assert marks_found().ecn == Ability(Finding.FAILS, "marks (ip_ecn) are not seen, or not cleared")
+    assert marks_found().ecn == Ability(ProbeResult.FAILS, "marks (ip_ecn) are not seen, or not cleared")
 
 
 def test_nothing_is_known_of_marks_where_no_frame_comes_back() -> None:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from controller.capability.capabilities import Finding
+from controller.capability.capabilities import ProbeResult
 from controller.capability.queue_monitor import (
     IGNORED,
-    LOOK_S,
     NOT_LISTED,
     PLENTY_BYTES,
-    TRY_AFTER_S,
+    PROBE_BACKOFF_S,
+    SAMPLE_INTERVAL_S,
     WINDOW_S,
-    QueueWatch,
+    QueueMonitor,
 )
 from controller.openflow.constants import COUNTER_UNAVAILABLE
 from controller.openflow.multipart import PORT_STATS, QUEUE_STATS
@@ -24,12 +24,12 @@ class Counters:
     """Port 1 with VLANs 10 and 20, port 2 with VLAN 10; and another port and the default queue."""
 
     def __init__(self) -> None:
-        self.watch = QueueWatch({2: [10], 1: [10, 20]})
+        self.watch = QueueMonitor({2: [10], 1: [10, 20]})
         self.now_s = 0.0
         self.packets: dict[tuple[int, int], int] = {(1, 0): 0, (1, 10): 0, (1, 20): 0, (2, 10): 0, (9, 10): 5}
         self.sent = {1: 0, 2: 0, 9: 0}
 
-    def read(self, seconds: float = LOOK_S) -> dict[int, object]:
+    def read(self, seconds: float = SAMPLE_INTERVAL_S) -> dict[int, object]:
         self.now_s += seconds
         queues, ports = np.zeros(len(self.packets), QUEUE_STATS), np.zeros(len(self.sent), PORT_STATS)
         for row, ((port_no, queue_id), count) in enumerate(self.packets.items()):
@@ -38,12 +38,12 @@ class Counters:
         self.watch.read(queues, ports, self.now_s)
         return self.watch.findings()
 
-    def finding(self, port_no: int = 1) -> Finding:
+    def finding(self, port_no: int = 1) -> ProbeResult:
         return self.watch.findings()[port_no].finding
 
 
 def test_nothing_is_said_before_anything_was_read() -> None:
-    assert Counters().finding() is Finding.UNKNOWN
+    assert Counters().finding() is ProbeResult.UNKNOWN
 
 
 def test_a_queue_that_counts_takes_effect_and_its_neighbours_port_is_another_matter() -> None:
@@ -52,7 +52,7 @@ def test_a_queue_that_counts_takes_effect_and_its_neighbours_port_is_another_mat
     counters.packets[1, 20] += 1
     found = counters.read()
     assert found[1].works  # type: ignore[attr-defined]
-    assert counters.finding(2) is Finding.UNKNOWN
+    assert counters.finding(2) is ProbeResult.UNKNOWN
 
 
 def test_what_stood_in_the_counters_before_proves_nothing() -> None:
@@ -60,7 +60,7 @@ def test_what_stood_in_the_counters_before_proves_nothing() -> None:
     counters.packets[1, 10] = 1000
     counters.read()
     counters.read()
-    assert counters.finding() is Finding.UNKNOWN
+    assert counters.finding() is ProbeResult.UNKNOWN
 
 
 def test_a_port_without_queues_of_its_vlans_has_none() -> None:
@@ -77,12 +77,12 @@ def test_queues_that_count_no_test_frame_have_no_effect_and_tries_end() -> None:
     for _ in range(100):
         counters.read()
         sent += counters.watch.due(UP, counters.now_s).count(1)
-    assert sent == len(TRY_AFTER_S)
+    assert sent == len(PROBE_BACKOFF_S)
     assert not counters.watch.pending
     assert counters.watch.findings()[1] == IGNORED
     counters.packets[1, 10] += 1  # somebody makes them real
     counters.read()
-    assert counters.finding() is Finding.WORKS
+    assert counters.finding() is ProbeResult.WORKS
 
 
 def test_nothing_is_sent_out_of_ports_that_are_down_nor_into_queues_that_work() -> None:
@@ -103,7 +103,7 @@ def test_queues_through_which_nothing_goes_while_their_port_sends_plenty_are_dou
     counters.read()
     counters.sent[1] += PLENTY_BYTES - 1
     counters.read(WINDOW_S)
-    assert counters.finding() is Finding.WORKS  # that may have been others' frames
+    assert counters.finding() is ProbeResult.WORKS  # that may have been others' frames
     counters.sent[1] += PLENTY_BYTES
     counters.read()
     assert counters.watch.findings()[1] == IGNORED
@@ -115,7 +115,7 @@ def test_queues_made_anew_count_anew() -> None:
     counters.read()
     counters.packets[1, 10] = 3
     counters.read()
-    assert counters.finding() is Finding.WORKS
+    assert counters.finding() is ProbeResult.WORKS
 
 
 def test_queues_that_go_and_come_back_are_tested_again() -> None:
@@ -127,7 +127,7 @@ def test_queues_that_go_and_come_back_are_tested_again() -> None:
     counters.read()
     counters.packets |= gone
     counters.read()
-    assert counters.finding() is Finding.UNKNOWN
+    assert counters.finding() is ProbeResult.UNKNOWN
     assert 1 in counters.watch.due(UP, counters.now_s)
 
 
@@ -140,7 +140,7 @@ def test_the_window_of_queues_that_appear_begins_at_the_last_look_without_any() 
     counters.packets = queues
     counters.sent[1] += PLENTY_BYTES - 1
     counters.read(WINDOW_S)
-    assert counters.finding() is Finding.UNKNOWN
+    assert counters.finding() is ProbeResult.UNKNOWN
     counters.sent[1] += 1
     counters.read()
     assert counters.watch.findings()[1] == IGNORED

@@ -178,13 +178,13 @@ def test_what_is_awaited_is_taken_over_by_an_audit_that_looks_at_nothing_else(ta
     again.connect(1)
     central, record = again.central, again.central.switches[1]
     assert central.fabric.awaits_switches(again.now_s)
-    assert record.awaiting.entries.mac.tolist().count(mac) == 1
+    assert record.deferred.entries.mac.tolist().count(mac) == 1
     known = len(central.state.entries)
     again.learn(mac, PortId(1, 2), 10)
     expected, meters = central.reconciler.tables(1), again.switches[1].meter_config()
     for _ in central.reconciler.audit(1, expected, expected.flows, meters, again.now_s, set()):
         pass
-    assert mac not in record.awaiting.entries.mac
+    assert mac not in record.deferred.entries.mac
     assert len(central.state.entries) == known + 1
     assert entry_keys(again.central) < entry_keys(talking.central)
 
@@ -228,11 +228,11 @@ def test_an_audit_given_up_tells_what_it_has_mended(talking, monkeypatch):
 
 def test_what_has_changed_since_the_last_comparison_is_remembered(talking):
     record = talking.central.switches[1]
-    record.touched = set()
+    record.changed_keys = set()
     talking.learn(0xC1, PortId(1, 1), 10)
     changed = {
         pack_key(key) for key, flow in record.installed.items() if 0xC1 in (flow.match.eth_src, flow.match.eth_dst)
     }
     assert changed
-    assert changed <= record.touched
-    assert len(record.touched) < len(record.installed)
+    assert changed <= record.changed_keys
+    assert len(record.changed_keys) < len(record.installed)

@@ -23,7 +23,7 @@ from controller.errors import InvalidValueError
 from controller.events import EventKind
 from controller.fabric.topology import PortId
 from controller.forwarding.pairs import Host
-from controller.forwarding.pipeline import Mark, Table
+from controller.forwarding.pipeline import MetadataFlag, Table
 from controller.openflow.constants import MeterModCommand
 from controller.switch.switch_record import MeterSetting
 
@@ -73,7 +73,7 @@ def test_the_order_of_an_update():
     """Flow deletes, meters, flows that refer to them, later tables first, meter deletes (the switch is strict)."""
     net = started()
     talk(net, (1, 1), (1, 2))
-    net.central.entry_removed(1, net.switches[1].age(rate_control_keys(net.switches[1])[0]), net.now_s)
+    net.central.on_flow_removed(1, net.switches[1].age(rate_control_keys(net.switches[1])[0]), net.now_s)
     for port in (1, 3):
         net.learn(mac_of(PortId(1, port), 10), PortId(1, port), 10)
     frame = Frame(mac_of(PortId(1, 3), 10), mac_of(PortId(1, 1), 10), 10)
@@ -92,7 +92,7 @@ def test_a_meter_that_goes_and_one_that_comes_in_one_update():
     talk(net, (1, 1), (1, 2))
     net.learn(mac_of(PortId(1, 3), 10), PortId(1, 3), 10)
     key = rate_control_keys(net.switches[1])[0]
-    net.central.entry_removed(1, net.switches[1].age(key), net.now_s)
+    net.central.on_flow_removed(1, net.switches[1].age(key), net.now_s)
     net.send(Frame(mac_of(PortId(1, 3), 10), mac_of(PortId(1, 1), 10), 10), PortId(1, 1))
     assert len(net.central.state.entries) == 1
     (meter_id,) = net.central.state.entries.meter_id.tolist()
@@ -108,7 +108,7 @@ def test_an_aged_pair_gives_its_meter_back():
     net = started()
     frame = talk(net, (1, 1), (1, 2))
     before = len(net.switches[1].meters)
-    net.central.entry_removed(1, net.switches[1].age(rate_control_keys(net.switches[1])[0]), net.now_s)
+    net.central.on_flow_removed(1, net.switches[1].age(rate_control_keys(net.switches[1])[0]), net.now_s)
     net.push()
     assert len(net.switches[1].meters) == before - 1
     assert len(net.central.state.entries) == 0
@@ -122,10 +122,10 @@ def test_a_pair_of_which_one_host_is_still_sent_to_keeps_its_meter():
     talk(net, (1, 1), (1, 2))
     keys = rate_control_keys(net.switches[1])
     assert len(keys) == 2
-    net.central.entry_removed(1, net.switches[1].age(keys[0]), net.now_s)
+    net.central.on_flow_removed(1, net.switches[1].age(keys[0]), net.now_s)
     net.push()
     assert len(net.central.state.entries) == 1
-    net.central.entry_removed(1, net.switches[1].age(keys[1]), net.now_s)
+    net.central.on_flow_removed(1, net.switches[1].age(keys[1]), net.now_s)
     net.push()
     assert len(net.central.state.entries) == 0
 
@@ -157,7 +157,7 @@ def test_out_of_meters():
     events = [event.kind for event in net.central.events.after(0)]
     assert events.count(EventKind.OUT_OF_METERS) == 1
     # A meter that comes free is used.
-    net.central.entry_removed(1, net.switches[1].age(rate_control_keys(net.switches[1])[0]), net.now_s)
+    net.central.on_flow_removed(1, net.switches[1].age(rate_control_keys(net.switches[1])[0]), net.now_s)
     net.push()
     net.push()
     assert net.send(frame, PortId(1, 1)).meters == [(1, 100), (1, 112)]
@@ -181,7 +181,7 @@ def test_frames_from_nowhere_change_nothing():
     for packet in (
         replace(good, in_port=77),
         replace(good, metadata=0),
-        replace(good, metadata=Mark.UNKNOWN_SOURCE | 99),  # of no VLAN of that port
+        replace(good, metadata=MetadataFlag.UNKNOWN_SOURCE | 99),  # of no VLAN of that port
         replace(good, table_id=Table.LEARN),
     ):
         net.central.frame_reported(1, packet, net.now_s)
@@ -277,9 +277,9 @@ def test_ceilings_are_kept_and_said_to_be_unused_under_another_algorithm():
     net.operator.set_vn(row, 1.0, send_ceiling_bps=450_000_000)
     net.operator.set_vlan(10, 1.0, algorithm="fs")
     assert net.central.events.after(0)[-1].text == "VLAN 10: fs; the ceilings of 1 VNs are kept and not used"
-    assert net.central.vns.send_most_bps[row] == 400e6
+    assert net.central.vns.send_max_bps[row] == 400e6
     net.operator.set_vlan(10, 1.0, algorithm="max-min")
-    assert net.central.vns.send_most_bps[row] == 450e6
+    assert net.central.vns.send_max_bps[row] == 450e6
 
 
 def test_limits_set_while_a_switch_is_away_are_there_when_it_is_back():

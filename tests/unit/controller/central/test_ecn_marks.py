@@ -7,7 +7,7 @@ from support.fabrics import mac_of
 from support.switches import Frame
 from support.talking import EDGES, LEFT, RIGHT, restarted, talk, two_switches
 
-from controller.capability.capabilities import Ability, Finding
+from controller.capability.capabilities import Ability, ProbeResult
 from controller.central.reconfiguration import reconfigure
 from controller.config.yaml_document import ConfigError
 from controller.events import EventKind
@@ -148,7 +148,7 @@ def test_phantom_meters_alone_change_no_frame():
 
 def test_a_switch_that_cannot_clear_marks_leaves_its_vlans_to_phantom_meters():
     net = two_switches(vlans=MARKED, ecn={"marks": "both"})
-    net.central.switches[2].can.ecn = Ability(Finding.FAILS, "refused")
+    net.central.switches[2].can.ecn = Ability(ProbeResult.FAILS, "refused")
     for pair in ((HERE, THERE), (HERE, NEXT)):
         talk(net, *pair)
     net.settle()

@@ -160,7 +160,7 @@ def test_a_pair_that_aged_takes_the_meter_of_its_receiver_with_it():
     net = loop.fabric
     for flow in [f for f in entries(net, Table.RATE_CONTROL) if f.idle_timeout_s and f.match.vlan_vid == 10]:
         key = next(key for key, one in net.switches[1].flows.items() if one is flow)
-        net.central.entry_removed(1, net.switches[1].age(key), net.now_s)
+        net.central.on_flow_removed(1, net.switches[1].age(key), net.now_s)
     net.push()
     assert not phantoms(net)
     consistent(net)

@@ -14,11 +14,11 @@ from support.fabrics import ControlLoop, Fabric, mac_of
 from support.switches import Frame
 
 from controller.central.reconfiguration import Beforehand, reconfigure
-from controller.config.config_diff import check_changeable, config_changes
+from controller.config.config_diff import check_changeable, diff_configs
 from controller.errors import InvalidValueError
 from controller.fabric.config_model import Endpoint, Tls
 from controller.fabric.topology import PortId
-from controller.forwarding.forwarding_state import Network
+from controller.forwarding.forwarding_state import ForwardingState
 from controller.switch.port_entries import of_ports
 from controller.units import MAX_WEIGHT, MIN_WEIGHT
 
@@ -87,7 +87,7 @@ def test_what_was_made_beforehand_is_not_made_again(monkeypatch):
     config = star(4, limits=VLANS)
     loop = running(config, BLAST)
     made = beforehand(loop.fabric, star(4, limits={**VLANS, 10: "30M"}))
-    monkeypatch.setattr(Network, "put_own", None)
+    monkeypatch.setattr(ForwardingState, "put_own", None)
     reconfigure(loop.fabric.central, made.fabric.config, loop.fabric.now_s, made)
 
 
@@ -318,13 +318,13 @@ def test_other_classes_of_queues_let_switches_connect_again():
 def test_differences_are_told_by_path():
     before = star(2, limits=VLANS)
     after = star(3, limits={10: "30M", 20: "50M"}, queues={"max_rate": "capacity"})
-    found = {change.path: (change.before, change.after) for change in config_changes(before, after)}
+    found = {change.path: (change.before, change.after) for change in diff_configs(before, after)}
     assert found["vlans.10.receive_limit_bps"] == (40_000_000, 30_000_000)
     assert found["switches.s1.ports.1.vns.10.receive_limit_bps"] == (40_000_000, 30_000_000)
     assert found["switches.s1.ports.3.capacity_bps"] == (None, 10**9)
     assert found["queue_max_rate"] == ("limit", "capacity")
     assert not [path for path in found if ".20." in path and "ports.3" not in path]
-    assert config_changes(before, copy.deepcopy(before)) == []
+    assert diff_configs(before, copy.deepcopy(before)) == []
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from controller.fabric.topology import PortId
 from controller.forwarding.flow_table import FlowTable
 from controller.forwarding.pipeline import Table
 from controller.openflow.constants import MeterModCommand
-from controller.switch.adoption import sort_installed
+from controller.switch.adoption import split_own_flows
 from controller.switch.switch_record import SwitchUpdate
 
 MARKED = fabric(EDGES, vlans={10: {"algorithm": "hygenicc"}}, ecn={"marks": "both"})
@@ -65,7 +65,7 @@ def test_tables_for_marks_come_in_between_without_a_frame_lost_or_doubled() -> N
 
     for dpid, switch in net.switches.items():
         for _ in net.central.reconciler.bring_up(
-            dpid, *sort_installed(switch.flows.values()), switch.meter_config(), net.now_s
+            dpid, *split_own_flows(switch.flows.values()), switch.meter_config(), net.now_s
         ):
             send_what_is_due()
         net.up.add(dpid)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.cluster.leadership import MARGIN_S, MOST_EPOCH, Answer, Leadership, generation_id
+from controller.cluster.leadership import LEASE_MARGIN_S, MOST_EPOCH, Leadership, LeaseSnapshot, generation_id
 from controller.errors import InvalidValueError
 from controller.openflow.constants import ControllerRole
 
@@ -12,18 +12,18 @@ TTL_S = 3.0
 MINE, OTHER = 7, 8
 
 
-def answer(began_s: float, active_lease_id: int = MINE, generation: int = 5) -> Answer:
-    return Answer(began_s, MINE, "n1" if active_lease_id == MINE else "n2", active_lease_id, generation)
+def answer(began_s: float, active_lease_id: int = MINE, generation: int = 5) -> LeaseSnapshot:
+    return LeaseSnapshot(began_s, MINE, "n1" if active_lease_id == MINE else "n2", active_lease_id, generation)
 
 
 def test_the_key_counts_from_the_beginning_of_the_question_and_less_the_margin() -> None:
     leadership = Leadership(TTL_S)
     assert leadership.held(0.0) is None
     leadership.hear(answer(10.0))
-    assert leadership.held(10.0 + TTL_S - MARGIN_S - 0.01) == 5
-    assert leadership.held(10.0 + TTL_S - MARGIN_S) is None
+    assert leadership.held(10.0 + TTL_S - LEASE_MARGIN_S - 0.01) == 5
+    assert leadership.held(10.0 + TTL_S - LEASE_MARGIN_S) is None
     leadership.hear(answer(12.0))
-    assert leadership.held(12.0 + TTL_S - MARGIN_S - 0.01) == 5
+    assert leadership.held(12.0 + TTL_S - LEASE_MARGIN_S - 0.01) == 5
 
 
 def test_another_nodes_key_gives_nothing_but_the_role_of_a_slave() -> None:
@@ -46,7 +46,7 @@ def test_a_lost_lease_ends_it_at_once() -> None:
 
 def test_nobody_is_active() -> None:
     leadership = Leadership(TTL_S)
-    leadership.hear(Answer(0.0, MINE, "", MINE, None))
+    leadership.hear(LeaseSnapshot(0.0, MINE, "", MINE, None))
     assert (leadership.held(0.0), leadership.wanted_role(0.0)) == (None, None)
 
 

@@ -7,14 +7,14 @@ from math import floor
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.cluster.lease_expiry import Expiry
+from controller.cluster.lease_expiry import LeaseExpiry
 
 TTL_S = 2
 GAPS_S = st.lists(st.floats(0.0, 1.5), min_size=1, max_size=40)
 
 
 def test_a_lease_has_run_out_a_second_after_less_than_a_second_was_left() -> None:
-    expiry = Expiry()
+    expiry = LeaseExpiry()
     assert not expiry.hear(1, 10.0, 10.01)
     assert expiry.left_s == 1
     assert not expiry.hear(0, 10.25, 10.26)
@@ -24,7 +24,7 @@ def test_a_lease_has_run_out_a_second_after_less_than_a_second_was_left() -> Non
 
 def test_a_refresh_and_a_look_away_begin_again() -> None:
     for left_s, at_s in ((1, 10.5), (0, 11.0)):
-        expiry = Expiry()
+        expiry = LeaseExpiry()
         assert not expiry.hear(0, 10.0, 10.0)
         assert not expiry.hear(left_s, at_s, at_s)
         assert not expiry.hear(0, at_s + 0.25, at_s + 0.25)
@@ -36,7 +36,7 @@ def test_no_lease_that_lives_is_taken_to_have_run_out(
     refreshed_s: list[float], gaps_s: list[float], delays_s: list[float]
 ) -> None:
     """Questions and answers take any time; etcd looks at its clock somewhere between."""
-    expiry, now_s, delays = Expiry(), 0.0, iter(delays_s)
+    expiry, now_s, delays = LeaseExpiry(), 0.0, iter(delays_s)
     refreshes = sorted({0.0, *refreshed_s})
     for gap_s in gaps_s:
         asked_s = now_s + gap_s

@@ -14,14 +14,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from controller.cluster.leadership import Answer, Leadership, generation_id
+from controller.cluster.leadership import Leadership, LeaseSnapshot, generation_id
 from controller.cluster.write_gate import WriteGate
 from controller.openflow.bounded_reader import HEADER
 from controller.openflow.constants import ControllerRole, MessageType, MeterModCommand
 from controller.openflow.messages import decode_role, encode_role_request
 from controller.openflow.meters import encode_meter_mods
 from experiments.switch.datapath import Datapath
-from experiments.switch.openflow_channel import Conversation
+from experiments.switch.openflow_channel import OpenFlowChannel
 
 TTL_S = 3.0
 NODES = 3
@@ -35,7 +35,7 @@ class Etcd:
         self.revision, self.leases = 1, {0: 0.0}
         self.active: tuple[int, int, int] | None = None  # node, lease, create_revision
 
-    def answer(self, node: int, lease_id: int | None, began_s: float, now_s: float) -> Answer | None:
+    def answer(self, node: int, lease_id: int | None, began_s: float, now_s: float) -> LeaseSnapshot | None:
         """Do what one question asks for; None if the lease is gone."""
         self.expire(now_s)
         if lease_id is None:
@@ -47,7 +47,7 @@ class Etcd:
             self.revision += 1
             self.active = node, lease_id, self.revision
         owner, owner_lease, created = self.active
-        return Answer(began_s, lease_id, f"n{owner}", owner_lease, generation_id(0, created))
+        return LeaseSnapshot(began_s, lease_id, f"n{owner}", owner_lease, generation_id(0, created))
 
     def expire(self, now_s: float) -> None:
         """Remove the key if its lease has run out."""
@@ -60,10 +60,10 @@ class Node:
     """One node, its question to etcd, and its connection to the switch; ``ahead_s`` is how its clock differs."""
 
     ahead_s: float
-    conversation: Conversation
+    conversation: OpenFlowChannel
     leadership: Leadership = field(default_factory=lambda: Leadership(TTL_S))
     question_s: float | None = None
-    answers: deque[Answer | None] = field(default_factory=deque)
+    answers: deque[LeaseSnapshot | None] = field(default_factory=deque)
     sent: deque[bytes] = field(default_factory=deque)
     asked: deque[int] = field(default_factory=deque)  # generation ids of requests for MASTER without a reply
     replies: deque[bytes] = field(default_factory=deque)

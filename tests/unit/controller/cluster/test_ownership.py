@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.cluster.leadership import Answer, Leadership
+from controller.cluster.leadership import Leadership, LeaseSnapshot
 from controller.cluster.ownership import Owner, Ownership
 from controller.openflow.constants import ControllerRole
 
@@ -10,7 +10,7 @@ from controller.openflow.constants import ControllerRole
 def test_a_node_may_change_its_own_switches_while_it_may_rely_on_its_lease() -> None:
     leadership = Leadership(3.0)
     ownership = Ownership(leadership)
-    leadership.hear(Answer(10.0, 7, "n2", 8, 5))
+    leadership.hear(LeaseSnapshot(10.0, 7, "n2", 8, 5))
     ownership.hear({1: Owner("n1", 7, 20), 2: Owner("n2", 8, 21)})
     assert [ownership.held(dpid, 12.4) for dpid in (1, 2, 3)] == [20, None, None]
     assert ownership.wanted_role(1, 12.4) == (ControllerRole.MASTER, 20)

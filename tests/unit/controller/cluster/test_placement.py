@@ -9,17 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.cluster.placement import (
-    ARRIVES_S,
-    AWARE_S,
+    FALLBACK_DELAY_S,
+    JOIN_DELAY_S,
     MOST_AT_ONCE,
-    START_S,
-    TURN_S,
-    UNREACHED_S,
-    Known,
+    MOVE_NOTICE_S,
+    MOVE_TIMEOUT_S,
+    UNREACHABLE_GRACE_S,
+    ClusterView,
     Placement,
-    able,
-    goal,
-    order,
+    connected_candidates,
+    move_target,
+    rendezvous_order,
 )
 
 SOON_S = 0.25
@@ -33,15 +33,15 @@ def known(
     reached: Mapping[str, Collection[int]] | None = None,
     drained: Collection[str] = (),
     wants: Mapping[int, str] | None = None,
-) -> Known:
-    return Known(nodes, reached or {}, drained, wants or {}, owners or {})
+) -> ClusterView:
+    return ClusterView(nodes, reached or {}, drained, wants or {}, owners or {})
 
 
 def settled(me: str, dpids: set[int], nodes: set[str], owned: set[int]) -> tuple[Placement, float]:
     """A node that has been there for long, and now."""
     placement = Placement(me, dpids)
-    placement.orphans_due(0.0, known(nodes, dict.fromkeys(owned, "n0")), dpids)
-    return placement, START_S + 1.0
+    placement.unowned_due(0.0, known(nodes, dict.fromkeys(owned, "n0")), dpids)
+    return placement, JOIN_DELAY_S + 1.0
 
 
 @settings(derandomize=True, max_examples=50, deadline=None)
@@ -53,7 +53,7 @@ def test_each_switch_of_dead_nodes_is_taken_at_once_by_one_live_node(
     took: list[int] = []
     for node in live:
         placement, now_s = settled(node, dpids, nodes, owned=dpids)
-        took += placement.orphans_due(now_s, known(live, drained=drained), dpids)
+        took += placement.unowned_due(now_s, known(live, drained=drained), dpids)
     assert sorted(took) == (sorted(dpids) if live - drained else [])
 
 
@@ -61,11 +61,11 @@ def test_each_switch_of_dead_nodes_is_taken_at_once_by_one_live_node(
 @given(nodes=names, dpids=switches)
 def test_one_that_only_the_last_node_reaches_is_taken_by_it_in_the_end(nodes: set[str], dpids: set[int]) -> None:
     for dpid in dpids:
-        last = order(dpid, nodes)[-1]
+        last = rendezvous_order(dpid, nodes)[-1]
         placement, now_s = settled(last, {dpid}, nodes, owned=set())
-        due_s = max(now_s - START_S - 1.0 + TURN_S * (len(nodes) - 1), now_s)
-        assert placement.orphans_due(due_s, known(nodes), {dpid}) == [dpid]
-        assert placement.orphans_due(due_s + SOON_S, known(nodes), set()) == []  # nor by who does not reach it
+        due_s = max(now_s - JOIN_DELAY_S - 1.0 + FALLBACK_DELAY_S * (len(nodes) - 1), now_s)
+        assert placement.unowned_due(due_s, known(nodes), {dpid}) == [dpid]
+        assert placement.unowned_due(due_s + SOON_S, known(nodes), set()) == []  # nor by who does not reach it
 
 
 def test_nodes_that_start_one_after_the_other_share_the_switches_out() -> None:
@@ -76,22 +76,22 @@ def test_nodes_that_start_one_after_the_other_share_the_switches_out() -> None:
         nodes = {"n1"} if now_s < 1.5 else {"n1", "n2"}
         for name, placement in (("n1", first), ("n2", second)):
             if name in nodes:
-                owned |= dict.fromkeys(placement.orphans_due(now_s, known(nodes, owned), dpids), name)
-    assert owned == {dpid: order(dpid, ["n1", "n2"])[0] for dpid in dpids}
+                owned |= dict.fromkeys(placement.unowned_due(now_s, known(nodes, owned), dpids), name)
+    assert owned == {dpid: rendezvous_order(dpid, ["n1", "n2"])[0] for dpid in dpids}
 
 
 def test_a_node_alone_takes_all_it_reaches_in_pieces() -> None:
     dpids = set(range(1, 2 * MOST_AT_ONCE))
     placement, now_s = settled("n1", dpids, {"n1"}, owned=set())
-    first = set(placement.orphans_due(now_s, known({"n1"}), dpids))
+    first = set(placement.unowned_due(now_s, known({"n1"}), dpids))
     assert len(first) == MOST_AT_ONCE
-    assert set(placement.orphans_due(now_s, known({"n1"}, dict.fromkeys(first, "n1")), dpids)) == dpids - first
+    assert set(placement.unowned_due(now_s, known({"n1"}, dict.fromkeys(first, "n1")), dpids)) == dpids - first
 
 
 def test_nobody_takes_an_orphan_that_has_an_owner_or_without_being_known() -> None:
     placement, now_s = settled("n1", {1}, {"n1"}, owned={1})
-    assert placement.orphans_due(now_s, known({"n1"}, {1: "n1"}), {1}) == []
-    assert placement.orphans_due(now_s, known({"n2"}), {1}) == []
+    assert placement.unowned_due(now_s, known({"n1"}, {1: "n1"}), {1}) == []
+    assert placement.unowned_due(now_s, known({"n2"}), {1}) == []
 
 
 NODES = ("n1", "n2", "n3")
@@ -111,29 +111,29 @@ def test_a_switch_goes_only_to_a_node_that_can_have_it_and_only_for_a_reason(
 ) -> None:
     reached = {node: {1} if node in reaching else set[int]() for node in NODES}
     now = known(NODES, {1: owner}, reached, drained, {} if wanted is None else {1: wanted})
-    to, can = goal(1, now), reaching - drained
+    to, can = move_target(1, now), reaching - drained
     must = owner not in can
     assert to != owner
     assert to is None or to in can
     if must and can:
-        assert to == (wanted if wanted in can else order(1, can)[0])
+        assert to == (wanted if wanted in can else rendezvous_order(1, can)[0])
     elif wanted in can and wanted != owner:
         assert to == wanted
     else:
         assert to is None
-    assert to is None or able(1, now)[0] == to
-    assert goal(1, now._replace(owners={1: to or owner})) is None  # it comes to rest
+    assert to is None or connected_candidates(1, now)[0] == to
+    assert move_target(1, now._replace(owners={1: to or owner})) is None  # it comes to rest
 
 
 def test_a_drained_nodes_switches_go_one_at_a_time_each_when_the_one_before_is_under_control() -> None:
     owners, controlled, drained = dict.fromkeys(ALL, "n1"), set(ALL), ["n1"]
     placements = {node: Placement(node, ALL) for node in NODES}
-    now_s = START_S + 1.0
+    now_s = JOIN_DELAY_S + 1.0
     for placement in placements.values():
-        placement.orphans_due(0.0, known(NODES, owners, REACHED), ALL)
-        assert placement.move_due(now_s - AWARE_S, known(NODES, owners, REACHED), ALL) is None
+        placement.unowned_due(0.0, known(NODES, owners, REACHED), ALL)
+        assert placement.move_due(now_s - MOVE_NOTICE_S, known(NODES, owners, REACHED), ALL) is None
         assert not placement.moving
-        assert placement.move_due(now_s - AWARE_S, known(NODES, owners, REACHED, drained), ALL) is None
+        assert placement.move_due(now_s - MOVE_NOTICE_S, known(NODES, owners, REACHED, drained), ALL) is None
         assert placement.moving  # so that all ask often
     took: list[int] = []
     while set(owners.values()) & {"n1"}:
@@ -146,13 +146,15 @@ def test_a_drained_nodes_switches_go_one_at_a_time_each_when_the_one_before_is_u
             assert placement.move_due(now_s, known(NODES, owners, REACHED, drained), controlled) is None or due is None
         controlled = set(ALL)
     assert sorted(took) == sorted(ALL)
-    assert owners == {dpid: order(dpid, ["n2", "n3"])[0] for dpid in ALL}
+    assert owners == {dpid: rendezvous_order(dpid, ["n2", "n3"])[0] for dpid in ALL}
 
 
 def test_one_that_does_not_arrive_holds_the_others_up_for_a_while_only() -> None:
     placement, now_s = settled("n2", ALL, set(NODES), owned=ALL)
     now = known(NODES, dict.fromkeys(ALL, "n1"), REACHED, ["n1"], dict.fromkeys(ALL, "n2"))
-    assert [placement.move_due(now_s + at_s, now, ALL - {4}) is None for at_s in (0.0, AWARE_S, ARRIVES_S)] == [
+    assert [
+        placement.move_due(now_s + at_s, now, ALL - {4}) is None for at_s in (0.0, MOVE_NOTICE_S, MOVE_TIMEOUT_S)
+    ] == [
         True,
         True,
         False,
@@ -166,18 +168,18 @@ def test_a_switch_is_taken_from_an_owner_that_has_not_reached_it_for_a_while(aga
     back = cut._replace(reached={"n1": {1}, "n2": {1}})
     assert placement.move_due(now_s, cut, {1}) is None
     assert placement.move_due(now_s + 1.0, back if again else cut, {1}) is None
-    assert placement.move_due(now_s + UNREACHED_S, cut, {1}) == (None if again else 1)
+    assert placement.move_due(now_s + UNREACHABLE_GRACE_S, cut, {1}) == (None if again else 1)
     unheard = cut._replace(reached={"n2": {1}})  # the owner has not said what it reaches
     assert placement.move_due(now_s + 9.0, unheard, {1}) is None
 
 
 def test_a_pinned_switch_goes_to_its_node_first_and_comes_back_to_it() -> None:
-    first, second = order(1, ["n1", "n2"])
+    first, second = rendezvous_order(1, ["n1", "n2"])
     pin = {1: second}
     placement, now_s = settled(second, {1}, {"n1", "n2"}, owned=set())
-    assert placement.orphans_due(now_s, known({"n1", "n2"}, wants=pin), {1}) == [1]
+    assert placement.unowned_due(now_s, known({"n1", "n2"}, wants=pin), {1}) == [1]
     away = known({"n1", "n2"}, {1: first}, {key: {1} for key in ("n1", "n2")}, wants=pin)
     assert placement.move_due(now_s, away._replace(drained=[second]), {1}) is None
     assert not placement.moving
     assert placement.move_due(now_s, away, {1}) is None
-    assert placement.move_due(now_s + AWARE_S, away, {1}) == 1
+    assert placement.move_due(now_s + MOVE_NOTICE_S, away, {1}) == 1

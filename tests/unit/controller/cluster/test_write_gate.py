@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.cluster.write_gate import WriteGate, only_reads
+from controller.cluster.write_gate import WriteGate, is_read_only
 from controller.openflow.bounded_reader import HEADER
 from controller.openflow.constants import VERSION, ControllerRole, MessageType, MultipartType
 from controller.openflow.messages import encode_barrier_request, encode_role_request
@@ -36,8 +36,8 @@ def message(kind: int, body: bytes = b"") -> bytes:
 
 @given(st.lists(st.sampled_from(READS), min_size=1), st.integers(0, 5))
 def test_one_write_among_reads_is_enough(reads: list[bytes], at: int) -> None:
-    assert only_reads(b"".join(reads))
-    assert not only_reads(b"".join([*reads[:at], WRITE, *reads[at:]]))
+    assert is_read_only(b"".join(reads))
+    assert not is_read_only(b"".join([*reads[:at], WRITE, *reads[at:]]))
 
 
 @pytest.mark.parametrize(
@@ -49,23 +49,23 @@ def test_one_write_among_reads_is_enough(reads: list[bytes], at: int) -> None:
     ],
 )
 def test_whatever_may_change_a_switch_is_a_write(kind: int) -> None:
-    assert not only_reads(message(kind))
+    assert not is_read_only(message(kind))
 
 
 def test_table_features_with_a_body_are_a_write_and_without_one_a_read() -> None:
     ask = struct.pack("!HH4x", MultipartType.TABLE_FEATURES, 0)
-    assert only_reads(message(MessageType.MULTIPART_REQUEST, ask))
-    assert not only_reads(message(MessageType.MULTIPART_REQUEST, ask + bytes(64)))
+    assert is_read_only(message(MessageType.MULTIPART_REQUEST, ask))
+    assert not is_read_only(message(MessageType.MULTIPART_REQUEST, ask + bytes(64)))
 
 
 @given(st.binary(max_size=40))
 def test_bytes_that_are_no_whole_messages_are_a_write(data: bytes) -> None:
-    if only_reads(data):
+    if is_read_only(data):
         offset = 0
         while offset < len(data):
             offset += HEADER.unpack_from(data, offset)[2]
         assert offset == len(data)
-    assert not only_reads(READS[0][:-1])
+    assert not is_read_only(READS[0][:-1])
 
 
 def test_the_gate_opens_for_the_generation_that_was_confirmed_alone() -> None:

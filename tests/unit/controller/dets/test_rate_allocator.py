@@ -8,31 +8,31 @@ import numpy as np
 import pytest
 from support.configs import star
 
-from controller.dets.messages import Loads, TrafficReport
+from controller.dets.messages import ReceiverLoads, TrafficReport
 from controller.dets.rate_allocator import (
     CALM_BELOW,
     CALM_INTERVALS,
     CONGESTED_ABOVE,
+    IntervalContext,
     RateAllocators,
-    Surroundings,
-    answer,
+    answer_reports,
     initialize,
     received_rates,
     watch_congestion,
 )
 from controller.dets.send_rate_controller import KEEP_ALIVE_INTERVALS
-from controller.fabric.pair_table import EntryTable
+from controller.fabric.pair_table import PairTable
 from controller.fabric.vn_table import VnTable
 from controller.metering.measurement import Measurement
-from controller.policy.interface import Decision, Policy, Silence
-from controller.policy.policy_groups import PolicyChoice, PolicyGroup, choices_of, groups_of, under
+from controller.policy.interface import Decision, Policy, StaleMode
+from controller.policy.policy_groups import PolicyChoice, PolicyGroup, apply_choices, choices_of, groups_of
 
 CONFIG = star(6, limits={10: "100M", 20: "100M"})
 VNS = VnTable.of_config(CONFIG)
 GROUPS = groups_of(VNS, choices_of(CONFIG))
 HUB = VNS.row_of(10, 1, 6)
 SENDERS = np.array([VNS.row_of(10, 1, port) for port in (1, 2, 3)])
-ENTRIES, _ = EntryTable.empty().add(SENDERS, np.full(3, HUB), np.array([11, 12, 13]))
+ENTRIES, _ = PairTable.empty().add(SENDERS, np.full(3, HUB), np.array([11, 12, 13]))
 LIMIT = 100e6
 
 
@@ -48,7 +48,7 @@ def calm():
 
 def congested_by(state, measured):
     columns = measured.passed_bps, measured.smoothed_bps, measured.dropped_bps
-    loads = Loads(*(received_rates(ENTRIES, column, len(VNS)) for column in columns), np.zeros(len(VNS)))
+    loads = ReceiverLoads(*(received_rates(ENTRIES, column, len(VNS)) for column in columns), np.zeros(len(VNS)))
     state = watch_congestion(state, loads, VNS)
     assert not np.delete(state.congested, HUB).any()
     return state, bool(state.congested[HUB])
@@ -77,12 +77,12 @@ def unlimited_reports(passed):
 def around(entries):
     rows = len(entries)
     unread, nothing = np.zeros(rows, dtype=int), np.zeros(rows)
-    return Surroundings(0.0, 0.055, None, nothing, nothing, unread, np.zeros(len(VNS)), nothing)
+    return IntervalContext(0.0, 0.055, None, nothing, nothing, unread, np.zeros(len(VNS)), nothing)
 
 
 def ask(state, measured, limit_bps, groups=GROUPS, vns=VNS, seen=None, **kwargs):
     said = reports(measured, limit_bps, **kwargs)
-    state, set_rate, keep_alive = answer(state, groups, ENTRIES, vns, said, seen or around(ENTRIES))
+    state, set_rate, keep_alive = answer_reports(state, groups, ENTRIES, vns, said, seen or around(ENTRIES))
     return state, dict(zip(set_rate.entry.tolist(), set_rate.rate_bps.tolist(), strict=True)), keep_alive.entry.tolist()
 
 
@@ -165,7 +165,7 @@ def test_receivers_are_shared_out_each_by_its_own_algorithm():
     report = unlimited_reports(passed)
     state = RateAllocators.calm(len(VNS), groups)
     for _ in range(2):
-        state, set_rate, _ = answer(state, groups, entries, VNS, report, around(entries))
+        state, set_rate, _ = answer_reports(state, groups, entries, VNS, report, around(entries))
     granted = np.full(5, np.nan)
     granted[set_rate.entry] = set_rate.rate_bps
     assert granted[entries.receiver == HUB] == pytest.approx([LIMIT / 3] * 3)
@@ -197,7 +197,7 @@ def test_an_algorithms_memory_follows_its_receiver_and_its_entries():
     state = state.carried(old_row)
     passed = np.where(entries.receiver == HUB, LIMIT / 3, LIMIT)
     report = unlimited_reports(passed)
-    state, _, _ = answer(state, FE, entries, VNS, report, around(entries))
+    state, _, _ = answer_reports(state, FE, entries, VNS, report, around(entries))
     after = fe_state(state)
     assert after == pytest.approx({lower: LIMIT, HUB: before[HUB], upper: LIMIT})
     # And an entry of it goes.
@@ -205,7 +205,7 @@ def test_an_algorithms_memory_follows_its_receiver_and_its_entries():
     state = state.carried(old_row)
     passed = np.where(entries.receiver == HUB, LIMIT / 2, LIMIT)
     report = TrafficReport(np.arange(3), passed, passed * 0, passed < 0, passed, passed * 9, report.active[:3])
-    state, _, _ = answer(state, FE, entries, VNS, report, around(entries))
+    state, _, _ = answer_reports(state, FE, entries, VNS, report, around(entries))
     after = fe_state(state)
     assert after == pytest.approx({HUB: before[HUB], upper: LIMIT})
 
@@ -235,7 +235,7 @@ def test_another_vlans_new_algorithm_leaves_a_memory_alone():
 
 
 def test_vns_of_max_min_are_under_control_without_congestion():
-    always = under(VNS, {10: PolicyChoice("max-min")}).always_controlled
+    always = apply_choices(VNS, {10: PolicyChoice("max-min")}).always_controlled
     begin, end = initialize(calm(), ENTRIES, np.array([True, False, False]), always)
     assert (begin.entry.tolist(), end.entry.tolist()) == ([1, 2], [])
 
@@ -248,7 +248,7 @@ class Always(Policy):
     """Grants every entry the same, whatever it sees."""
 
     grant_bps: float
-    silence: Silence = Silence.LAST_KNOWN
+    silence: StaleMode = StaleMode.LAST_KNOWN
     name = "always"
 
     def decide(self, view, memory):
@@ -261,12 +261,12 @@ class Always(Policy):
 @pytest.mark.parametrize(
     ("silence", "unread", "expected"),
     [
-        (Silence.LAST_KNOWN, 1000, 50e6),
-        (Silence.FREE, KEEP_ALIVE_INTERVALS - 1, 50e6),
-        (Silence.FREE, KEEP_ALIVE_INTERVALS, LIMIT),
-        (Silence.HOLD, 0, 50e6),
-        (Silence.HOLD, 1, 30e6),
-        (Silence.HOLD, 1000, 30e6),
+        (StaleMode.LAST_KNOWN, 1000, 50e6),
+        (StaleMode.FREE, KEEP_ALIVE_INTERVALS - 1, 50e6),
+        (StaleMode.FREE, KEEP_ALIVE_INTERVALS, LIMIT),
+        (StaleMode.HOLD, 0, 50e6),
+        (StaleMode.HOLD, 1, 30e6),
+        (StaleMode.HOLD, 1000, 30e6),
     ],
 )
 def test_an_entry_whose_meter_is_not_read(silence, unread, expected):
@@ -280,7 +280,7 @@ def test_an_entry_whose_meter_is_not_read(silence, unread, expected):
 
 
 def test_a_silent_entry_that_holds_may_still_be_lowered():
-    groups = (PolicyGroup("always", Always(10e6, Silence.HOLD), np.flatnonzero(VNS.vlan_vid == 10)),)
+    groups = (PolicyGroup("always", Always(10e6, StaleMode.HOLD), np.flatnonzero(VNS.vlan_vid == 10)),)
     seen_now = around(ENTRIES)._replace(unread_intervals=np.full(3, 99))
     _, grants, _ = ask(RateAllocators.calm(len(VNS), groups), seen(30e6), 30e6, groups, seen=seen_now)
     assert grants == dict.fromkeys(range(3), 10e6)

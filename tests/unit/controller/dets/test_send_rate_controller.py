@@ -10,8 +10,13 @@ from support.configs import star
 
 from controller.columns import MOST_COUNTED
 from controller.dets.messages import DeactivateTrafficControl, InitializeTrafficControl, KeepAlive, SetRate
-from controller.dets.send_rate_controller import KEEP_ALIVE_INTERVALS, Control, SendRateControllers, traffic_reports
-from controller.fabric.pair_table import EntryTable
+from controller.dets.send_rate_controller import (
+    KEEP_ALIVE_INTERVALS,
+    MachineState,
+    SendRateControllers,
+    traffic_reports,
+)
+from controller.fabric.pair_table import PairTable
 from controller.fabric.vn_table import VnTable
 from controller.metering.measurement import Measurement
 
@@ -23,7 +28,7 @@ SET, DEACTIVATE = SetRate(ROW, np.array([5e6])), DeactivateTrafficControl(ROW)
 def machines(control, limit_bps=np.inf, unheard=7):
     """Three machines, of which the one in the middle is looked at."""
     return SendRateControllers(
-        np.array([Control.IDLE, control, Control.LIMITED], np.int8),
+        np.array([MachineState.IDLE, control, MachineState.LIMITED], np.int8),
         np.array([np.inf, limit_bps, 1e6]),
         np.array([3, unheard, 3], np.int16),
     )
@@ -40,45 +45,45 @@ def deliver(state, message):
 
 
 def test_an_idle_machine_is_not_limited():
-    state = deliver(machines(Control.IDLE), SET)
-    assert (state.control[1], state.limit_bps[1], state.unheard_intervals[1]) == (Control.IDLE, np.inf, 7)
+    state = deliver(machines(MachineState.IDLE), SET)
+    assert (state.control[1], state.limit_bps[1], state.intervals_since_message[1]) == (MachineState.IDLE, np.inf, 7)
 
 
 @pytest.mark.parametrize(
     ("control", "limit_bps", "message", "after", "after_bps"),
     [
-        (Control.IDLE, np.inf, INITIALIZE, Control.REPORTING, np.inf),
-        (Control.IDLE, np.inf, KEEP, Control.IDLE, np.inf),
-        (Control.IDLE, np.inf, DEACTIVATE, Control.IDLE, np.inf),
-        (Control.REPORTING, np.inf, SET, Control.LIMITED, 5e6),
-        (Control.REPORTING, np.inf, INITIALIZE, Control.REPORTING, np.inf),
-        (Control.LIMITED, 9e6, INITIALIZE, Control.LIMITED, 9e6),
-        (Control.REPORTING, np.inf, KEEP, Control.REPORTING, np.inf),
-        (Control.REPORTING, np.inf, DEACTIVATE, Control.IDLE, np.inf),
-        (Control.LIMITED, 9e6, SET, Control.LIMITED, 5e6),
-        (Control.LIMITED, 9e6, KEEP, Control.LIMITED, 9e6),
-        (Control.LIMITED, 9e6, DEACTIVATE, Control.IDLE, np.inf),
+        (MachineState.IDLE, np.inf, INITIALIZE, MachineState.REPORTING, np.inf),
+        (MachineState.IDLE, np.inf, KEEP, MachineState.IDLE, np.inf),
+        (MachineState.IDLE, np.inf, DEACTIVATE, MachineState.IDLE, np.inf),
+        (MachineState.REPORTING, np.inf, SET, MachineState.LIMITED, 5e6),
+        (MachineState.REPORTING, np.inf, INITIALIZE, MachineState.REPORTING, np.inf),
+        (MachineState.LIMITED, 9e6, INITIALIZE, MachineState.LIMITED, 9e6),
+        (MachineState.REPORTING, np.inf, KEEP, MachineState.REPORTING, np.inf),
+        (MachineState.REPORTING, np.inf, DEACTIVATE, MachineState.IDLE, np.inf),
+        (MachineState.LIMITED, 9e6, SET, MachineState.LIMITED, 5e6),
+        (MachineState.LIMITED, 9e6, KEEP, MachineState.LIMITED, 9e6),
+        (MachineState.LIMITED, 9e6, DEACTIVATE, MachineState.IDLE, np.inf),
     ],
 )
 def test_transitions(control, limit_bps, message, after, after_bps):
     before = machines(control, limit_bps)
     state = deliver(before, message)
-    assert (state.control[1], state.limit_bps[1], state.unheard_intervals[1]) == (after, after_bps, 0)
+    assert (state.control[1], state.limit_bps[1], state.intervals_since_message[1]) == (after, after_bps, 0)
     for row in (0, 2):  # and nobody else's
         assert state.control[row] == before.control[row]
         assert state.limit_bps[row] == before.limit_bps[row]
-        assert state.unheard_intervals[row] == 3
+        assert state.intervals_since_message[row] == 3
     assert before.control[1] == control  # the old state stands
 
 
-@pytest.mark.parametrize("control", [Control.REPORTING, Control.LIMITED])
+@pytest.mark.parametrize("control", [MachineState.REPORTING, MachineState.LIMITED])
 def test_a_receiver_that_vanished_limits_nobody_for_ever(control):
     state = machines(control, 9e6, unheard=0)
     for _ in range(KEEP_ALIVE_INTERVALS):
         state = state.on_interval()
         assert state.control[1] == control
     state = state.on_interval()
-    assert (state.control[1], state.limit_bps[1]) == (Control.IDLE, np.inf)
+    assert (state.control[1], state.limit_bps[1]) == (MachineState.IDLE, np.inf)
 
 
 def test_a_machine_that_holds_keeps_its_rate_while_nobody_answers():
@@ -92,27 +97,27 @@ def test_a_machine_that_holds_keeps_its_rate_while_nobody_answers():
 
 
 def test_keep_alive_and_set_rate_put_the_expiry_off():
-    state = machines(Control.LIMITED, 9e6, unheard=0)
+    state = machines(MachineState.LIMITED, 9e6, unheard=0)
     for number in range(5 * KEEP_ALIVE_INTERVALS):
         state = state.on_interval()
         if number % KEEP_ALIVE_INTERVALS == KEEP_ALIVE_INTERVALS - 1:
             state = deliver(state, KEEP if number % 2 else SET)
-    assert state.control[1] == Control.LIMITED
-    assert state.control[2] == Control.IDLE
+    assert state.control[1] == MachineState.LIMITED
+    assert state.control[2] == MachineState.IDLE
 
 
 def test_controlled_is_whoever_is_not_idle():
-    assert machines(Control.REPORTING).controlled.tolist() == [False, True, True]
+    assert machines(MachineState.REPORTING).controlled.tolist() == [False, True, True]
 
 
 def test_reports():
     """Two senders; the first sends 60 of its 100 Mb/s elsewhere, and its burst went beyond its limit."""
     vns = VnTable.of_config(star(3, limits={10: "100M"}))
-    entries, _ = EntryTable.empty().add(np.array([0, 0, 1]), np.array([1, 2, 2]), np.array([4, 5, 6]))
+    entries, _ = PairTable.empty().add(np.array([0, 0, 1]), np.array([1, 2, 2]), np.array([4, 5, 6]))
     passed = np.array([60e6, 50e6, 10e6])
     measured = Measurement(passed * 2, np.array([0.0, 7e6, 0.0]), passed, passed, np.array([0, 0, 99], np.int16))
     state = SendRateControllers(
-        np.array([Control.IDLE, Control.LIMITED, Control.REPORTING], np.int8),
+        np.array([MachineState.IDLE, MachineState.LIMITED, MachineState.REPORTING], np.int8),
         np.array([np.inf, 40e6, np.inf]),
         np.zeros(3, np.int16),
     )
@@ -128,7 +133,7 @@ def test_reports():
 
 def test_who_sends_more_than_its_limit_elsewhere_has_nothing_left():
     vns = VnTable.of_config(star(3, limits={10: "100M"}))
-    entries, _ = EntryTable.empty().add(np.array([0, 0]), np.array([1, 2]), np.array([4, 5]))
+    entries, _ = PairTable.empty().add(np.array([0, 0]), np.array([1, 2]), np.array([4, 5]))
     passed = np.array([130e6, 0.0])
     measured = Measurement(passed, passed * 0, passed, passed, np.zeros(2, np.int16))
     report = traffic_reports(SendRateControllers.idle(2), np.array([1]), entries, vns, measured)
@@ -145,6 +150,6 @@ def test_the_rows_under_control_are_kept_no_longer_than_they_hold(seed: int, ent
     told = rng.random(entries)
     set_rows, alive = np.flatnonzero(told < 0.4), np.flatnonzero((told > 0.3) & (told < 0.8))
     messages = SetRate(set_rows, rng.random(len(set_rows)) * 1e8), KeepAlive(alive)
-    obeying, _ = before.obeying(*messages, rng.random(entries) * 1e8)
+    obeying, _ = before.after_messages(*messages, rng.random(entries) * 1e8)
     for after in (obeying, before.on_interval(), before.on_interval(rng.random(entries) < 0.5)):
         np.testing.assert_array_equal(after.rows, np.flatnonzero(after.controlled))

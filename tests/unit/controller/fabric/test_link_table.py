@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from support.configs import fabric
 
-from controller.fabric.link_table import FabricLinks
-from controller.fabric.pair_table import EntryTable
+from controller.fabric.link_table import LinkTable
+from controller.fabric.pair_table import PairTable
 from controller.fabric.topology import PortId, Topology
 from controller.fabric.vn_table import VnTable
 
@@ -31,15 +31,15 @@ def topology(*broken):
 
 def links_of(found):
     names = {1: "s1", 2: "s2", 3: "c3", 4: "c4"}
-    return FabricLinks.of(VNS, names, CORE, found.paths(), found.links())
+    return LinkTable.of(VNS, names, CORE, found.paths(), found.links())
 
 
 def used(links, *pairs):
     """The names of the links of some entries, given as ((VLAN, dpid, port), (VLAN, dpid, port))."""
     sender = np.array([VNS.row_of(*pair[0]) for pair in pairs], dtype=np.int64)
     receiver = np.array([VNS.row_of(*pair[1]) for pair in pairs], dtype=np.int64)
-    entries = EntryTable(sender, receiver, np.arange(len(pairs)))
-    offsets, link = links.of_entries(entries, np.arange(len(pairs)))
+    entries = PairTable(sender, receiver, np.arange(len(pairs)))
+    offsets, link = links.pair_links(entries, np.arange(len(pairs)))
     return [[links.names[one] for one in link[a:b]] for a, b in itertools.pairwise(offsets)]
 
 
@@ -83,6 +83,6 @@ def test_where_a_vn_is():
 
 
 def test_access_links_alone():
-    links = FabricLinks.of_access(VNS)
+    links = LinkTable.of_access(VNS)
     assert len(links.names) == 6
     assert [len(one) for one in used(links, ((10, 1, 1), (10, 2, 1)))] == [2]

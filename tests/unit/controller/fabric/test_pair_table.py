@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from support.configs import star
 from support.kernels import names
 
-from controller.columns import MOST_COUNTED, NEW_ROW, carry, one_more
-from controller.fabric.pair_table import EntryTable
+from controller.columns import MOST_COUNTED, NEW_ROW, incremented, reindex
+from controller.fabric.pair_table import PairTable
 from controller.fabric.vn_table import VnTable
 from controller.loop import control_step, pair_changes
 from controller.policy.policy_groups import choices_of, groups_of
@@ -21,27 +21,27 @@ def ints(*values):
 
 def test_counts_of_intervals_stop_at_the_most_that_fits():
     counts = np.array([0, 20, MOST_COUNTED - 1, MOST_COUNTED], np.int16)
-    assert (one_more(counts).dtype, one_more(counts).tolist()) == (np.int16, [1, 21, MOST_COUNTED, MOST_COUNTED])
+    assert (incremented(counts).dtype, incremented(counts).tolist()) == (np.int16, [1, 21, MOST_COUNTED, MOST_COUNTED])
 
 
 def test_the_lower_of_both_ends_follows_other_columns():
-    table, _ = EntryTable.empty().add(ints(0, 1), ints(1, 0), ints(1, 2))
+    table, _ = PairTable.empty().add(ints(0, 1), ints(1, 0), ints(1, 2))
     sends, receives = np.array([5.0, 9.0]), np.array([7.0, 6.0])
-    assert table.least_of_ends(sends, receives).tolist() == [7.0, 5.0]
-    assert table.least_of_ends(sends, receives) is table.least_of_ends(sends, receives)
-    assert table.least_of_ends(np.array([1.0, 9.0]), receives).tolist() == [7.0, 1.0]
+    assert table.min_of_ends(sends, receives).tolist() == [7.0, 5.0]
+    assert table.min_of_ends(sends, receives) is table.min_of_ends(sends, receives)
+    assert table.min_of_ends(np.array([1.0, 9.0]), receives).tolist() == [7.0, 1.0]
 
 
 def test_limits_of_vns_are_worked_out_again_for_another_table():
     vns = VnTable.of_config(star(2))
-    before = vns.receive_most_bps
+    before = vns.receive_max_bps
     other = vns.with_columns(receive_limit_bps=vns.receive_limit_bps / 2)
-    assert other.receive_most_bps.tolist() == (before / 2).tolist()
-    assert vns.receive_most_bps is before
+    assert other.receive_max_bps.tolist() == (before / 2).tolist()
+    assert vns.receive_max_bps is before
 
 
 def test_sorted_by_receiver_and_sender():
-    table, old_row = EntryTable.empty().add(ints(3, 1, 2), ints(5, 5, 0), ints(30, 10, 20))
+    table, old_row = PairTable.empty().add(ints(3, 1, 2), ints(5, 5, 0), ints(30, 10, 20))
     assert table.receiver.tolist() == [0, 5, 5]
     assert table.sender.tolist() == [2, 1, 3]
     assert table.meter_id.tolist() == [20, 10, 30]
@@ -49,7 +49,7 @@ def test_sorted_by_receiver_and_sender():
 
 
 def test_old_rows_of_an_addition_and_a_removal():
-    table, _ = EntryTable.empty().add(ints(1, 3), ints(5, 5), ints(10, 30))
+    table, _ = PairTable.empty().add(ints(1, 3), ints(5, 5), ints(10, 30))
     table, old_row = table.add(ints(2), ints(5), ints(20))
     assert old_row.tolist() == [0, NEW_ROW, 1]
     table, old_row = table.keep(np.array([True, True, False]))
@@ -60,7 +60,7 @@ def test_old_rows_of_an_addition_and_a_removal():
 def test_what_is_added_stands_where_sorting_all_would_put_it(pairs, before):
     sender, receiver = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
     meter_id = np.arange(1, len(pairs) + 1)
-    table, _ = EntryTable.empty().add(sender[:before], receiver[:before], meter_id[:before])
+    table, _ = PairTable.empty().add(sender[:before], receiver[:before], meter_id[:before])
     grown, old_row = table.add(sender[before:], receiver[before:], meter_id[before:])
     order = np.lexsort((sender, receiver))
     columns = (grown.sender, grown.receiver, grown.meter_id)
@@ -73,9 +73,9 @@ def test_what_is_added_stands_where_sorting_all_would_put_it(pairs, before):
 
 def test_carried_columns_keep_their_type_and_take_initial_values():
     column = ints(7, 8, 9)
-    moved = carry(column, ints(2, NEW_ROW, 0), 5)
+    moved = reindex(column, ints(2, NEW_ROW, 0), 5)
     assert (moved.tolist(), moved.dtype) == ([9, 5, 7], np.int64)
-    moved = carry(column, ints(NEW_ROW, 1), np.array([1.0, 2.0]))
+    moved = reindex(column, ints(NEW_ROW, 1), np.array([1.0, 2.0]))
     assert moved.tolist() == [1, 8]
 
 

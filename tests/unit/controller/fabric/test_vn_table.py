@@ -10,7 +10,7 @@ from support.configs import fabric, star
 
 from controller.errors import InvalidValueError
 from controller.fabric.vn_table import VnKey, VnTable, check_ceiling
-from controller.policy.policy_groups import PolicyChoice, under
+from controller.policy.policy_groups import PolicyChoice, apply_choices
 
 TABLE = VnTable.of_config(fabric({0xFFFF_0000_0000_0001: {3: [10, 20]}, 2: {1: 10}}, vlans={20: {"weight": 3}}))
 
@@ -66,7 +66,7 @@ def test_a_table_with_other_columns_shares_its_names_and_leaves_the_old_one_alon
     assert (changed.send_limit_bps[row], table.send_limit_bps[row]) == (1_000, 400_000_000)
     assert changed.row_of(10, 1, 1) == row
     assert changed._row is table._row
-    assert under(table, LENDING)._row is table._row
+    assert apply_choices(table, LENDING)._row is table._row
 
 
 LENDING = {10: PolicyChoice("max-min")}
@@ -76,20 +76,20 @@ CEILINGS = {10: {"algorithm": "max-min", "send_ceiling": "450M", "receive_ceilin
 def test_ceilings_count_where_the_vlan_lends():
     table = VnTable.of_config(star(2, vlans=CEILINGS))
     row, other = table.row_of(10, 1, 1), table.row_of(20, 1, 1)
-    assert table.send_most_bps.tolist() == table.send_limit_bps.tolist()
-    lending = under(table, LENDING)
-    assert (lending.send_most_bps[row], lending.receive_most_bps[row]) == (450e6, 490e6)
-    assert (lending.send_most_bps[other], lending.receive_most_bps[other]) == (500e6, 500e6)
-    assert under(lending, {10: PolicyChoice("fs")}).send_most_bps[row] == 400e6
+    assert table.send_max_bps.tolist() == table.send_limit_bps.tolist()
+    lending = apply_choices(table, LENDING)
+    assert (lending.send_max_bps[row], lending.receive_max_bps[row]) == (450e6, 490e6)
+    assert (lending.send_max_bps[other], lending.receive_max_bps[other]) == (500e6, 500e6)
+    assert apply_choices(lending, {10: PolicyChoice("fs")}).send_max_bps[row] == 400e6
 
 
 def test_a_limit_above_the_ceiling_lifts_it_and_none_follows_the_limit():
-    table = under(VnTable.of_config(star(2, vlans=CEILINGS)), dict.fromkeys([10, 20], PolicyChoice("max-min")))
+    table = apply_choices(VnTable.of_config(star(2, vlans=CEILINGS)), dict.fromkeys([10, 20], PolicyChoice("max-min")))
     row, other = table.row_of(10, 1, 1), table.row_of(20, 1, 1)
-    assert with_values(table, row, send_limit_bps=480e6).send_most_bps[row] == 480e6
-    assert with_values(table, row, send_limit_bps=1e6).send_most_bps[row] == 450e6
-    assert with_values(table, other, send_limit_bps=1e6).send_most_bps[other] == 1e6
-    assert with_values(table, row, send_ceiling_bps=np.nan).send_most_bps[row] == 400e6
+    assert with_values(table, row, send_limit_bps=480e6).send_max_bps[row] == 480e6
+    assert with_values(table, row, send_limit_bps=1e6).send_max_bps[row] == 450e6
+    assert with_values(table, other, send_limit_bps=1e6).send_max_bps[other] == 1e6
+    assert with_values(table, row, send_ceiling_bps=np.nan).send_max_bps[row] == 400e6
 
 
 @pytest.mark.parametrize("ceiling_bps", [399_999_999, 1_000_000_001])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from controller.forwarding import pipeline
 from controller.forwarding.desired_flows import DesiredFlows, plan_flows
 from controller.forwarding.flow_table import FlowTable, effect_of, flow_key, pack_key
-from controller.forwarding.host_flow_columns import PAIR, keys_like
+from controller.forwarding.host_flow_columns import PAIR, build_keys
 from controller.openflow.constants import FlowModCommand
 from controller.openflow.flows import Flow
 from controller.openflow.match import Match
@@ -77,21 +77,21 @@ def test_some_changes_are_taken_in_the_order_of_a_plan_and_the_others_wait():
     desired.put("b", {1: [flow(table) for table in range(2, 6)], 2: [flow(1)]})
     assert desired.pending == {1, 2, 3}
     keys = [pack_key(flow(table)) for table in range(6)]  # of which the last is there already
-    assert desired.take_some(2, installed) == {2: {keys[0], keys[1]}}  # few do not wait for many
+    assert desired.pop_changed(2, installed) == {2: {keys[0], keys[1]}}  # few do not wait for many
     assert desired.pending == {1}  # what is at the third is nobody's business any more
-    assert desired.take_some(2, installed) == {1: {keys[0], keys[1]}}  # what goes
+    assert desired.pop_changed(2, installed) == {1: {keys[0], keys[1]}}  # what goes
     desired.put("c", {2: [flow(2)]})
-    assert desired.take_some(2, installed) == {2: {keys[2]}, 1: {keys[4]}}  # nor many for few
-    assert desired.take_some(2, installed) == {1: {keys[3], keys[2]}}
+    assert desired.pop_changed(2, installed) == {2: {keys[2]}, 1: {keys[4]}}  # nor many for few
+    assert desired.pop_changed(2, installed) == {1: {keys[3], keys[2]}}
     assert desired.pending == set()
-    assert desired.take_some(2, installed) == {}
+    assert desired.pop_changed(2, installed) == {}
 
 
 def test_what_waits_is_forgotten_with_its_switch():
     desired, installed = DesiredFlows(), {1: FlowTable()}
     desired.only = {1}
     desired.put("a", {1: [flow(table) for table in range(4)]})
-    desired.take_some(1, installed)
+    desired.pop_changed(1, installed)
     assert desired.pending == {1}
     desired.forget(1)
     assert desired.pending == set()
@@ -100,7 +100,7 @@ def test_what_waits_is_forgotten_with_its_switch():
 def test_changes_that_are_installed_already_do_not_count():
     desired, many = DesiredFlows(), [flow(table) for table in range(6)]
     desired.put("a", {1: many, 2: [flow(1)]})
-    assert desired.take_some(1, {1: FlowTable(many), 2: FlowTable()}) == {2: {pack_key(flow(1))}}
+    assert desired.pop_changed(1, {1: FlowTable(many), 2: FlowTable()}) == {2: {pack_key(flow(1))}}
     assert desired.pending == set()
 
 
@@ -112,7 +112,7 @@ def test_groups_replace_and_drop_their_own_entries_only():
     desired.put("a", {1: [flow(1), flow(3)]})
     assert set(desired.of_switch(1).values()) == {flow(1), flow(2), flow(3)}
     assert desired.of_switch(2) == {}
-    assert desired.take_some(9, before) == {1: {pack_key(flow(table)) for table in (0, 3)}, 2: {pack_key(flow(0))}}
+    assert desired.pop_changed(9, before) == {1: {pack_key(flow(table)) for table in (0, 3)}, 2: {pack_key(flow(0))}}
     desired.drop("a")
     assert list(desired.of_switch(1).values()) == [flow(2)]
 
@@ -146,7 +146,7 @@ def test_desired_is_what_the_groups_ask_for_and_touched_what_differs(changes):
             desired.put_at(group, dpid, iter(part))
             wanted[group] = wanted.get(group, {}) | {dpid: part}
         touched = desired.pending
-        taken = desired.take_some(100, before)
+        taken = desired.pop_changed(100, before)
         for dpid in (1, 2, 3):
             assert set(desired.of_switch(dpid).values()) == {
                 one for flows_of in wanted.values() for one in flows_of.get(dpid, ())
@@ -161,7 +161,7 @@ def test_desired_is_what_the_groups_ask_for_and_touched_what_differs(changes):
 def test_the_same_again_changes_nothing():
     desired = DesiredFlows()
     desired.put("a", {1: [flow(0)]})
-    desired.take_some(9, copies(desired))
+    desired.pop_changed(9, copies(desired))
     desired.put("a", {1: (flow(0),)})
     desired.drop("never there")
     assert desired.pending == set()
@@ -186,18 +186,18 @@ def test_entries_that_no_group_has_are_named_by_their_keys():
     desired = DesiredFlows()
     pairs = [pipeline.rate_control(1, 10, mac, mac + 1, 300) for mac in range(40)]
     macs = np.arange(40)
-    keys, effect = keys_like(PAIR, np.full(40, 1), np.full(40, 10), macs), effect_of(pairs[0])
+    keys, effect = build_keys(PAIR, np.full(40, 1), np.full(40, 10), macs), effect_of(pairs[0])
     before = copies(desired)
     desired.put_entries(1, keys, macs + 1, effect)
     assert desired.of_switch(1) == {flow_key(one): one for one in pairs}
-    assert desired.take_some(99, before) == {1: set(map(pack_key, pairs))}
+    assert desired.pop_changed(99, before) == {1: set(map(pack_key, pairs))}
     before = copies(desired)
     desired.put_entries(1, keys, np.where(macs == 7, 99, macs + 1), effect)
     desired.put_entry(1, pairs[3])
-    assert desired.take_some(99, before) == {1: {pack_key(pairs[7])}}
+    assert desired.pop_changed(99, before) == {1: {pack_key(pairs[7])}}
     assert desired.of_switch(1)[flow_key(pairs[7])].meter_id == 99
     before = copies(desired)
     desired.drop_entry(1, pack_key(pairs[7]))
     desired.drop_entry(1, pack_key(pairs[7]))
-    assert desired.take_some(99, before) == {1: {pack_key(pairs[7])}}
+    assert desired.pop_changed(99, before) == {1: {pack_key(pairs[7])}}
     assert len(desired.of_switch(1)) == 39

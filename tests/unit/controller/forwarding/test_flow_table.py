@@ -106,7 +106,7 @@ def test_the_difference_is_that_of_sets(mine: list[Flow], theirs: list[Flow], ch
         patch.setattr(flow_table, "_FEW", 100 if few else 0)
         assert one.differing(other) == other.differing(one) == packed_keys(unlike)
         assert one.differing(other, packed_keys(keys)) == packed_keys(unlike & keys)
-        assert one.absent_in(other) == packed_keys(left.keys() - right.keys())
+        assert one.missing_from(other) == packed_keys(left.keys() - right.keys())
     fitting = np.array([packed for packed in packed_keys(keys) if len(packed) <= KEY_BYTES], KEY)
     assert one.contains(fitting).tolist() == [unpack_key(packed) in left for packed in fitting.tolist()]
     for packed in packed_keys(keys):
@@ -128,9 +128,9 @@ def test_rows_are_put_as_entries_are(before: list[Flow], more: list[Flow], few: 
         assert table == expected
         for flow in more:
             rows = np.array([pack_key(flow)], KEY), np.array([flow.meter_id or 0], np.uint32)
-            assert table.unlike_rows(*rows, effect_of(flow)).tolist() == [not table.holds(flow)]
+            assert table.differing_rows(*rows, effect_of(flow)).tolist() == [not table.holds(flow)]
             table.put_rows(*rows, effect_of(flow))
-            assert not table.unlike_rows(*rows, effect_of(flow)).any()
+            assert not table.differing_rows(*rows, effect_of(flow)).any()
 
 
 def test_what_the_pipeline_makes_for_each_host_and_pair_fits() -> None:
@@ -139,7 +139,7 @@ def test_what_the_pipeline_makes_for_each_host_and_pair_fits() -> None:
         pipeline.count_marks(2**31, 4094, 2**48 - 1, 5),
         *pipeline.clear_marks(2**31, 4094, 2**48 - 1, pipeline.HIDDEN_ECT_1),
         *pipeline.limit_floods(1, 10, pipeline.VnMeters()),
-        pipeline.discover_pair(10, 2**48 - 1),
+        pipeline.report_new_pair(10, 2**48 - 1),
         pipeline.known_source(1, 10, 2**48 - 1, 300),
         pipeline.forward_to_switch(1, 10, 2**48 - 1),
     ]

@@ -254,7 +254,7 @@ def aged(net, dpid, table, mac):
     ]
     assert keys
     for key in keys:
-        net.central.entry_removed(dpid, switch.age(key), net.now_s)
+        net.central.on_flow_removed(dpid, switch.age(key), net.now_s)
     net.push()
 
 
@@ -345,7 +345,7 @@ def test_a_hello_that_is_late_at_another_node_is_late_here_and_then_gone():
     network, ends = net.central.network, (PortId(1, 12), PortId(2, 11))
     begun_s = net.now_s
     for step in range(1, 4):
-        network.paths.hear_peer({2}, {ends: step > 1}, begun_s + step)
+        network.paths.merge_peer_probes({2}, {ends: step > 1}, begun_s + step)
     assert PortId(1, 12) in network.topology.late(begun_s + 3)  # it was heard a second after the start
-    network.paths.hear_peer({2}, {}, begun_s + 4)
-    assert ends not in network.topology.heard_at({2})
+    network.paths.merge_peer_probes({2}, {}, begun_s + 4)
+    assert ends not in network.topology.probes_received_at({2})

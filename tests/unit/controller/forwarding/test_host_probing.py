@@ -14,15 +14,15 @@ from support.switches import Frame, reported
 
 from controller.fabric.topology import PortId
 from controller.forwarding.host_probing import (
+    MAX_PROBES,
     MAX_SEARCHES,
     MAX_SEARCHES_PER_VN,
-    QUESTIONS,
-    HostSearch,
+    HostProber,
     arp_request,
     neighbor_solicitation,
 )
 from controller.forwarding.pairs import Host
-from controller.forwarding.pipeline import Mark
+from controller.forwarding.pipeline import MetadataFlag
 from controller.openflow.ethernet import FrameHeader, build_frame
 
 SENDER_MAC, TARGET_MAC = 0x02_00_00_00_00_01, 0x02_00_00_00_00_02
@@ -65,40 +65,40 @@ def test_who_has_no_address_asks_nobody():
 
 
 def test_a_host_that_does_not_answer_is_asked_less_and_less_often_and_then_no_more():
-    search = HostSearch()
-    search.look_for(Host(10, TARGET_MAC), AT, header(0x0800), IPV4, 0.0)
-    asked_s = [tenth / 10 for tenth in range(1000) if search.take_due(lambda host: False, tenth / 10)]
+    search = HostProber()
+    search.probe_host(Host(10, TARGET_MAC), AT, header(0x0800), IPV4, 0.0)
+    asked_s = [tenth / 10 for tenth in range(1000) if search.due_probes(lambda host: False, tenth / 10)]
     assert asked_s == [0.0, 1.0, 3.0, 7.0, 15.0, 31.0]
-    assert len(asked_s) == QUESTIONS
-    search.look_for(Host(10, TARGET_MAC), AT, header(0x0800), IPV4, 200.0)
-    assert len(search.take_due(lambda host: False, 200.0)) == 1
+    assert len(asked_s) == MAX_PROBES
+    search.probe_host(Host(10, TARGET_MAC), AT, header(0x0800), IPV4, 200.0)
+    assert len(search.due_probes(lambda host: False, 200.0)) == 1
 
 
 def test_a_host_that_is_known_is_not_asked_again():
-    search = HostSearch()
-    search.look_for(Host(10, TARGET_MAC), AT, header(0x0800), IPV4, 0.0)
-    search.look_for(Host(10, TARGET_MAC), AT, header(0x0800), IPV4, 0.0)
-    assert len(search.take_due(lambda host: False, 0.0)) == 1
-    assert search.take_due(lambda host: True, 5.0) == []
-    assert search.take_due(lambda host: False, 9.0) == []
+    search = HostProber()
+    search.probe_host(Host(10, TARGET_MAC), AT, header(0x0800), IPV4, 0.0)
+    search.probe_host(Host(10, TARGET_MAC), AT, header(0x0800), IPV4, 0.0)
+    assert len(search.due_probes(lambda host: False, 0.0)) == 1
+    assert search.due_probes(lambda host: True, 5.0) == []
+    assert search.due_probes(lambda host: False, 9.0) == []
 
 
 def test_searches_are_bounded():
-    search = HostSearch()
+    search = HostProber()
     for mac in range(1500):
-        search.look_for(Host(10, mac), AT, header(0x0800), IPV4, 0.0)
-    assert len(search.take_due(lambda host: False, 0.0)) == MAX_SEARCHES_PER_VN
+        search.probe_host(Host(10, mac), AT, header(0x0800), IPV4, 0.0)
+    assert len(search.due_probes(lambda host: False, 0.0)) == MAX_SEARCHES_PER_VN
 
 
 def test_who_looks_for_much_keeps_nobody_from_looking():
-    search = HostSearch()
+    search = HostProber()
     for port_no in range(MAX_SEARCHES // MAX_SEARCHES_PER_VN + 5):
         for mac in range(MAX_SEARCHES_PER_VN + 5):
-            search.look_for(Host(10, port_no << 16 | mac), PortId(1, port_no + 1), header(0x0800), IPV4, 0.0)
-    assert len(search.take_due(lambda host: False, 0.0)) == MAX_SEARCHES
+            search.probe_host(Host(10, port_no << 16 | mac), PortId(1, port_no + 1), header(0x0800), IPV4, 0.0)
+    assert len(search.due_probes(lambda host: False, 0.0)) == MAX_SEARCHES
     wanted = Host(10, 0xABCDEF)
-    search.look_for(wanted, PortId(9, 9), header(0x0800), IPV4, 1.0)
-    asked = [question.port for question in search.take_due(lambda host: False, 1.0)]
+    search.probe_host(wanted, PortId(9, 9), header(0x0800), IPV4, 1.0)
+    asked = [question.port for question in search.due_probes(lambda host: False, 1.0)]
     assert PortId(9, 9) in asked
     assert len(asked) == MAX_SEARCHES
 
@@ -106,13 +106,13 @@ def test_who_looks_for_much_keeps_nobody_from_looking():
 @given(st.lists(st.tuples(st.integers(1, 40), st.integers(1, 60)), max_size=60))
 @settings(derandomize=True, deadline=None, max_examples=40)
 def test_the_places_are_shared_whoever_comes_first(asking):
-    search = HostSearch()
+    search = HostProber()
     wanted = Counter()
     for number, (port_no, hosts) in enumerate(asking):
         for mac in range(hosts):
-            search.look_for(Host(10, number << 8 | mac), PortId(1, port_no), header(0x0800), IPV4, 0.0)
+            search.probe_host(Host(10, number << 8 | mac), PortId(1, port_no), header(0x0800), IPV4, 0.0)
         wanted[port_no] += hosts
-    got = Counter(question.port.port_no for question in search.take_due(lambda host: False, 0.0))
+    got = Counter(question.port.port_no for question in search.due_probes(lambda host: False, 0.0))
     assert sum(got.values()) == min(MAX_SEARCHES, sum(min(n, MAX_SEARCHES_PER_VN) for n in wanted.values()))
     held_back = [port_no for port_no in wanted if got[port_no] < min(wanted[port_no], MAX_SEARCHES_PER_VN)]
     assert all(got[port_no] >= max(got.values()) - 1 for port_no in held_back)
@@ -121,7 +121,9 @@ def test_the_places_are_shared_whoever_comes_first(asking):
 def report(net, port, vlan_vid, payload, eth_dst=TARGET_MAC):
     """A frame of IPv4 from an unknown source comes up from a switch."""
     frame = build_frame(FrameHeader(eth_dst, SENDER_MAC, vlan_vid, 0x0800), payload)
-    net.central.frame_reported(port.dpid, reported(port.port_no, vlan_vid, frame, Mark.UNKNOWN_SOURCE), net.now_s)
+    net.central.frame_reported(
+        port.dpid, reported(port.port_no, vlan_vid, frame, MetadataFlag.UNKNOWN_SOURCE), net.now_s
+    )
     net.push()
 
 

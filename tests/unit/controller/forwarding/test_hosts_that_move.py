@@ -240,7 +240,7 @@ def age(net, mac, port):
     """Let the host's entry in LEARN age, as it does when nothing came from it."""
     switch = net.switches[port.dpid]
     (key,) = [key for key in switch.flows if key.table_id == Table.LEARN and key.match.eth_src == mac]
-    net.central.entry_removed(port.dpid, switch.age(key), net.now_s)
+    net.central.on_flow_removed(port.dpid, switch.age(key), net.now_s)
     net.push()
 
 

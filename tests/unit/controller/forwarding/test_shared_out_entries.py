@@ -8,7 +8,7 @@ from support.configs import fabric
 
 from controller.fabric.topology import PortId
 from controller.fabric.vn_table import VnTable
-from controller.forwarding.forwarding_state import Network
+from controller.forwarding.forwarding_state import ForwardingState
 from controller.forwarding.host_entries import ForwardingSettings
 from controller.forwarding.pairs import Host, Pair
 from controller.switch.switch_record import SwitchRecord
@@ -36,14 +36,14 @@ steps = st.one_of(
 
 
 def network():
-    return Network(CONFIG.switches.values(), VNS, ForwardingSettings(max_macs_per_vn=2))
+    return ForwardingState(CONFIG.switches.values(), VNS, ForwardingSettings(max_macs_per_vn=2))
 
 
 def take(net, dpid, pairs):
     for _ in net.put_own(dpid, METERS[dpid], set_queue=dpid != 2):
         pass
     net.paths.switch_up(dpid)
-    net.find_paths()
+    net.update_paths()
     net.pairs.add({pair: meter for pair, meter in pairs.items() if VNS.key(pair.sender).dpid == dpid})
 
 
@@ -52,7 +52,7 @@ class Both:
 
     def __init__(self):
         self.whole, self.part = network(), network()
-        self.part.share_out()
+        self.part.enable_sharding()
         self.mine: set[int] = set()
         self.pairs: dict[Pair, int] = {}
         self.now_s = 0.0
@@ -66,7 +66,7 @@ class Both:
     def do(self, what, *about):
         getattr(self, what.replace(" ", "_"))(*about)
         for net in self.both():
-            net.find_paths()
+            net.update_paths()
 
     def take(self, dpid):
         if dpid not in self.mine:
@@ -106,11 +106,11 @@ class Both:
         self.forget_unused([net.forget_host(host) for net in self.both()])
 
     def forget_unused(self, _):
-        for pair in self.whole.pairs.take_unused():
+        for pair in self.whole.pairs.drain_unused():
             self.pairs.pop(pair)
             for net in self.both():
                 net.pairs.remove(pair)
-        self.part.pairs.take_unused()
+        self.part.pairs.drain_unused()
 
     def talk(self, place, host, meter_id):
         pair = self.whole.pair_seen(host, place)

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.forwarding.token_buckets import TokenBuckets, report_bursts
+from controller.forwarding.token_buckets import TokenBuckets, packet_in_bursts
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.floats(0.0, 0.5)), max_size=200))
@@ -28,4 +28,4 @@ def test_time_that_falls_back_fills_nothing():
 
 
 def test_a_report_meter_lets_a_burst_of_two_seconds_through():
-    assert report_bursts(np.array([128_000.0, 1_000.0])).tolist() == [256_000.0, 2_000.0]
+    assert packet_in_bursts(np.array([128_000.0, 1_000.0])).tolist() == [256_000.0, 2_000.0]

@@ -9,7 +9,7 @@ from controller.forwarding import pipeline
 from controller.forwarding.desired_flows import DesiredFlows
 from controller.forwarding.flow_table import flow_key
 from controller.forwarding.pairs import Host
-from controller.forwarding.transit_flows import Transit
+from controller.forwarding.transit_flows import TransitFlows
 
 SWITCHES, VLAN = (1, 2, 3), 10
 HOSTS = [Host(VLAN, 0x02_00_00_00_00_00 | number) for number in range(40)]  # more than go into columns one by one
@@ -29,7 +29,7 @@ moves = st.one_of(
 def test_entries_are_those_of_the_paths_and_hosts_that_there_are(steps, shared):
     desired, behind, now = DesiredFlows(), {}, {}
     desired.only = set() if shared else None
-    transit = Transit(desired)
+    transit = TransitFlows(desired)
     for what, *of in steps:
         if what == "place":
             for host in sorted(of[0] - behind.keys()):
@@ -40,7 +40,7 @@ def test_entries_are_those_of_the_paths_and_hosts_that_there_are(steps, shared):
                 transit.forget(host, behind.pop(host), SWITCHES)
         elif what == "paths":
             now = of[0]
-            transit.put_paths(now, desired.keeps)
+            transit.put_paths(now, desired.tracks)
         elif desired.only is not None and what == "take" and of[0] not in desired.only:
             desired.only.add(of[0])
             for _ in transit.begin(of[0]):
@@ -48,7 +48,7 @@ def test_entries_are_those_of_the_paths_and_hosts_that_there_are(steps, shared):
         elif desired.only is not None and what == "let go":
             desired.forget(of[0])
         for dpid in SWITCHES:
-            ports_to = {host: now.get((dpid, own)) for host, own in behind.items()} if desired.keeps(dpid) else {}
+            ports_to = {host: now.get((dpid, own)) for host, own in behind.items()} if desired.tracks(dpid) else {}
             flows = [
                 pipeline.forward_to_switch(port_no, *host) for host, port_no in ports_to.items() if port_no is not None
             ]
@@ -57,14 +57,14 @@ def test_entries_are_those_of_the_paths_and_hosts_that_there_are(steps, shared):
 
 def test_what_has_changed_is_told_and_nothing_else():
     desired = DesiredFlows()
-    transit = Transit(desired)
+    transit = TransitFlows(desired)
 
     def put_paths(paths):
         """Return how many entries of each switch are to follow."""
         before = {dpid: desired.of_switch(dpid).copy() for dpid in SWITCHES}
-        transit.put_paths(paths, desired.keeps)
+        transit.put_paths(paths, desired.tracks)
         assert desired.pending == {dpid for dpid in SWITCHES if desired.of_switch(dpid) != before[dpid]}
-        return {dpid: len(keys) for dpid, keys in desired.take_some(1000, before).items()}
+        return {dpid: len(keys) for dpid, keys in desired.pop_changed(1000, before).items()}
 
     for host in HOSTS:
         transit.place(host, 2, SWITCHES)

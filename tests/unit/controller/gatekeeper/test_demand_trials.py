@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.gatekeeper.demand_trials import GROWTH, REST_INTERVALS, ROOM_FACTOR, TRIAL_INTERVALS, Trials
-from controller.policy.policy_state import Memory
+from controller.gatekeeper.demand_trials import GROWTH, REST_INTERVALS, TRIAL_FACTOR, TRIAL_INTERVALS, DemandTrials
+from controller.policy.policy_state import PolicyState
 
 M = 1e6
 GUARANTEE = np.array([645 * M, 215 * M])
@@ -17,19 +17,19 @@ class Port:
     """Two VNs at one sending port, one interval after another."""
 
     def __init__(self):
-        self.memory = Memory(2)
+        self.memory = PolicyState(2)
 
     def after(self, *sent_bps, others_bps=0.0):
         """Return how many times what it sends each is taken to want."""
         sent_bps = np.array(sent_bps)
-        trials = Trials.remembered(self.memory)
+        trials = DemandTrials.remembered(self.memory)
         trials = trials.after(sent_bps, GUARANTEE, ONE_PORT, np.array([others_bps]), CAPACITY)
         self.memory = self.memory.after(by_vn=trials.columns())
         return trials.factors(sent_bps, GUARANTEE).tolist()
 
 
 def test_who_is_below_its_guarantee_at_a_full_port_is_given_room():
-    assert Port().after(80 * M, 780 * M) == [ROOM_FACTOR, 1.0]
+    assert Port().after(80 * M, 780 * M) == [TRIAL_FACTOR, 1.0]
 
 
 def test_up_to_its_guarantee():
@@ -38,7 +38,7 @@ def test_up_to_its_guarantee():
 
 def test_a_port_with_room_is_no_reason():
     assert Port().after(80 * M, 700 * M) == [1.0, 1.0]
-    assert Port().after(80 * M, 700 * M, others_bps=60 * M) == [ROOM_FACTOR, 1.0]
+    assert Port().after(80 * M, 700 * M, others_bps=60 * M) == [TRIAL_FACTOR, 1.0]
 
 
 def test_who_sends_nothing_wants_nothing():
@@ -57,14 +57,14 @@ def test_who_grows_is_given_more_at_once():
     for _ in range(TRIAL_INTERVALS + 2):
         port.after(80 * M, 780 * M)
     assert port.after(80 * M, 780 * M) == [1.0, 1.0]
-    assert port.after(1.01 * GROWTH * 80 * M, 770 * M) == [ROOM_FACTOR, 1.0]
+    assert port.after(1.01 * GROWTH * 80 * M, 770 * M) == [TRIAL_FACTOR, 1.0]
 
 
 def test_growth_counts_from_the_least_that_was_sent():
     port = Port()
     for sent_bps in [300 * M] * TRIAL_INTERVALS + [100 * M]:
         port.after(sent_bps, 560 * M)
-    assert port.after(150 * M, 710 * M) == [ROOM_FACTOR, 1.0]
+    assert port.after(150 * M, 710 * M) == [TRIAL_FACTOR, 1.0]
 
 
 @given(st.lists(st.tuples(st.floats(0, 1e9), st.floats(0, 1e9)), min_size=1, max_size=30))
@@ -73,6 +73,6 @@ def test_nobody_is_taken_to_want_more_than_its_guarantee_for_that(intervals):
     for sent_bps in intervals:
         factors = np.array(port.after(*sent_bps))
         assert (factors >= 1.0).all()
-        assert (factors <= ROOM_FACTOR).all()
+        assert (factors <= TRIAL_FACTOR).all()
         above = factors > 1.0
         assert (np.array(sent_bps)[above] * factors[above] <= GUARANTEE[above] * (1 + 1e-12)).all()

@@ -7,20 +7,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.configs import star
 
-from controller.fabric.link_table import FabricLinks
+from controller.fabric.link_table import LinkTable
 from controller.fabric.vn_table import VnTable
 from controller.loop import control_step, pair_changes
 from controller.metering.counters import MeterReadings
-from controller.metering.fabric_readings import Observed
+from controller.metering.fabric_readings import FabricReadings
 from controller.metering.queue_readings import QueueReadings
-from controller.policy.policy_groups import choices_of, groups_of, under
+from controller.policy.policy_groups import apply_choices, choices_of, groups_of
 
 M = 1e6
 INTERVAL_S = 0.055
 DETS, GATEKEEPER = 10, 20
 CONFIG = star(3, limits={DETS: "400M", GATEKEEPER: "500M"}, vlans={GATEKEEPER: {"algorithm": "gatekeeper"}})
 CHOICES = choices_of(CONFIG)
-VNS = under(VnTable.of_config(CONFIG), CHOICES)
+VNS = apply_choices(VnTable.of_config(CONFIG), CHOICES)
 GROUPS = groups_of(VNS, CHOICES)
 PAIRS = [(vid, port) for vid in (DETS, GATEKEEPER) for port in (1, 2)]  # all send to port 3
 
@@ -55,11 +55,11 @@ def limits_of(intervals):
         dropped_bps[receiver], known[receiver] = dropped_mbps * M, not np.isnan(dropped_mbps)
         queues = QueueReadings(column + 500 * M, column, dropped_bps, column, column + INTERVAL_S, known, known & False)
         state, result = control_step.control_step(
-            state, VNS, GROUPS, readings, now_s, FabricLinks.of_access(VNS), Observed(queues=queues)
+            state, VNS, GROUPS, readings, now_s, LinkTable.of_access(VNS), FabricReadings(queues=queues)
         )
         counted[result.changes.rows] = 0.0
         told = [one.feedback.entry.tolist() for one in state.allocators.decisions if one.feedback is not None]
-        limit_bps = control_step.limits_in_force_bps(state, VNS)
+        limit_bps = control_step.effective_limits_bps(state, VNS)
         found.append((limit_bps[dets].tolist(), limit_bps[~dets].tolist(), told))
     return found, np.flatnonzero(~dets).tolist()
 

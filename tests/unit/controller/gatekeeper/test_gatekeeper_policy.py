@@ -15,21 +15,21 @@ from controller.central.controller import CentralController
 from controller.columns import NEW_ROW
 from controller.config.yaml_document import ConfigError
 from controller.errors import InvalidValueError
-from controller.fabric.link_table import FabricLinks
-from controller.fabric.pair_table import EntryTable
+from controller.fabric.link_table import LinkTable
+from controller.fabric.pair_table import PairTable
 from controller.fabric.vn_table import VnTable
 from controller.gatekeeper.policy import BLIND_INTERVALS, FLOOR_BPS, Gatekeeper
 from controller.metering.queue_readings import QueueReadings
-from controller.policy.interface import Newcomers, PolicyView
-from controller.policy.policy_groups import PolicyChoice, under
-from controller.policy.policy_state import Memory
+from controller.policy.interface import NewPairs, PolicyView
+from controller.policy.policy_groups import PolicyChoice, apply_choices
+from controller.policy.policy_state import PolicyState
 from controller.policy.registry import make_policy
 from experiments.model.settings_operator import Operator
 
 M = 1e6
 C = 1000 * M
 LITERAL = {"floor": 0, "served": 0, "targets": 0, "pair": 0}
-VNS = under(
+VNS = apply_choices(
     VnTable.of_config(star(4, limits={10: "645M", 20: "215M"}, algorithm="gatekeeper")),
     {10: PolicyChoice("gatekeeper"), 20: PolicyChoice("gatekeeper")},
 )
@@ -44,17 +44,17 @@ class World:
         self.vns, self.policy = vns, make_policy("gatekeeper", parameters)
         rows = sorted(pairs, key=lambda pair: (pair[1], pair[0]))
         ends = (np.array([pair[n] for pair in rows], dtype=np.int64) for n in range(2))
-        self.entries = EntryTable(*ends, np.arange(1, len(rows) + 1))
+        self.entries = PairTable(*ends, np.arange(1, len(rows) + 1))
         values = {name: getattr(self.policy, name) for name in parameters_of(type(self.policy))}
         self.parameters = {name: np.full(len(vns), value) for name, value in values.items()}
-        self.memory = Memory(len(vns), rows=np.arange(len(rows)))
+        self.memory = PolicyState(len(vns), rows=np.arange(len(rows)))
         self.limit_bps = np.full(len(rows), np.inf)
         self.now_s, self.decision = 100.0, None
 
     def view(self, sent_bps, queues, unread=0, others_bps=None):
         sent = np.array([sent_bps.get((s, r), 0.0) for s, r in zip(*self.ends, strict=True)])
         passed = np.minimum(sent, self.limit_bps)
-        links = FabricLinks.of_access(self.vns)
+        links = LinkTable.of_access(self.vns)
         nothing = np.zeros(len(links.capacity_bps))
         return PolicyView(
             now_s=self.now_s,
@@ -130,7 +130,7 @@ def test_nobody_is_limited_without_drops():
     assert world.decision.grant_bps[0] >= 600 * M
     assert world.decision.grant_bps[1] >= 290 * M
     assert world.told() == []
-    first = world.policy.first_bps(Newcomers(VNS, *(np.array([one]) for one in (A[0], A[3], 1, False))))
+    first = world.policy.first_bps(NewPairs(VNS, *(np.array([one]) for one in (A[0], A[3], 1, False))))
     assert first.tolist() == [C]
 
 
@@ -245,7 +245,7 @@ def test_when_the_controller_stops_nobody_stays_below_its_guarantee():
     for _ in range(20):
         drops_of_the_flood(world)
     assert world.decision.grant_bps[0] < 215 * M
-    assert world.decision.settled_bps.tolist() == [215 * M]
+    assert world.decision.final_bps.tolist() == [215 * M]
 
 
 def test_one_limit_for_all_a_vn_sends():
@@ -332,7 +332,7 @@ def test_its_memory_follows_its_rows():
     drops_of_the_flood(world)
     moved = world.memory.carried(np.array([NEW_ROW, 0]))
     moved = moved.aligned(np.arange(2), None)
-    assert np.array_equal(moved.of_entry("limit_bps"), [np.nan, C / 2], equal_nan=True)
+    assert np.array_equal(moved.pair_column("limit_bps"), [np.nan, C / 2], equal_nan=True)
 
 
 rate = st.floats(0.0, C)

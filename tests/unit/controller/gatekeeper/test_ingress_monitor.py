@@ -8,18 +8,18 @@ from hypothesis import strategies as st
 from controller.gatekeeper.ingress_monitor import (
     CALM_INTERVALS,
     LEAST_DROPPED_BITS,
-    IngressWatch,
+    IngressMonitor,
     Pairs,
     estimated_drops,
     floors,
-    needs_after,
-    rooms,
+    guarantee_needs,
+    port_shares,
     shares_of,
     targets,
     thresholds,
     within_port,
 )
-from controller.policy.policy_state import Memory
+from controller.policy.policy_state import PolicyState
 
 C = 1e9
 WINDOW = np.array([2.0])
@@ -37,7 +37,7 @@ def pairs(sender, receiver, measured_bps, active=None, weight=None):
 
 
 def watched(*dropped_bps, served_bps=0.0):
-    watch = IngressWatch.remembered(Memory(1), 2)
+    watch = IngressMonitor.remembered(PolicyState(1), 2)
     for one in dropped_bps:
         watch = watch.after(np.array([one], dtype=np.float64), np.array([served_bps]))
     return watch
@@ -143,26 +143,26 @@ def test_what_is_served_counts_as_far_as_the_port_is_not_needed_by_others():
 
 
 def test_a_need_is_not_forgotten_at_once_and_is_no_more_than_the_guarantee():
-    guarantee, need = np.array([60.0]), needs_after(np.array([np.nan]), np.array([90.0]), np.array([60.0]))
+    guarantee, need = np.array([60.0]), guarantee_needs(np.array([np.nan]), np.array([90.0]), np.array([60.0]))
     assert need.tolist() == [60.0]
     for _ in range(10):
-        need = needs_after(need, np.zeros(1), guarantee)
+        need = guarantee_needs(need, np.zeros(1), guarantee)
     assert need == pytest.approx([60.0 * 0.95**10])
 
 
 def test_the_room_of_several_senders_is_the_port():
     those = pairs([0, 1, 2], [3, 3, 4], [300.0, 100.0, 7.0])
-    room = rooms(those, np.full(5, 100.0), np.array([0, 0, 0, 1, 0], bool))
+    room = port_shares(those, np.full(5, 100.0), np.array([0, 0, 0, 1, 0], bool))
     assert room.tolist() == [75.0, 25.0, np.inf]
 
 
 def test_the_watch_is_remembered():
     watch = watched(1.0, np.nan, 3.0, served_bps=4.0).told(np.array([True]))
     watch = watch.declared(np.array([9.0]), np.array([2.0]))
-    again = IngressWatch.remembered(Memory(1).after(by_vn=watch.columns()), 2)
+    again = IngressMonitor.remembered(PolicyState(1).after(by_vn=watch.columns()), 2)
     for name in ("dropped_bps", "served_bps", "since_round", "unread", "calm", "congested"):
         assert np.array_equal(getattr(again, name), getattr(watch, name), equal_nan=True)
-    deeper = IngressWatch.remembered(Memory(1).after(by_vn=watch.columns()), 3)
+    deeper = IngressMonitor.remembered(PolicyState(1).after(by_vn=watch.columns()), 3)
     assert np.array_equal(deeper.dropped_bps, [[3.0, np.nan, np.nan]], equal_nan=True)
 
 

@@ -12,16 +12,16 @@ from controller.hygenicc.law import (
     Bottlenecks,
     Constants,
     Cut,
-    Rates,
-    answered,
+    LimiterState,
     capacity_shares,
     equal_parts,
     floors,
+    is_cut_sufficient,
     marked_shares,
     next_rates,
     of_limiters,
     reachable,
-    started,
+    with_start_rates,
 )
 from controller.metering.enforcement import RESPONSIVE_BURST_S
 
@@ -38,7 +38,7 @@ def one_step(rate_bps, phi, *, quiet=0.0, load_bps=2 * C, capacity_bps=C, weight
     of = np.zeros(count, dtype=np.int64)
     bottleneck = Bottlenecks(of, np.array([load_bps]), np.array([capacity_bps]), np.array([float(count)]))
     return next_rates(
-        Rates(np.array(rate_bps, dtype=np.float64), np.full(count, quiet)),
+        LimiterState(np.array(rate_bps, dtype=np.float64), np.full(count, quiet)),
         np.array(phi, dtype=np.float64),
         np.ones(count) if weight is None else np.array(weight, dtype=np.float64),
         bottleneck,
@@ -127,11 +127,11 @@ def test_a_cut_is_not_answered_before_what_was_saved_up_is_spent():
     """Two send to one place; one of them more than its rate, and it alone was cut."""
     places, rate_bps, stood_s = two_places(0, 0, 1), np.full(3, 20e6), np.array([0.1, np.nan, np.nan])
     spends = np.array([30e6, 15e6, 30e6])
-    assert answered(spends, rate_bps, stood_s, places).tolist() == [True, True, False]
-    assert answered(np.array([30e6, 5e6, 30e6]), rate_bps, stood_s, places).tolist() == [False, False, False]
-    assert answered(np.array([30e6, 0.0, 30e6]), rate_bps, stood_s, places).tolist() == [True, True, False]
-    assert not answered(spends, rate_bps, stood_s + RESPONSIVE_BURST_S, places).any()
-    assert not answered(spends, rate_bps, np.full(3, np.nan), places).any()
+    assert is_cut_sufficient(spends, rate_bps, stood_s, places).tolist() == [True, True, False]
+    assert is_cut_sufficient(np.array([30e6, 5e6, 30e6]), rate_bps, stood_s, places).tolist() == [False, False, False]
+    assert is_cut_sufficient(np.array([30e6, 0.0, 30e6]), rate_bps, stood_s, places).tolist() == [True, True, False]
+    assert not is_cut_sufficient(spends, rate_bps, stood_s + RESPONSIVE_BURST_S, places).any()
+    assert not is_cut_sufficient(spends, rate_bps, np.full(3, np.nan), places).any()
 
 
 def test_silence_lets_a_rate_rise_to_an_equal_part():
@@ -173,10 +173,12 @@ def test_the_level_leaves_no_room_for_what_nobody_sends():
 
 
 def test_newcomers():
-    new = Rates.new(2)
-    first = started(new, np.full(2, C), np.array([4.0, 4.0]), np.array([0.0, 1.0]))
+    new = LimiterState.new(2)
+    first = with_start_rates(new, np.full(2, C), np.array([4.0, 4.0]), np.array([0.0, 1.0]))
     assert first.tolist() == [C, C / 4]
-    assert started(Rates(np.array([7.0]), np.array([NEVER])), np.array([C]), np.ones(1), np.ones(1)).tolist() == [7.0]
+    assert with_start_rates(
+        LimiterState(np.array([7.0]), np.array([NEVER])), np.array([C]), np.ones(1), np.ones(1)
+    ).tolist() == [7.0]
 
 
 # -- a link of fluid: 100 Mb/s, a queue of 30 ms, marks above 6 ms, greedy senders, one of them from 5 s on
@@ -184,7 +186,7 @@ def test_newcomers():
 
 def simulate(senders, cut, beta=0.25, slow=0.12, fast=0.12, gamma=0.98, start=1.0):
     """Return use, Jain's index and the newcomer's part over 7 to 10 s, and when one alone has 95 % after 10 s."""
-    state = Rates.new(senders)
+    state = LimiterState.new(senders)
     rounds, newcomer = int(15 / INTERVAL_S), senders - 1
     queued_bits, history, carried = 0.0, [], []
     for number in range(rounds):
@@ -194,7 +196,7 @@ def simulate(senders, cut, beta=0.25, slow=0.12, fast=0.12, gamma=0.98, start=1.
         count = np.array([float(active.sum())])
         if now_s < 5:
             state = replace(state, rate_bps=np.where(active, state.rate_bps, np.nan))
-        rate_bps = started(state, np.full(senders, C), np.full(senders, count[0]), np.full(senders, start))
+        rate_bps = with_start_rates(state, np.full(senders, C), np.full(senders, count[0]), np.full(senders, start))
         sent_bps = np.where(active, rate_bps, 0.0)
         slot_s, marks, served = INTERVAL_S / SLOTS, 0.0, 0.0
         for _ in range(SLOTS):
@@ -205,7 +207,7 @@ def simulate(senders, cut, beta=0.25, slow=0.12, fast=0.12, gamma=0.98, start=1.
         history.append(served / INTERVAL_S * sent_bps / sent_bps.sum())
         carried.append(served / INTERVAL_S / C)
         state = next_rates(
-            Rates(rate_bps, state.quiet),
+            LimiterState(rate_bps, state.quiet),
             np.where(active, marks, np.nan),
             np.ones(senders),
             Bottlenecks(np.zeros(senders, dtype=np.int64), np.array([sent_bps.sum()]), np.array([C]), count),

@@ -6,14 +6,14 @@ from support.configs import fabric, star
 
 from controller.allocation.parameters import parameters_of
 from controller.errors import InvalidValueError
-from controller.fabric.link_table import FabricLinks
-from controller.fabric.pair_table import EntryTable
+from controller.fabric.link_table import LinkTable
+from controller.fabric.pair_table import PairTable
 from controller.fabric.topology import PortId, Topology
 from controller.fabric.vn_table import VnTable
-from controller.hygenicc.bottlenecks import find_places
+from controller.hygenicc.bottlenecks import find_bottlenecks
 from controller.metering.mark_readings import MarkReadings
-from controller.policy.interface import Newcomers, PolicyView
-from controller.policy.policy_state import Memory
+from controller.policy.interface import NewPairs, PolicyView
+from controller.policy.policy_state import PolicyState
 from controller.policy.registry import make_policy
 
 M = 1e6
@@ -30,10 +30,10 @@ class World:
         self.vns, self.policy = vns, make_policy("hygenicc", parameters)
         rows = sorted(pairs, key=lambda pair: (pair[1], pair[0]))
         ends = (np.array([pair[n] for pair in rows], dtype=np.int64) for n in range(2))
-        self.entries = EntryTable(*ends, np.arange(1, len(rows) + 1))
-        self.links = links or FabricLinks.of_access(vns)
+        self.entries = PairTable(*ends, np.arange(1, len(rows) + 1))
+        self.links = links or LinkTable.of_access(vns)
         self.values = {name: getattr(self.policy, name) for name in parameters_of(type(self.policy))}
-        self.memory = Memory(len(vns), rows=np.arange(len(rows)))
+        self.memory = PolicyState(len(vns), rows=np.arange(len(rows)))
         self.limit_bps = np.full(len(rows), C)
         self.row = {pair: number for number, pair in enumerate(rows)}
         self.saved_bps = {}  # what a bucket passes above its rate, in the next interval
@@ -42,7 +42,7 @@ class World:
     def add(self, pair):
         """Let one more pair talk: the last in the table."""
         ends = np.append(self.entries.sender, pair[0]), np.append(self.entries.receiver, pair[1])
-        self.entries = EntryTable(*ends, np.arange(1, len(ends[0]) + 1))
+        self.entries = PairTable(*ends, np.arange(1, len(ends[0]) + 1))
         self.row[pair] = len(ends[0]) - 1
         self.memory = self.memory.aligned(np.arange(len(ends[0])), None)
         self.limit_bps = np.append(self.limit_bps, C)
@@ -110,7 +110,7 @@ def test_newcomers_start_at_their_part_and_rise_while_nothing_is_marked():
     assert first == {(A, E): C / 2 + 0.12 * C / 2, (B, E): C / 2 + 0.12 * C / 2}
     world = World((A, E), (B, E), start=0)
     assert world.after(greedy((A, E), (B, E)))[A, E] == C
-    new = Newcomers(STAR, np.array([A]), np.array([E]), np.array([4]), np.array([False]))
+    new = NewPairs(STAR, np.array([A]), np.array([E]), np.array([4]), np.array([False]))
     assert world.policy.first_bps(new).tolist() == [C / 4]
 
 
@@ -248,7 +248,7 @@ def across(core_bps):
     topology.hear(ends[1], ends[0], 0.0)
     known = dict.fromkeys(ends, core_bps) if core_bps else {}
     names = {1: "s1", 2: "s2"}
-    return vns, FabricLinks.of(vns, names, known, topology.paths(), topology.links())
+    return vns, LinkTable.of(vns, names, known, topology.paths(), topology.links())
 
 
 @pytest.mark.parametrize(
@@ -271,8 +271,8 @@ def test_a_receiver_that_is_beyond_is_the_place_whatever_the_links_carry():
     world = World((0, 2), (1, 2), vns=vns, links=links)
     view = world.view({(0, 2): 40 * M, (1, 2): 40 * M})
     yes, no, never = np.ones(2, dtype=bool), np.zeros(2, dtype=bool), np.full(2, np.nan)
-    assert find_places(view, links, links.capacity_bps, no, yes, never).of.tolist() == [2, 2]
-    by_load = find_places(view, links, links.capacity_bps, no, no, never).of - len(vns)
+    assert find_bottlenecks(view, links, links.capacity_bps, no, yes, never).of.tolist() == [2, 2]
+    by_load = find_bottlenecks(view, links, links.capacity_bps, no, no, never).of - len(vns)
     assert {links.names[number] for number in by_load.tolist()} == {"out of s1:9"}
 
 
@@ -284,7 +284,7 @@ def test_an_unknown_link_carries_what_it_did_unless_it_marks_most_frames(marked,
     pairs = (0, 2), (1, 3)
     view = world.view(dict.fromkeys(pairs, 40 * M), marked=dict.fromkeys(pairs, marked))
     yes, no, before_bps = np.ones(2, dtype=bool), np.zeros(2, dtype=bool), np.full(2, 90.0 * M)
-    places = find_places(view, links, links.capacity_bps, yes, no, before_bps)
+    places = find_bottlenecks(view, links, links.capacity_bps, yes, no, before_bps)
     assert places.of_unknown_links_bps.tolist() == [carries_bps, carries_bps]
 
 

@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from controller.hygenicc.law import Bottlenecks, Constants, Rates, next_rates
-from experiments.runs.reference_hygenicc import FRAME_BITS, Bottleneck, Paper, Slips, Source, run, used
+from controller.hygenicc.law import Bottlenecks, Constants, LimiterState, next_rates
+from experiments.runs.reference_hygenicc import FRAME_BITS, Bottleneck, PaperConstants, Slips, Source, run, used
 
 C = 1e9
 
 
 def plain(senders, seconds=1.0, slips=None, **constants):
-    paper = Paper(**constants)
+    paper = PaperConstants(**constants)
     sources = [Source(paper, C, C / senders, slips or Slips()) for _ in range(senders)]
     return paper, run(sources, Bottleneck(paper), seconds)
 
@@ -29,7 +29,7 @@ def test_an_update_is_the_listings(senders):
     for tick in ticks:
         frames = np.array(tick.frames, dtype=np.float64)
         phi = np.divide(np.array(tick.marks), frames, out=np.full(senders, np.nan), where=frames > 0)
-        before = Rates(np.array(tick.before_bps), quiet)
+        before = LimiterState(np.array(tick.before_bps), quiet)
         after = next_rates(before, phi, np.ones(senders), alone, *bounds, np.full(senders, np.inf), constants)
         quiet = np.where(np.array(tick.marks) > 0, 0.0, quiet + 1.0)
         sent = frames * FRAME_BITS / paper.update_s
@@ -51,6 +51,6 @@ def test_the_printed_condition_leaves_the_link_less_used():
 
 def test_the_congestion_timeout_matters_and_not_in_one_direction():
     """The paper gives none. The link's use falls and rises again as it grows."""
-    use = [used(plain(2, congestion_timeout_s=one)[1][400:], Paper()) for one in (1e-3, 20e-3, 100e-3)]
+    use = [used(plain(2, congestion_timeout_s=one)[1][400:], PaperConstants()) for one in (1e-3, 20e-3, 100e-3)]
     assert use[1] < use[0] - 0.04
     assert use[1] < use[2] - 0.04

@@ -15,7 +15,7 @@ from controller.limits.flood_limits import (
     discovery_limits,
     flood_limits,
     largest_flood_limit,
-    least_receive_limits,
+    min_receive_limits,
 )
 
 VIDS = (10, 20, 30)
@@ -59,18 +59,18 @@ def test_what_all_others_flood_is_within_the_receive_limit(vns, share):
         assert others_bps <= max(most_bps, 2_000 * (same.sum() - 1))
         assert asked_bps is None or may_flood[row] == asked_bps // 1_000 * 1_000
     at_most = vlans(**{vid: one for vid, one in largest.items() if one})
-    assert (least_receive_limits(vn_table, at_most) <= limits_bps).all()
+    assert (min_receive_limits(vn_table, at_most) <= limits_bps).all()
     beyond = vlans(**{vid: one + 1_000 for vid, one in largest.items() if one})
     for vid in set(vlan_vid.tolist()):
         here = vlan_vid == vid
-        assert not largest[f"v{vid}"] or (least_receive_limits(vn_table, beyond) > limits_bps)[here].any()
+        assert not largest[f"v{vid}"] or (min_receive_limits(vn_table, beyond) > limits_bps)[here].any()
 
 
 def test_the_smallest_receive_limit_of_the_vlan_is_shared_by_the_others():
     vns = table([50e6, 100e6, 100e6, 80e6], [10, 10, 10, 20])
     assert flood_limits(vns, vlans()).tolist() == [2_500_000, 2_500_000, 2_500_000, 8_000_000]
     assert flood_limits(vns, vlans(v10=1_000_000)).tolist() == [1_000_000] * 3 + [8_000_000]
-    assert least_receive_limits(vns, vlans(v10=25_000_000)).tolist() == [50e6] * 3 + [0.0]
+    assert min_receive_limits(vns, vlans(v10=25_000_000)).tolist() == [50e6] * 3 + [0.0]
     assert largest_flood_limit(50e6, 3) == 25_000_000
 
 

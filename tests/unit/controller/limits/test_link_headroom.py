@@ -12,7 +12,7 @@ from controller.central.controller import CentralController
 from controller.config.loader import parse_config
 from controller.fabric.topology import PortId
 from controller.fabric.vn_table import VnTable
-from controller.limits.link_headroom import Crowded, crowded_ports
+from controller.limits.link_headroom import HeadroomShortage, headroom_shortages
 from experiments.model.settings_operator import Operator
 
 M = 1_000_000
@@ -41,11 +41,11 @@ def config(limit="480M", links=("1G",), port="1G", algorithm="gatekeeper"):
 def crowded(*args, needing=True, **named):
     found = config(*args, **named)
     vns = VnTable.of_config(found)
-    return crowded_ports(vns, found.links, np.full(len(vns), needing))
+    return headroom_shortages(vns, found.links, np.full(len(vns), needing))
 
 
 def test_guarantees_that_fill_the_only_link_are_found():
-    assert crowded() == [Crowded(PortId(dpid, 1), 960 * M, 1000 * M) for dpid in (1, 2)]
+    assert crowded() == [HeadroomShortage(PortId(dpid, 1), 960 * M, 1000 * M) for dpid in (1, 2)]
 
 
 @pytest.mark.parametrize(

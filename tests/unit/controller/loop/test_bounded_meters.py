@@ -7,7 +7,7 @@ import pytest
 
 from controller.fabric.meter_bounds import MOST_KILO, UNBOUNDED, MeterBounds, columns_of
 from controller.loop.bounded_meters import within_bounds
-from controller.metering.enforcement import Enforcement, MeterChanges, exact
+from controller.metering.enforcement import Enforcement, MeterChanges, from_kilo
 from controller.metering.measurement import Measurement
 
 KBPS, BURST = 10_000, 3_000
@@ -47,7 +47,7 @@ def test_what_changes_nothing_is_not_sent_and_not_noted() -> None:
     after, changes = bounded(before, enforcement(KBPS, BURST), MeterBounds(max_burst_kbits=2_000))
     assert len(changes.rows) == 0
     assert after.modified_s[0] == before.modified_s[0] == 0.0
-    assert after.level_bits[0] == exact(before.burst_kbits)[0]
+    assert after.level_bits[0] == from_kilo(before.burst_kbits)[0]
 
 
 def test_a_bucket_that_the_account_fills_is_filled() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support.configs import star
 
 from controller.dets.rate_allocator import CALM_INTERVALS
-from controller.dets.send_rate_controller import Control
+from controller.dets.send_rate_controller import MachineState
 from controller.fabric.vn_table import VnTable
 from controller.loop import control_step, pair_changes
 from controller.metering.counters import MeterReadings
@@ -90,15 +90,15 @@ def test_nothing_happens_below_the_limits():
         assert len(result.changes.rows) == 0
     assert result.received_bps[bench.hub] == pytest.approx(90e6)
     assert not bench.state.machines.controlled.any()
-    assert control_step.limits_in_force_bps(bench.state, bench.vns).tolist() == [LIMIT] * 3
+    assert control_step.effective_limits_bps(bench.state, bench.vns).tolist() == [LIMIT] * 3
 
 
 def test_congestion_is_answered_in_the_interval_in_which_it_is_seen():
     bench = Bench()
     result = bench.step(90e6)
     assert np.flatnonzero(bench.state.allocators.congested).tolist() == [bench.hub]
-    assert bench.state.machines.control.tolist() == [Control.LIMITED] * 3
-    assert control_step.limits_in_force_bps(bench.state, bench.vns) == pytest.approx([LIMIT / 3] * 3)
+    assert bench.state.machines.control.tolist() == [MachineState.LIMITED] * 3
+    assert control_step.effective_limits_bps(bench.state, bench.vns) == pytest.approx([LIMIT / 3] * 3)
     assert result.changes.rate_bps.tolist() == [33_333_000.0] * 3
 
 
@@ -111,7 +111,7 @@ def test_congestion_ends_and_the_meters_return_to_the_ceilings():
             break
     assert calm_intervals == CALM_INTERVALS
     assert result.changes.rate_bps.tolist() == [LIMIT] * 3
-    assert bench.state.machines.control.tolist() == [Control.IDLE] * 3
+    assert bench.state.machines.control.tolist() == [MachineState.IDLE] * 3
 
 
 def test_a_sender_that_joins_a_congested_receiver_starts_at_a_share():
@@ -178,11 +178,11 @@ def test_an_idle_senders_share_goes_to_the_others():
     bench.step(90e6)
     for _ in range(9):
         bench.step([60e6, 60e6, 0.0])
-    assert control_step.limits_in_force_bps(bench.state, bench.vns) == pytest.approx([LIMIT / 3] * 3)
+    assert control_step.effective_limits_bps(bench.state, bench.vns) == pytest.approx([LIMIT / 3] * 3)
     for _ in range(2):
         bench.step([60e6, 60e6, 0.0])
     # The idle one may start with a share as if it were one more.
-    assert control_step.limits_in_force_bps(bench.state, bench.vns) == pytest.approx([LIMIT / 2, LIMIT / 2, LIMIT / 3])
+    assert control_step.effective_limits_bps(bench.state, bench.vns) == pytest.approx([LIMIT / 2, LIMIT / 2, LIMIT / 3])
 
 
 def test_adopted_entries_are_not_new():
@@ -195,10 +195,10 @@ def test_adopted_entries_are_not_new():
         bench.state, bench.vns, senders, receivers, ints(50, 51), rates, bursts, 1.0, added_now=False
     )
     row = state.entries.meter_id.tolist().index(50)
-    assert (state.machines.control[row], state.machines.limit_bps[row]) == (Control.LIMITED, 20e6)
+    assert (state.machines.control[row], state.machines.limit_bps[row]) == (MachineState.LIMITED, 20e6)
     assert np.flatnonzero(state.allocators.congested).tolist() == [bench.hub]
     assert np.isnan(state.counters.epoch_s[row])
-    assert (state.machines.control != Control.IDLE).sum() == 1
+    assert (state.machines.control != MachineState.IDLE).sum() == 1
 
 
 @pytest.mark.parametrize("algorithm", ["fp", "sp", "fe", "fs", "level"])
@@ -221,7 +221,7 @@ def test_adopted_grants_hold_until_the_meters_count(algorithm, shares):
     bench.counts = dict.fromkeys((1, 2, 3), (0.0, 0.0, bench.now_s))
     for present in (False, False, True):  # the first count that comes in says nothing of a rate
         bench.step(LIMIT, LIMIT - rates, present=present)
-        limits_bps = control_step.limits_in_force_bps(bench.state, bench.vns)
+        limits_bps = control_step.effective_limits_bps(bench.state, bench.vns)
         assert (limits_bps <= np.maximum(rates, LIMIT / 2)).all()
         if bench.groups[0].policy.sums_within_limit:
             assert limits_bps.sum() <= LIMIT + 1.0
@@ -237,7 +237,7 @@ def test_a_removed_entry_takes_nothing_with_it():
     assert after.enforcement.rate_bps.tolist() == before.enforcement.rate_bps[[0, 2]].tolist()
     bench.state = after
     bench.step(90e6)
-    assert control_step.limits_in_force_bps(bench.state, bench.vns) == pytest.approx([LIMIT / 2] * 2)
+    assert control_step.effective_limits_bps(bench.state, bench.vns) == pytest.approx([LIMIT / 2] * 2)
 
 
 def test_all_entries_may_go():
@@ -282,7 +282,7 @@ def test_invariants(algorithm, events):
             result = bench.step(first, first * second, present=what == "step")
             state = bench.state
             ceilings = control_step.ceilings(state.entries, bench.vns)
-            limits = control_step.limits_in_force_bps(state, bench.vns)
+            limits = control_step.effective_limits_bps(state, bench.vns)
             assert (limits <= ceilings).all()
             assert (limits >= 0).all()
             assert (state.enforcement.rate_bps <= np.maximum(ceilings, 1000)).all()

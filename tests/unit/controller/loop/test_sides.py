@@ -19,17 +19,17 @@ from controller.dets.messages import (
     DeactivateTrafficControl,
     InitializeTrafficControl,
     KeepAlive,
-    Loads,
+    ReceiverLoads,
     SetRate,
     TrafficReport,
 )
-from controller.dets.rate_allocator import Surroundings
-from controller.dets.send_rate_controller import Control, traffic_reports
+from controller.dets.rate_allocator import IntervalContext
+from controller.dets.send_rate_controller import MachineState, traffic_reports
 from controller.loop import control_step
-from controller.loop.grant_side import put_in_force
+from controller.loop.grant_side import apply_grants
 from controller.loop.receiver_side import watch_receivers
 from controller.loop.sender_side import read_meters
-from controller.policy.policy_groups import held
+from controller.policy.policy_groups import held_while_stale
 
 INTERVALS = 8
 ALGORITHMS = ("fs", "sp", "fp", "fe")
@@ -61,7 +61,7 @@ def for_rows(kind, messages, rows):
 
 def summed(parts):
     """Return what all shards together bring to each receiver."""
-    return Loads(*map(sum, zip(*parts, strict=True)))
+    return ReceiverLoads(*map(sum, zip(*parts, strict=True)))
 
 
 def in_shards(world, shards, ceiling_bps):
@@ -77,7 +77,7 @@ def in_shards(world, shards, ceiling_bps):
     sides = []
     for shard in shards:
         state = shard.senders
-        holds = held(groups, state.entries.receiver, len(vns))
+        holds = held_while_stale(groups, state.entries.receiver, len(vns))
         counted = state.counters, state.measured, state.machines, state.unread_intervals
         readings = world.readings(shard.sends)
         sides.append(read_meters(state.entries, *counted, readings, vns, holds))
@@ -107,7 +107,7 @@ def in_shards(world, shards, ceiling_bps):
         rows, state = shard.receives, shard.receivers
         elapsed_s = 0.0 if np.isnan(state.decided_s) else now_s - state.decided_s
         columns = used[rows], limits[rows], unread[rows], loads.passed_bps, passed[rows]
-        seen = Surroundings(now_s, elapsed_s, None, *columns)
+        seen = IntervalContext(now_s, elapsed_s, None, *columns)
         said = for_rows(TrafficReport, reports, rows)
         watched[number], set_rate, keep_alive = watched[number].answer(groups, state.entries, vns, said, seen)
         rates.append(rows_of(set_rate, rows))
@@ -115,7 +115,7 @@ def in_shards(world, shards, ceiling_bps):
     in_force = []
     for number, shard in enumerate(shards):
         side, state = sides[number], shard.senders
-        granted = put_in_force(
+        granted = apply_grants(
             side,
             state.enforcement,
             for_rows(SetRate, rates, shard.sends),
@@ -163,7 +163,7 @@ def compare(algorithm, owner, offered):
         np.testing.assert_array_equal(meters_bps, one.enforcement.rate_bps)
         limit_bps = result.limit_bps
         world.modified(result.changes.rows)
-    return int(np.count_nonzero(one.machines.control == Control.LIMITED))
+    return int(np.count_nonzero(one.machines.control == MachineState.LIMITED))
 
 
 owners = st.lists(st.integers(0, 3), min_size=PORTS, max_size=PORTS)

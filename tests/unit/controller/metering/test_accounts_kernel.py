@@ -10,7 +10,7 @@ from support.kernels import numpy_alone, same
 
 from controller.metering import measurement_native
 from controller.metering.guarantees import Guarantees
-from controller.metering.receive_budgets import REACTION_S, ReceiverAccounts
+from controller.metering.receive_budgets import REACTION_S, ReceiveBudgets
 
 pytestmark = pytest.mark.skipif(measurement_native.library is None, reason="the kernel was not built")
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(measurement_native.library is None, reason="the 
 @pytest.mark.parametrize("seed", range(4))
 def test_rooms_have_the_bits_of_their_numpy_form(vns: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
-    accounts, now_s, limit_bps = ReceiverAccounts.unused(vns), 0.0, rng.uniform(1e6, 1e10, vns)
+    accounts, now_s, limit_bps = ReceiveBudgets.unused(vns), 0.0, rng.uniform(1e6, 1e10, vns)
     limit_bps[rng.random(vns) < 0.2] = 1e15
     for _ in range(60):  # slots fill up, are old after a pause, and some are longer than others
         before_s, now_s = now_s, now_s + float(rng.choice([0.011, 0.055, 0.13, 1.4], p=[0.3, 0.5, 0.15, 0.05]))

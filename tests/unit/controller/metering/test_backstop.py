@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from controller.metering.backstop import BACKSTOP, BACKSTOP_BURST_S, with_backstops
-from controller.metering.enforcement import Enforcement, MeterChanges, burst_for, exact, kilo
+from controller.metering.enforcement import Enforcement, MeterChanges, burst_for, from_kilo, to_kilo
 
 NOW_S = 10.0
 LIMIT_BPS = np.array([1e6, 20e6, 40e6, 8e6])
@@ -77,7 +77,7 @@ def test_who_is_shaped_owes_nothing_and_has_a_full_bucket() -> None:
     before, after = meters(BACKSTOP * LIMIT_BPS, 1.0), meters(LIMIT_BPS, 2.0)
     shaped = np.array([True, False, True, True])
     enforcement, _others, _backstops = with_backstops(before, after, changed([], after), shaped, ALL, LIMIT_BPS, NOW_S)
-    full_bits, credit_bits = exact(kilo(before.burst_bits)), burst_for(LIMIT_BPS, after.unresponsive)
+    full_bits, credit_bits = from_kilo(to_kilo(before.burst_bits)), burst_for(LIMIT_BPS, after.unresponsive)
     assert enforcement.level_bits.tolist() == np.where(shaped, full_bits, after.level_bits).tolist()
     assert enforcement.credit_bits.tolist() == np.where(shaped, credit_bits, after.credit_bits).tolist()
     assert enforcement.updated_s.tolist() == np.where(shaped, NOW_S, after.updated_s).tolist()

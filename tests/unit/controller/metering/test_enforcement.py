@@ -8,22 +8,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.metering.enforcement import (
-    BUDGET_S,
+    DEADBAND_S,
     FRAME_BITS,
+    MAX_REPAY,
     MIN_BURST_BITS,
     MIN_BURST_S,
-    MOST_REPAID,
     MOST_UNREAD_S,
     RESPONSIVE_BURST_S,
     RESPONSIVE_INTERVALS,
     UNRESPONSIVE_BURST_S,
     UNRESPONSIVE_INTERVALS,
     Enforcement,
-    account,
     burst_for,
     enforce,
-    kilo,
-    settle,
+    finalize,
+    to_kilo,
+    update_buckets,
     whole_rates,
 )
 from controller.metering.measurement import Measurement
@@ -42,8 +42,8 @@ def standing(rates_bps, *, unresponsive=False, credit_bits=None, level_bits=None
     return Enforcement(
         limit_bps=rates_bps,
         allowed_bps=rates_bps,
-        rate_kbps=kilo(rates_bps),
-        burst_kbits=kilo(bursts),
+        rate_kbps=to_kilo(rates_bps),
+        burst_kbits=to_kilo(bursts),
         modified_s=zero,
         level_bits=bursts if level_bits is None else np.full(len(rates_bps), float(level_bits)),
         credit_bits=bursts if credit_bits is None else np.full(len(rates_bps), float(credit_bits)),
@@ -179,7 +179,7 @@ def test_a_sender_that_pauses_after_drops_gets_what_is_granted(pattern):
 
     ratio, _, beyond_bits = delivered_over_granted(5_000_000, pattern, offers)
     assert 0.93 < ratio < 1.02
-    assert beyond_bits <= RESPONSIVE_BURST_S * 5e6 + BUDGET_S * 5e6 + MIN_BURST_BITS
+    assert beyond_bits <= RESPONSIVE_BURST_S * 5e6 + DEADBAND_S * 5e6 + MIN_BURST_BITS
 
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from(["walk-1", "walk-30", "step"]))
@@ -191,7 +191,7 @@ def test_never_more_than_grants_and_one_depth(seed, pattern):
     ratio, _, beyond_bits = delivered_over_granted(
         5_000_000, pattern, lambda now_s: loads[int(now_s * 4) % 100], intervals=250, seed=seed
     )
-    assert beyond_bits <= (RESPONSIVE_BURST_S + 2 * BUDGET_S) * 5e6 + 2 * MIN_BURST_BITS
+    assert beyond_bits <= (RESPONSIVE_BURST_S + 2 * DEADBAND_S) * 5e6 + 2 * MIN_BURST_BITS
     assert ratio < 1.1
 
 
@@ -223,7 +223,7 @@ def test_a_large_decrease_is_made_at_once_with_the_credit_for_its_burst(unrespon
     state = standing([100 * MBIT], unresponsive=unresponsive, level_bits=0.0, credit_bits=0.0)
     after, changes = step(state, 10 * MBIT, seen(300 * MBIT, 200 * MBIT), INTERVAL_S)
     assert changes.burst_bits.tolist() == [max(np.ceil(MIN_BURST_BITS / 1000) * 1000, MIN_BURST_S * 10 * MBIT)]
-    assert (1 - MOST_REPAID) * 10 * MBIT <= changes.rate_bps[0] < 10 * MBIT  # three frames are taken back
+    assert (1 - MAX_REPAY) * 10 * MBIT <= changes.rate_bps[0] < 10 * MBIT  # three frames are taken back
     assert after.level_bits.tolist() == changes.burst_bits.tolist()
 
 
@@ -255,7 +255,7 @@ def test_small_changes_wait_until_they_add_up(unresponsive):
         state, changes = step(state, limit_bps, passing, number * INTERVAL_S)
         if len(changes.rows):
             sent_s.append(number * INTERVAL_S)
-    due_s = BUDGET_S * limit_bps / 1e6
+    due_s = DEADBAND_S * limit_bps / 1e6
     assert sent_s[0] == pytest.approx(due_s, abs=1.5 * INTERVAL_S)
     assert len(sent_s) <= 2  # the second takes back the lower rate that made up for the wait
 
@@ -265,7 +265,7 @@ def test_a_modify_that_gives_more_than_it_saves_is_not_made():
     state = standing([0.6 * MBIT], unresponsive=True, level_bits=0.0, credit_bits=-120_000.0)
     state = state._replace(limit_bps=np.array([1 * MBIT]))
     assert len(step(state, 1 * MBIT, seen(2 * MBIT, 1.4 * MBIT), INTERVAL_S)[1].rows) == 0
-    state = state._replace(rate_kbps=kilo(np.array([1 * MBIT])))
+    state = state._replace(rate_kbps=to_kilo(np.array([1 * MBIT])))
     assert len(step(state, 1 * MBIT, seen(2 * MBIT, 1 * MBIT), INTERVAL_S)[1].rows) == 1
 
 
@@ -291,7 +291,7 @@ def test_drops_say_that_the_bucket_was_empty():
         saved = 5e4 if unresponsive else 1e6
         state = standing([10 * MBIT], level_bits=saved, credit_bits=saved)._replace(modified_s=np.array([-1.0]))
         elapsed_s = np.array([INTERVAL_S])
-        level, credit = account(state, seen(9 * MBIT, 1 * MBIT), elapsed_s, np.array([unresponsive]), elapsed_s)
+        level, credit = update_buckets(state, seen(9 * MBIT, 1 * MBIT), elapsed_s, np.array([unresponsive]), elapsed_s)
         assert level.tolist() == [most_bits]
         missing = 0.0 if unresponsive else saved + 2 * MBIT * INTERVAL_S - most_bits
         assert credit == pytest.approx(saved + 2 * MBIT * INTERVAL_S - missing)
@@ -303,7 +303,7 @@ def test_what_passed_in_front_of_a_modify_was_as_much_as_behind_it(dropped, unse
     state = standing([10 * MBIT], level_bits=1.1e6, credit_bits=1e6)
     seen_s, unseen_s, elapsed_s = np.array([0.045]), 0.010, np.array([0.055])
     measured = seen(30 * MBIT + dropped, dropped)
-    level, credit = account(state, measured, seen_s, np.array([False]), elapsed_s)
+    level, credit = update_buckets(state, measured, seen_s, np.array([False]), elapsed_s)
     assert credit == pytest.approx(1e6 + 10 * MBIT * 0.055 - 30 * MBIT * 0.045 - unseen_bps * unseen_s)
     assert level == pytest.approx(1.1e6 + (10 - 30) * MBIT * 0.045)
 
@@ -312,11 +312,11 @@ def test_what_counts_ahead_of_a_meter_does_not_say_what_passed_it():
     """Flow entries, where meters do not count: 0.5 s old, and without drops."""
     state = standing([10 * MBIT], level_bits=0.0, credit_bits=1e5)._replace(modified_s=np.array([-1.0]))
     span_s = np.array([0.5])
-    level, credit = account(state, seen(60 * MBIT, 0), span_s, np.array([False]), span_s)
+    level, credit = update_buckets(state, seen(60 * MBIT, 0), span_s, np.array([False]), span_s)
     assert level.tolist() == [0.0]
     assert credit == pytest.approx(1e5)  # granted, filled and passed 10 Mb/s
     state = state._replace(modified_s=np.array([0.1]))
-    _, credit = account(state, seen(60 * MBIT, 0), np.array([0.4]), np.array([False]), span_s)
+    _, credit = update_buckets(state, seen(60 * MBIT, 0), np.array([0.4]), np.array([False]), span_s)
     assert credit == pytest.approx(1e5)
 
 
@@ -368,7 +368,7 @@ def test_who_responds_gets_its_burst_back():
     wanted_bits = RESPONSIVE_BURST_S * 100 * MBIT
     for number in range(RESPONSIVE_INTERVALS + 10, RESPONSIVE_INTERVALS + 100):
         state, _ = step(state, 100 * MBIT, seen(90 * MBIT, 0), number * INTERVAL_S)
-    assert wanted_bits - BUDGET_S * 100 * MBIT <= state.burst_bits[0] <= wanted_bits
+    assert wanted_bits - DEADBAND_S * 100 * MBIT <= state.burst_bits[0] <= wanted_bits
 
 
 def test_a_meter_that_was_found_is_left_as_it_stands():
@@ -411,8 +411,8 @@ def test_settling_leaves_exact_rates_and_nothing_to_do():
         limits = generator.uniform(30, 60, 2) * MBIT
         state, _ = step(state, limits, seen(200 * MBIT, 150 * MBIT, 2), number * INTERVAL_S)
     assert (state.rate_bps != state.limit_bps).any()
-    state, changes = settle(state, 2.0)
+    state, changes = finalize(state, 2.0)
     assert state.rate_bps.tolist() == whole_rates(state.limit_bps).tolist()
     assert (state.burst_bits >= burst_for(state.rate_bps, state.unresponsive)).all()
     assert changes.rate_bps.tolist() == state.rate_bps[changes.rows].tolist()
-    assert len(settle(state, 2.1)[1].rows) == 0
+    assert len(finalize(state, 2.1)[1].rows) == 0

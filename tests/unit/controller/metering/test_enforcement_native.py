@@ -18,12 +18,12 @@ from controller.metering.enforcement import (
     Enforcement,
     burst_for,
     enforce,
-    kilo,
-    taken_by,
+    passed_bits_by,
+    to_kilo,
     whole_rates,
 )
 from controller.metering.measurement import Measurement
-from controller.metering.receive_budgets import Rooms
+from controller.metering.receive_budgets import RemainingBudget
 
 pytestmark = pytest.mark.skipif(
     measurement_native.library is None, reason="no C compiler was there when it was installed"
@@ -46,7 +46,7 @@ def enforcement(rng: np.random.Generator, entries: int, now_s: float) -> Enforce
     granted_bps = (rates(rng, entries) + 1e3, rates(rng, entries))
     deepest_bits = 2.0 * burst_for(whole_rates(granted_bps[0]), np.ones(entries, dtype=np.bool_))
     burst_bits = np.where(rng.random(entries) < 0.1, deepest_bits, np.ceil(bits[0] / RATE_STEP_BPS) * RATE_STEP_BPS)
-    settings = kilo(rates(rng, entries) + 1e3), kilo(burst_bits)
+    settings = to_kilo(rates(rng, entries) + 1e3), to_kilo(burst_bits)
     evidence = rng.choice([*range(-25, 25), -MOST_COUNTED, MOST_COUNTED], entries).astype(np.int16)
     judged = (rng.random(entries) < 0.3, evidence)
     return Enforcement(*granted_bps, *settings, modified_s, *bits[1:], updated_s, *judged)
@@ -70,13 +70,13 @@ def test_meters_and_accounts_are_the_same(seed: int, entries: int, receivers: in
     receiver = np.sort(rng.integers(0, receivers, entries))
     free_bits = rng.normal(0.0, 1e8, (3, receivers))
     saved_bits, lasting_bits = rng.normal(0.0, 1e7, (2, receivers))
-    rooms = Rooms(rates(rng, receivers), np.array([0.063, 0.5, 1.0]), free_bits, saved_bits, lasting_bits)
+    rooms = RemainingBudget(rates(rng, receivers), np.array([0.063, 0.5, 1.0]), free_bits, saved_bits, lasting_bits)
     arguments = (before, limit_bps, measured, seen_s, now_s, too_soon, *((rooms, receiver) if bounded else ()))
     after, changes = enforce(*arguments)
-    taken_bits = taken_by(before, measured, seen_s, now_s, receiver, receivers)
+    taken_bits = passed_bits_by(before, measured, seen_s, now_s, receiver, receivers)
     with numpy_alone():
         plain_after, plain_changes = enforce(*arguments)
-        plain_bits = taken_by(before, measured, seen_s, now_s, receiver, receivers)
+        plain_bits = passed_bits_by(before, measured, seen_s, now_s, receiver, receivers)
     same(after, plain_after)
     same(changes, plain_changes)
     np.testing.assert_array_equal(taken_bits, plain_bits)

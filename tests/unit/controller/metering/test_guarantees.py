@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.metering.guarantees import Guarantees, owed_to_senders
+from controller.metering.guarantees import Guarantees, sender_entitlements
 
 INTERVAL_S = 0.055
 LIMIT_BPS = np.array([20e6])
@@ -71,5 +71,5 @@ def test_senders_are_owed_their_parts_of_what_receivers_may_get():
     sender, receiver = np.array([0, 1, 3, 0]), np.array([2, 2, 2, 3])
     offered_bps = np.array([90e6, 90e6, 0.0, 5e6])
     active, weight = np.array([True, True, False, True]), np.array([3.0, 1.0, 1.0, 1.0])
-    owed_bps = owed_to_senders(sender, receiver, offered_bps, active, weight, np.full(4, 40e6))
+    owed_bps = sender_entitlements(sender, receiver, offered_bps, active, weight, np.full(4, 40e6))
     assert owed_bps.tolist() == [35e6, 10e6, 0.0, 0.0]

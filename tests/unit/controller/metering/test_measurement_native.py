@@ -13,7 +13,7 @@ from support.kernels import numpy_alone, same
 from controller.columns import MOST_COUNTED
 from controller.metering import measurement_native
 from controller.metering.counters import NOT_LISTED, ListedReadings, MeterCounters, MeterReadings, meter_rates
-from controller.metering.measurement import Measurement, Seen, look, sums_by
+from controller.metering.measurement import Measurement, MeterObservation, evaluate_readings, sum_by_row
 from controller.openflow.constants import COUNTER_UNAVAILABLE
 from controller.openflow.meters import METER_STATS
 
@@ -75,12 +75,12 @@ def test_what_a_reading_shows_is_the_same(seed: int, entries: int, lists: bool) 
     ends = rng.integers(0, vns, entries), np.sort(rng.integers(0, vns, entries))
     last = Measurement(*(rng.random(entries) * 1e8 for _ in range(4)), intervals(rng, entries))
     unread = intervals(rng, entries)
-    seen = look(ends, before, last, unread, readings, capacity_bps)
+    seen = evaluate_readings(ends, before, last, unread, readings, capacity_bps)
     with numpy_alone():
-        plain = look(ends, before, last, unread, readings, capacity_bps)
+        plain = evaluate_readings(ends, before, last, unread, readings, capacity_bps)
     same(seen.counters, plain.counters)
     same(seen.measured, plain.measured)
-    for name in Seen._fields[2:]:
+    for name in MeterObservation._fields[2:]:
         np.testing.assert_array_equal(getattr(seen, name), getattr(plain, name), err_msg=name)
 
 
@@ -90,7 +90,7 @@ def test_the_readings_that_are_compared_say_something() -> None:
     ends = rng.integers(0, 5, entries), np.sort(rng.integers(0, 5, entries))
     last, unread = Measurement.none(entries), np.zeros(entries, np.int16)
     for readings in (listed(rng, entries), columns(rng, entries)):
-        seen = look(ends, counters(rng, entries), last, unread, readings, np.full(5, 1e10))
+        seen = evaluate_readings(ends, counters(rng, entries), last, unread, readings, np.full(5, 1e10))
         known = ~np.isnan(seen.seen_s)
         for some in (known, known & (seen.measured.offered_bps == 0.0), seen.implausible, seen.too_soon):
             assert 20 < np.count_nonzero(some) < entries - 20
@@ -116,9 +116,9 @@ def test_sums_are_the_same(seed: int, entries: int, columns: int, rows: int) -> 
     row = rng.integers(0, rows, entries)
     row = np.sort(row) if seed % 2 else row
     added = tuple(rng.random(entries) * 10.0 ** rng.integers(0, 9, entries) for _ in range(columns))
-    found = sums_by(row, added, rows)
+    found = sum_by_row(row, added, rows)
     with numpy_alone():
-        np.testing.assert_array_equal(found, sums_by(row, added, rows))
+        np.testing.assert_array_equal(found, sum_by_row(row, added, rows))
 
 
 def test_what_a_switch_says_goes_to_its_entries() -> None:

@@ -14,7 +14,7 @@ from support.talking import started
 from controller.metering import measurement_native
 from controller.metering.counters import NOT_LISTED, ListedReadings, MeterReadings
 from controller.metering.send_limit_meters import SendLimitMeters
-from controller.monitoring.pair_explanation import explain_entry
+from controller.monitoring.pair_explanation import explain_pair
 from controller.openflow.constants import COUNTER_UNAVAILABLE
 from controller.openflow.meters import METER_STATS
 
@@ -96,7 +96,7 @@ def test_what_a_send_limit_drops_is_counted():
 
 def test_it_is_explained():
     loop = over_its_send_limit()
-    text = str(explain_entry(loop.fabric.central.fabric, 0))
+    text = str(explain_pair(loop.fabric.central.fabric, 0))
     assert text.endswith("; s1:1's send limit drops 20.0 Mb/s of the 60.0 Mb/s that it sends in all"), text
 
 

@@ -9,10 +9,10 @@ from support.rest_in_process import INTERVAL_S, Desk
 from controller.central.reconfiguration import reconfigure
 from controller.config.loader import parse_config
 from controller.fabric.topology import Link, PortId
-from controller.monitoring.link_status import LinkPromises, LinkTimes
+from controller.monitoring.link_status import LinkCommitments, LinkUptime
 from controller.monitoring.observer import Observer
-from controller.monitoring.time_series import KEPT, SECONDS, WATCHED_S, Series
-from controller.monitoring.traffic_totals import COLUMNS, Fulfilment
+from controller.monitoring.time_series import SECONDS, SERIES_COLUMNS, WATCHED_S, TimeSeries
+from controller.monitoring.traffic_totals import COLUMNS, GuaranteeState
 
 TREE = """\
 vlans:
@@ -48,7 +48,7 @@ class Watched:
     def moved(self, name: str) -> float:
         return float(self.observer.traffic.bytes[COLUMNS.index(name), self.row])
 
-    def seconds(self, outcome: Fulfilment) -> float:
+    def seconds(self, outcome: GuaranteeState) -> float:
         return float(self.observer.traffic.seconds[outcome, self.row])
 
 
@@ -93,21 +93,21 @@ def test_a_guarantee_is_idle_met_or_missed_for_a_reason(watched: Watched) -> Non
     for _ in range(19):  # a second is full
         watched.desk.now_s += INTERVAL_S
         watched.observer.note(watched.desk.now_s)
-    assert watched.seconds(Fulfilment.IDLE) == pytest.approx(19 * INTERVAL_S)
+    assert watched.seconds(GuaranteeState.IDLE) == pytest.approx(19 * INTERVAL_S)
     starve(watched, 38)
-    assert watched.seconds(Fulfilment.MISSED_GRANTS) > 1.0
+    assert watched.seconds(GuaranteeState.MISSED_GRANTS) > 1.0
     assert watched.desk.now_s - watched.observer.traffic.missing_since_s[watched.row] < 38 * INTERVAL_S
     watched.central.fabric.floods.taken_bps = np.full(len(watched.central.vns), 10e6)
     starve(watched, 19)
-    assert watched.seconds(Fulfilment.MISSED_FLOODS) == pytest.approx(19 * INTERVAL_S)
+    assert watched.seconds(GuaranteeState.MISSED_FLOODS) == pytest.approx(19 * INTERVAL_S)
     watched.desk.now_s += 1.0
     starve(watched, 1)
-    assert watched.seconds(Fulfilment.MISSED_MACHINE) == pytest.approx(1.0 + INTERVAL_S)
+    assert watched.seconds(GuaranteeState.VIOLATED_CONTROLLER_LATE) == pytest.approx(1.0 + INTERVAL_S)
     watched.central.switch_disconnected(0xA1, watched.desk.now_s)
     starve(watched, 19)
-    assert watched.seconds(Fulfilment.MISSED_SWITCH) == pytest.approx(19 * INTERVAL_S)
+    assert watched.seconds(GuaranteeState.MISSED_SWITCH) == pytest.approx(19 * INTERVAL_S)
     assert watched.observer.traffic.missed_s[watched.row] == pytest.approx(
-        sum(watched.seconds(one) for one in Fulfilment if one >= Fulfilment.MISSED_SWITCH)
+        sum(watched.seconds(one) for one in GuaranteeState if one >= GuaranteeState.MISSED_SWITCH)
     )
     assert watched.observer.traffic.missed_last_hour_s[watched.row] == pytest.approx(
         watched.observer.traffic.missed_s[watched.row]
@@ -132,7 +132,7 @@ def test_series_are_seconds_and_vns_are_watched_when_asked(watched: Watched) -> 
     for rows in (series.of_vlan(10), series.of_vn(watched.central.vns, watched.row, watched.desk.now_s)):
         assert len(rows.at_s) == int(200 * INTERVAL_S / (19 * INTERVAL_S))  # 19 intervals fill a second
         assert np.diff(rows.at_s) == pytest.approx(19 * INTERVAL_S)
-        offered = KEPT.index("offered")
+        offered = SERIES_COLUMNS.index("offered")
         assert rows.mean_bps[-1, offered] == pytest.approx(50e6, rel=0.01)
         assert rows.max_bps[-1, offered] >= rows.mean_bps[-1, offered]
     watched.run([30e6, 20e6], [0.0, 0.0], int((WATCHED_S + 2) / INTERVAL_S))
@@ -141,7 +141,7 @@ def test_series_are_seconds_and_vns_are_watched_when_asked(watched: Watched) -> 
 
 def test_series_are_bounded(watched: Watched) -> None:
     vns = watched.central.vns
-    series = Series(vns)
+    series = TimeSeries(vns)
     rates_bps = np.zeros((len(COLUMNS), len(vns)))
     for second in range(SECONDS + 50):
         series.add(watched.central, rates_bps)
@@ -155,7 +155,7 @@ def test_the_vn_that_nobody_asked_for_the_longest_is_watched_no_more(
 ) -> None:
     monkeypatch.setattr("controller.monitoring.time_series.MOST_WATCHED", 2)
     vns = watched.central.vns
-    series = Series(vns)
+    series = TimeSeries(vns)
     for second, row in enumerate((0, 1, 0, 2)):
         series.of_vn(vns, row, float(second))
         series.close(vns, np.zeros((len(COLUMNS), len(vns))), float(second))
@@ -182,17 +182,17 @@ def test_links_are_promised_what_limits_let_through() -> None:
     config = parse_config(TREE)
     from controller.fabric.vn_table import VnTable
 
-    promises, vns = LinkPromises(config), VnTable.of_config(config)
+    promises, vns = LinkCommitments(config), VnTable.of_config(config)
     # VLAN 10: 2 x 40 M may come from s1, 30 M may be received at s2; VLAN 20: 50 M either way.
-    assert promises.out_of(PortId(1, 9), vns) == 30e6 + 50e6
-    assert promises.out_of(PortId(9, 2), vns) == 30e6 + 50e6
+    assert promises.committed_bps(PortId(1, 9), vns) == 30e6 + 50e6
+    assert promises.committed_bps(PortId(9, 2), vns) == 30e6 + 50e6
     # The other way: 40 M come from s2, 2 x 30 M may be received at s1.
-    assert promises.out_of(PortId(2, 9), vns) == 40e6 + 50e6
-    assert promises.out_of(PortId(9, 7), vns) == 0.0
+    assert promises.committed_bps(PortId(2, 9), vns) == 40e6 + 50e6
+    assert promises.committed_bps(PortId(9, 7), vns) == 0.0
 
 
 def test_links_have_been_up_since_they_came() -> None:
-    config, times = parse_config(TREE), LinkTimes()
+    config, times = parse_config(TREE), LinkUptime()
     known, found = Link(PortId(1, 9), PortId(9, 1)), Link(PortId(1, 8), PortId(2, 8))
     times.note(frozenset({known}), 5.0)
     times.note(frozenset({known, found}), 7.0)

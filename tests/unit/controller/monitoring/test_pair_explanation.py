@@ -8,7 +8,7 @@ import pytest
 from support.configs import star
 from support.fabrics import ControlLoop, Fabric
 
-from controller.monitoring.pair_explanation import explain_entry, rate_in_words
+from controller.monitoring.pair_explanation import explain_pair, format_rate_text
 
 M = 1e6
 
@@ -28,7 +28,7 @@ def explained(loop, port=1, receiver=9):
     entries = central.state.entries
     sender, receiver = central.vns.row_of(10, 1, port), central.vns.row_of(10, 1, receiver)
     (row,) = [r for r in range(len(entries)) if (entries.sender[r], entries.receiver[r]) == (sender, receiver)]
-    return explain_entry(central.fabric, row)
+    return explain_pair(central.fabric, row)
 
 
 def test_without_congestion_the_lower_limit_binds():
@@ -97,4 +97,4 @@ def test_a_silent_sender_has_a_share_to_start_with():
     ],
 )
 def test_rates_in_words(rate_bps, words):
-    assert rate_in_words(rate_bps) == words
+    assert format_rate_text(rate_bps) == words

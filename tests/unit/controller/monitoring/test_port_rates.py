@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from controller.monitoring.port_rates import PortTraffic
+from controller.monitoring.port_rates import PortRates
 from controller.openflow.multipart import PORT_STATS
-from controller.switch.delivered_rates import Delivery
+from controller.switch.delivered_rates import DeliveredRates
 
 PORT = np.array([4])
 
@@ -20,7 +20,7 @@ def counters(sent: int, received: int, duration_s: float) -> np.ndarray:
 
 
 def test_ports_are_known_from_the_second_look_on_and_while_their_switch_is_connected() -> None:
-    record, delivery, traffic = SimpleNamespace(connected=True), Delivery(), PortTraffic()
+    record, delivery, traffic = SimpleNamespace(connected=True), DeliveredRates(), PortRates()
     central = SimpleNamespace(switches={1: record}, fabric=SimpleNamespace(deliveries={1: delivery}))
 
     def look() -> tuple[float, float, dict[int, tuple[int, int]]]:

@@ -11,15 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.node_protocol import codec_native
-from controller.node_protocol.decoder import Known, decode
+from controller.node_protocol.decoder import PreviousMessage, decode
 from controller.node_protocol.encoder import encode
-from controller.node_protocol.header import MOST_BPS, Head
-from controller.node_protocol.message_types import Given, Grants, Report
-from controller.node_protocol.rejection import FrameError
+from controller.node_protocol.header import MOST_BPS, Header
+from controller.node_protocol.message_types import GrantMessage, GrantRecord, ReportMessage
+from controller.node_protocol.rejection import MessageRejectedError
 
 pytestmark = pytest.mark.skipif(codec_native.library is None, reason="no C compiler was there when it was installed")
 
-VNS, FABRIC, HEAD = 100, b"12345678", Head(1, 2, 3)
+VNS, FABRIC, HEAD = 100, b"12345678", Header(1, 2, 3)
 MOST = 700  # entries: more than the kernel's blocks
 ODD = (np.nan, -np.nan, np.inf, -np.inf, -1.0, -0.0, 5e-324, MOST_BPS, np.nextafter(MOST_BPS, np.inf))
 seeds, counts = st.integers(0, 2**32 - 1), st.integers(0, 20) | st.integers(0, MOST)
@@ -35,7 +35,7 @@ def pairs(rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]
     return sender, receiver
 
 
-def report(rng: np.random.Generator, count: int) -> Report:
+def report(rng: np.random.Generator, count: int) -> ReportMessage:
     sender, receiver = pairs(rng, count)
     measured, refused, limit, available, last = (rng.random(count) * 1e9 for _ in range(5))
     limit[rng.random(count) < 0.1] = np.inf
@@ -43,20 +43,20 @@ def report(rng: np.random.Generator, count: int) -> Report:
     loaded = np.arange(count % 4)  # so that entries begin at octets of all kinds
     loads = (np.ones(len(loaded)) for _ in range(3))
     rates = measured, refused, limit, available, last
-    return Report(loaded, *loads, sender, receiver, *rates, unread, drops, active)
+    return ReportMessage(loaded, *loads, sender, receiver, *rates, unread, drops, active)
 
 
-def grants(rng: np.random.Generator, count: int) -> Grants:
+def grants(rng: np.random.Generator, count: int) -> GrantMessage:
     sender, receiver = pairs(rng, count)
     decided = np.arange(count % 4)
     about = decided, decided + 1, decided > 1
-    return Grants(*about, sender, receiver, rng.random(count) * 1e9, rng.random(count) < 0.5)
+    return GrantMessage(*about, sender, receiver, rng.random(count) * 1e9, rng.random(count) < 0.5)
 
 
 def read(data: bytes, known: Any, given: Any = None) -> Any:
     try:
         head, frame = decode(data, FABRIC, VNS, 0, known, given)
-    except FrameError as error:
+    except MessageRejectedError as error:
         return error.cause, str(error)
     return head, encode(head, FABRIC, frame)
 
@@ -87,7 +87,7 @@ def test_frames_are_read_and_refused_alike_after_others(
             whole[rng.integers(others, len(whole))] ^= 1 << rng.integers(0, 8)
         else:
             whole[rng.integers(80, max(len(whole), 81)) % len(whole)] = rng.integers(0, 256)
-    known = {type(before): Known(HEAD.token, 1, HEAD.number, before)}
+    known = {type(before): PreviousMessage(HEAD.token, 1, HEAD.number, before)}
     assert read(bytes(whole), known) == plainly(read, bytes(whole), known) == plainly(read, bytes(whole), None)
 
 
@@ -99,9 +99,9 @@ def test_frames_without_pairs_are_read_and_refused_alike(seed: int, count: int, 
     _, before = decode(encode(HEAD, FABRIC, frame), FABRIC, VNS)
     left = int(rng.choice([0, 1, 2, 11] if make is report else [0, 4]))
     limits = 5 if make is report and rng.random() < 0.5 else 0
-    known = {type(before): Known(HEAD.token, 1, HEAD.number, before)}
+    known = {type(before): PreviousMessage(HEAD.token, 1, HEAD.number, before)}
     head = HEAD._replace(number=9, pairs=2, left=left, limits=limits)
-    given = {5: Given(before.sender, rng.random(count), rng.permutation(count))}
+    given = {5: GrantRecord(before.sender, rng.random(count), rng.permutation(count))}
     whole = bytearray(encode(head, FABRIC, frame, said))
     assert whole == plainly(encode, head, FABRIC, frame, said)
     for _ in range(damage):
@@ -115,7 +115,7 @@ def test_frames_without_pairs_are_read_and_refused_alike(seed: int, count: int, 
 def test_odd_rates_are_taken_or_refused_alike(make: Any, at: int, value: float) -> None:
     frame = make(np.random.default_rng(at), MOST)
     _, before = decode(encode(HEAD, FABRIC, frame), FABRIC, VNS)
-    known = {type(before): Known(HEAD.token, 1, HEAD.number, before)}
+    known = {type(before): PreviousMessage(HEAD.token, 1, HEAD.number, before)}
     for name in ("measured_bps", "limit_bps", "last_bps") if make is report else ("rate_bps",):
         column = getattr(frame, name)
         was, column[at] = column[at], value
@@ -133,7 +133,7 @@ def test_another_pair_or_flag_anywhere_is_noticed(make: Any, at: int) -> None:
     frame = make(np.random.default_rng(at), MOST)
     data = encode(HEAD, FABRIC, frame)
     _, before = decode(data, FABRIC, VNS)
-    known = {type(before): Known(HEAD.token, 1, HEAD.number, before)}
+    known = {type(before): PreviousMessage(HEAD.token, 1, HEAD.number, before)}
     flags = len(data) - MOST
     rows = flags - (5 if make is report else 0) * MOST  # behind receivers, which are behind senders
     of_flags = [flags + at, flags - MOST + at][: 2 if make is report else 1]
@@ -151,4 +151,4 @@ def test_a_column_of_another_width_is_refused() -> None:
     """It would be read beyond its end."""
     rows, short, wide = np.arange(3), np.zeros(3, np.int16), np.zeros(3)
     with pytest.raises(TypeError, match="int16"):
-        codec_native.say(np.zeros(99, np.uint8), rows, [wide], [short], [])
+        codec_native.write_columns(np.zeros(99, np.uint8), rows, [wide], [short], [])

@@ -13,24 +13,24 @@ from support.configs import star
 from support.damaged import damaged
 
 from controller.fabric.vn_table import VnTable
-from controller.node_protocol.decoder import Known, decode
+from controller.node_protocol.decoder import PreviousMessage, decode
 from controller.node_protocol.encoder import encode
-from controller.node_protocol.header import Head, fabric_digest, is_left_out
+from controller.node_protocol.header import Header, fabric_digest, is_omitted
 from controller.node_protocol.message_types import (
-    Given,
-    Grants,
-    Left,
-    LinkUse,
-    MarksRead,
-    PortsRead,
-    QueuesRead,
-    Report,
+    GrantMessage,
+    GrantRecord,
+    LinkUseMessage,
+    MarkReadingsMessage,
+    OmittedColumns,
+    PortReadingsMessage,
+    QueueReadingsMessage,
+    ReportMessage,
 )
-from controller.node_protocol.rejection import Cause, FrameError
+from controller.node_protocol.rejection import MessageRejectedError, RejectCause
 
 VNS, LINKS = 20, 30
 FABRIC = b"12345678"
-HEAD = Head(token=3, number=7, heard=5)
+HEAD = Header(token=3, number=7, heard=5)
 rates, numbers = st.floats(0.0, 1e12), st.integers(0, 2**64 - 1)
 
 
@@ -50,17 +50,28 @@ def frames(draw):
     def booleans(size):
         return np.array(draw(st.lists(st.booleans(), min_size=size, max_size=size)), dtype=np.bool_)
 
-    kind = draw(st.sampled_from([Report, Grants, LinkUse, QueuesRead, PortsRead, MarksRead]))
-    if kind is QueuesRead:
-        return QueuesRead(ints(first), *(column(len(first)) for _ in range(5)))
-    if kind is MarksRead:
-        return MarksRead(ints(first), column(len(first)), column(len(first)))
-    if kind in (LinkUse, PortsRead):
+    kind = draw(
+        st.sampled_from(
+            [
+                ReportMessage,
+                GrantMessage,
+                LinkUseMessage,
+                QueueReadingsMessage,
+                PortReadingsMessage,
+                MarkReadingsMessage,
+            ]
+        )
+    )
+    if kind is QueueReadingsMessage:
+        return QueueReadingsMessage(ints(first), *(column(len(first)) for _ in range(5)))
+    if kind is MarkReadingsMessage:
+        return MarkReadingsMessage(ints(first), column(len(first)), column(len(first)))
+    if kind in (LinkUseMessage, PortReadingsMessage):
         links = sorted(draw(st.sets(st.integers(0, LINKS - 1), max_size=6)))
         return kind(ints(links), column(len(links)), column(len(links)))
-    if kind is Grants:
+    if kind is GrantMessage:
         senders = ints(draw(st.lists(st.integers(1, 2**32 - 1), min_size=len(first), max_size=len(first))))
-        return Grants(
+        return GrantMessage(
             ints(first), senders, booleans(len(first)), sender, receiver, column(len(pairs)), booleans(len(pairs))
         )
     unread = ints(draw(st.lists(st.integers(0, 2**32 - 1), min_size=len(pairs), max_size=len(pairs))))
@@ -69,12 +80,13 @@ def frames(draw):
     loads = (column(len(first)) for _ in range(3))
     others = [column(len(pairs)) for _ in range(4)]
     rates_of = others[0], others[1], limits, *others[2:]
-    return Report(ints(first), *loads, sender, receiver, *rates_of, unread, drops, active)
+    return ReportMessage(ints(first), *loads, sender, receiver, *rates_of, unread, drops, active)
 
 
 @settings(derandomize=True, max_examples=100, deadline=None)
 @given(
-    frame=frames(), head=st.builds(Head, *[numbers] * 3, st.booleans(), st.tuples(numbers, numbers), *[st.just(0)] * 3)
+    frame=frames(),
+    head=st.builds(Header, *[numbers] * 3, st.booleans(), st.tuples(numbers, numbers), *[st.just(0)] * 3),
 )
 def test_what_is_written_is_read(frame, head):
     read_head, read = decode(encode(head, FABRIC, frame), FABRIC, VNS, LINKS)
@@ -90,7 +102,7 @@ def test_damaged_frames_are_refused_or_are_frames(frame, data):
     octets = damaged(data, encode(HEAD, FABRIC, frame))
     try:
         head, read = decode(octets, FABRIC, VNS, LINKS)
-    except FrameError:
+    except MessageRejectedError:
         return
     assert encode(head, FABRIC, read) == octets
 
@@ -98,61 +110,63 @@ def test_damaged_frames_are_refused_or_are_frames(frame, data):
 @settings(derandomize=True, max_examples=100, deadline=None)
 @given(data=st.binary(max_size=200))
 def test_noise_is_refused(data):
-    with pytest.raises(FrameError):
+    with pytest.raises(MessageRejectedError):
         decode(data, FABRIC, VNS, LINKS)
 
 
 def grants(congested=(1, 4), sender=(0, 2, 1), receiver=(1, 1, 4), rate_bps=(1e6, 2e6, 3e6)):
     told = ints(congested), ints([3] * len(congested)), np.full(len(congested), True)
-    return Grants(*told, ints(sender), ints(receiver), np.array(rate_bps), np.arange(len(sender)) == 1)
+    return GrantMessage(*told, ints(sender), ints(receiver), np.array(rate_bps), np.arange(len(sender)) == 1)
 
 
 def link_use(link=(1, 4), others_bps=(2e6, 3e6)):
-    return LinkUse(ints(link), np.array(others_bps), np.array([1e6, 1e6]))
+    return LinkUseMessage(ints(link), np.array(others_bps), np.array([1e6, 1e6]))
 
 
 def queues_read(vn=(1, 4), served_bps=(2e6, 3e6)):
     nothing = np.zeros(2)
-    return QueuesRead(ints(vn), np.array(served_bps), nothing, np.array([1e6, 0.0]), nothing, np.array([0.05, 0.05]))
+    return QueueReadingsMessage(
+        ints(vn), np.array(served_bps), nothing, np.array([1e6, 0.0]), nothing, np.array([0.05, 0.05])
+    )
 
 
 def marks_read(vn=(1, 4), beyond_bps=(0.0, 1e6)):
-    return MarksRead(ints(vn), np.array([2e6, 3e6]), np.array(beyond_bps))
+    return MarkReadingsMessage(ints(vn), np.array([2e6, 3e6]), np.array(beyond_bps))
 
 
 def ports_read(link=(1, 4), transmitted_bps=(2e6, 3e6)):
-    return PortsRead(ints(link), np.array(transmitted_bps), np.array([0.05, 0.05]))
+    return PortReadingsMessage(ints(link), np.array(transmitted_bps), np.array([0.05, 0.05]))
 
 
 @pytest.mark.parametrize(
     ("frame", "cause"),
     [
-        (grants(rate_bps=(1e6, np.nan, 3e6)), Cause.VALUE),
-        (grants(rate_bps=(1e6, -1.0, 3e6)), Cause.VALUE),
-        (grants(rate_bps=(1e6, np.inf, 3e6)), Cause.VALUE),
-        (grants(rate_bps=(1e6, 1e16, 3e6)), Cause.VALUE),
-        (grants(congested=(1, VNS)), Cause.ROW),
-        (grants(congested=(4, 1)), Cause.ROW),
-        (grants(sender=(0, VNS, 1)), Cause.ROW),
-        (grants(receiver=(1, 1, 2**32 - 1)), Cause.ROW),
-        (grants(sender=(2, 2, 1)), Cause.ROW),  # a pair twice
-        (grants(receiver=(4, 1, 4)), Cause.ROW),
-        (link_use(link=(1, LINKS)), Cause.ROW),
-        (link_use(link=(4, 1)), Cause.ROW),
-        (link_use(others_bps=(2e6, np.nan)), Cause.VALUE),
-        (queues_read(vn=(1, VNS)), Cause.ROW),
-        (queues_read(vn=(4, 1)), Cause.ROW),
-        (queues_read(served_bps=(2e6, np.nan)), Cause.VALUE),
-        (queues_read(served_bps=(2e6, -1.0)), Cause.VALUE),
-        (ports_read(link=(1, LINKS)), Cause.ROW),
-        (ports_read(link=(1, 1)), Cause.ROW),
-        (ports_read(transmitted_bps=(np.inf, 1.0)), Cause.VALUE),
-        (marks_read(vn=(1, VNS)), Cause.ROW),
-        (marks_read(beyond_bps=(0.0, np.nan)), Cause.VALUE),
+        (grants(rate_bps=(1e6, np.nan, 3e6)), RejectCause.VALUE),
+        (grants(rate_bps=(1e6, -1.0, 3e6)), RejectCause.VALUE),
+        (grants(rate_bps=(1e6, np.inf, 3e6)), RejectCause.VALUE),
+        (grants(rate_bps=(1e6, 1e16, 3e6)), RejectCause.VALUE),
+        (grants(congested=(1, VNS)), RejectCause.ROW),
+        (grants(congested=(4, 1)), RejectCause.ROW),
+        (grants(sender=(0, VNS, 1)), RejectCause.ROW),
+        (grants(receiver=(1, 1, 2**32 - 1)), RejectCause.ROW),
+        (grants(sender=(2, 2, 1)), RejectCause.ROW),  # a pair twice
+        (grants(receiver=(4, 1, 4)), RejectCause.ROW),
+        (link_use(link=(1, LINKS)), RejectCause.ROW),
+        (link_use(link=(4, 1)), RejectCause.ROW),
+        (link_use(others_bps=(2e6, np.nan)), RejectCause.VALUE),
+        (queues_read(vn=(1, VNS)), RejectCause.ROW),
+        (queues_read(vn=(4, 1)), RejectCause.ROW),
+        (queues_read(served_bps=(2e6, np.nan)), RejectCause.VALUE),
+        (queues_read(served_bps=(2e6, -1.0)), RejectCause.VALUE),
+        (ports_read(link=(1, LINKS)), RejectCause.ROW),
+        (ports_read(link=(1, 1)), RejectCause.ROW),
+        (ports_read(transmitted_bps=(np.inf, 1.0)), RejectCause.VALUE),
+        (marks_read(vn=(1, VNS)), RejectCause.ROW),
+        (marks_read(beyond_bps=(0.0, np.nan)), RejectCause.VALUE),
     ],
 )
 def test_what_cannot_be_is_refused(frame, cause):
-    with pytest.raises(FrameError) as refused:
+    with pytest.raises(MessageRejectedError) as refused:
         decode(encode(HEAD, FABRIC, frame), FABRIC, VNS, LINKS)
     assert refused.value.cause is cause
 
@@ -160,47 +174,49 @@ def test_what_cannot_be_is_refused(frame, cause):
 @pytest.mark.parametrize(
     ("at", "octets", "cause"),
     [
-        (0, b"DOTS", Cause.NOT_A_FRAME),
-        (4, b"\x02", Cause.VERSION),
-        (5, b"\x03", Cause.NOT_A_FRAME),
-        (6, b"\x02", Cause.NOT_A_FRAME),
-        (7, b"\x01", Cause.NOT_A_FRAME),  # of Reports
-        (7, b"\x14", Cause.NOT_A_FRAME),
-        (8, b"87654321", Cause.FABRIC),
-        (7, b"\x04", Cause.LENGTH),
-        (64, struct.pack("<Q", 7), Cause.NOT_A_FRAME),
-        (72, struct.pack("<I", 3), Cause.LENGTH),
-        (76, struct.pack("<I", 2**32 - 1), Cause.LENGTH),
-        (56, struct.pack("<Q", 7), Cause.PAIRS),
+        (0, b"DOTS", RejectCause.NOT_A_FRAME),
+        (4, b"\x02", RejectCause.VERSION),
+        (5, b"\x03", RejectCause.NOT_A_FRAME),
+        (6, b"\x02", RejectCause.NOT_A_FRAME),
+        (7, b"\x01", RejectCause.NOT_A_FRAME),  # of Reports
+        (7, b"\x14", RejectCause.NOT_A_FRAME),
+        (8, b"87654321", RejectCause.FABRIC),
+        (7, b"\x04", RejectCause.LENGTH),
+        (64, struct.pack("<Q", 7), RejectCause.NOT_A_FRAME),
+        (72, struct.pack("<I", 3), RejectCause.LENGTH),
+        (76, struct.pack("<I", 2**32 - 1), RejectCause.LENGTH),
+        (56, struct.pack("<Q", 7), RejectCause.PAIRS),
     ],
 )
 def test_headers_that_say_something_else_are_refused(at, octets, cause):
     whole = encode(HEAD, FABRIC, grants())
-    with pytest.raises(FrameError) as refused:
+    with pytest.raises(MessageRejectedError) as refused:
         decode(whole[:at] + octets + whole[at + len(octets) :], FABRIC, VNS)
     assert refused.value.cause is cause
 
 
 def test_what_was_read_is_on_the_wire_as_the_table_says():
-    frame = QueuesRead(ints([5]), *(np.array([value]) for value in (1.0, 2.0, 3.0, 4.0, 5.0)))
+    frame = QueueReadingsMessage(ints([5]), *(np.array([value]) for value in (1.0, 2.0, 3.0, 4.0, 5.0)))
     head = b"DETS" + bytes([7, 5, 0, 0]) + FABRIC + struct.pack("<QQQQQQQII", 3, 7, 5, 0, 0, 0, 0, 1, 0)
     assert encode(HEAD, FABRIC, frame) == head + struct.pack("<5dI", 1.0, 2.0, 3.0, 4.0, 5.0, 5)
-    told = Grants(ints([1]), ints([2]), np.array([True]), ints([4]), ints([1]), np.array([1e6]), np.array([True]))
+    told = GrantMessage(ints([1]), ints([2]), np.array([True]), ints([4]), ints([1]), np.array([1e6]), np.array([True]))
     head = b"DETS" + bytes([7, 2, 0, 0]) + FABRIC + struct.pack("<QQQQQQQII", 3, 7, 5, 0, 0, 0, 0, 1, 1)
     assert encode(HEAD, FABRIC, told) == head + struct.pack("<II?dII?", 1, 2, True, 1e6, 4, 1, True)
     head = b"DETS" + bytes([7, 2, 0, 0]) + FABRIC + struct.pack("<QQQQQQQII", 3, 7, 5, 8, 9, 6, 0, 1, 1)
     without = HEAD._replace(knows=(8, 9), pairs=6)
     assert encode(without, FABRIC, told) == head + struct.pack("<II?d?", 1, 2, True, 1e6, True)
     head = b"DETS" + bytes([7, 2, 0, 4]) + FABRIC + struct.pack("<QQQQQQQII", 3, 7, 5, 8, 9, 6, 0, 1, 1)
-    assert encode(without._replace(left=Left.FORFEITS), FABRIC, told) == head + struct.pack("<II?d", 1, 2, True, 1e6)
+    assert encode(without._replace(left=OmittedColumns.FORFEITS), FABRIC, told) == head + struct.pack(
+        "<II?d", 1, 2, True, 1e6
+    )
 
 
 @pytest.mark.parametrize("frame", [link_use(), queues_read(), ports_read(), marks_read()])
 def test_entries_of_a_kind_that_has_none_are_refused(frame):
     whole = encode(HEAD, FABRIC, frame)
-    with pytest.raises(FrameError) as refused:
+    with pytest.raises(MessageRejectedError) as refused:
         decode(whole[:76] + struct.pack("<I", 1) + whole[80:], FABRIC, VNS, LINKS)
-    assert refused.value.cause is Cause.LENGTH
+    assert refused.value.cause is RejectCause.LENGTH
 
 
 def test_the_digest_is_of_which_vns_the_rows_are_and_not_of_their_limits():
@@ -221,12 +237,12 @@ def test_a_frame_is_read_or_refused_alike_whatever_came_before_it(frame, data):
     def read(known):
         try:
             return decode(bytes(whole), FABRIC, VNS, LINKS, known)
-        except FrameError as error:
+        except MessageRejectedError as error:
             return error.cause
 
-    has_pairs = isinstance(before, Report | Grants)
-    alone, after = read(None), read({type(before): Known(HEAD.token, 7, 7, before)} if has_pairs else {})
-    if isinstance(alone, Cause):
+    has_pairs = isinstance(before, ReportMessage | GrantMessage)
+    alone, after = read(None), read({type(before): PreviousMessage(HEAD.token, 7, 7, before)} if has_pairs else {})
+    if isinstance(alone, RejectCause):
         assert after is alone
         return
     assert encode(*after[:1], FABRIC, after[1]) == encode(*alone[:1], FABRIC, alone[1]) == bytes(whole)
@@ -239,10 +255,10 @@ def test_a_frame_is_read_or_refused_alike_whatever_came_before_it(frame, data):
 @settings(derandomize=True, max_examples=100, deadline=None)
 @given(frame=frames(), data=st.data())
 def test_a_frame_without_pairs_has_those_that_are_known(frame, data):
-    if not isinstance(frame, Report | Grants):
+    if not isinstance(frame, ReportMessage | GrantMessage):
         return
     _, before = decode(encode(HEAD, FABRIC, frame), FABRIC, VNS)
-    known = {type(before): Known(HEAD.token, 5, 7, before)}
+    known = {type(before): PreviousMessage(HEAD.token, 5, 7, before)}
     head = HEAD._replace(number=9, pairs=data.draw(st.integers(5, 7)))
     read_head, read = decode(encode(head, FABRIC, frame), FABRIC, VNS, before=known)
     assert read_head == head
@@ -254,39 +270,45 @@ def test_a_frame_without_pairs_has_those_that_are_known(frame, data):
 @pytest.mark.parametrize(
     ("known", "head", "cause"),
     [
-        (None, HEAD._replace(pairs=6), Cause.PAIRS),
-        (Known(HEAD.token, 5, 7, grants()), HEAD._replace(pairs=4), Cause.PAIRS),
-        (Known(HEAD.token, 5, 7, grants()), HEAD._replace(pairs=8), Cause.PAIRS),
-        (Known(HEAD.token - 1, 5, 7, grants()), HEAD._replace(pairs=6), Cause.PAIRS),
-        (Known(HEAD.token + 1, 5, 7, grants()), HEAD._replace(pairs=6), Cause.TOKEN),
-        (Known(HEAD.token, 5, 7, grants((1,), (0,), (1,), (1e6,))), HEAD._replace(pairs=6), Cause.LENGTH),
+        (None, HEAD._replace(pairs=6), RejectCause.PAIRS),
+        (PreviousMessage(HEAD.token, 5, 7, grants()), HEAD._replace(pairs=4), RejectCause.PAIRS),
+        (PreviousMessage(HEAD.token, 5, 7, grants()), HEAD._replace(pairs=8), RejectCause.PAIRS),
+        (PreviousMessage(HEAD.token - 1, 5, 7, grants()), HEAD._replace(pairs=6), RejectCause.PAIRS),
+        (PreviousMessage(HEAD.token + 1, 5, 7, grants()), HEAD._replace(pairs=6), RejectCause.TOKEN),
+        (
+            PreviousMessage(HEAD.token, 5, 7, grants((1,), (0,), (1,), (1e6,))),
+            HEAD._replace(pairs=6),
+            RejectCause.LENGTH,
+        ),
     ],
 )
 def test_a_frame_without_pairs_that_are_known_is_refused(known, head, cause):
-    with pytest.raises(FrameError) as refused:
-        decode(encode(head, FABRIC, grants()), FABRIC, VNS, before={Grants: known} if known else None)
+    with pytest.raises(MessageRejectedError) as refused:
+        decode(encode(head, FABRIC, grants()), FABRIC, VNS, before={GrantMessage: known} if known else None)
     assert refused.value.cause is cause
 
 
 @pytest.mark.parametrize("frame", [link_use(), queues_read()])
 def test_a_kind_without_pairs_has_none_of_another_frame(frame):
     whole = encode(HEAD, FABRIC, frame)
-    with pytest.raises(FrameError) as refused:
+    with pytest.raises(MessageRejectedError) as refused:
         decode(whole[:56] + struct.pack("<Q", 6) + whole[64:], FABRIC, VNS, LINKS)
-    assert refused.value.cause is Cause.PAIRS
+    assert refused.value.cause is RejectCause.PAIRS
 
 
 def report(rows=3):
     loads, column = (np.array([1e6]),) * 3, np.arange(rows) * 1e6
     pairs, unread = (np.arange(rows), np.full(rows, 4)), np.full(rows, 7)
     flags = np.arange(rows) == 0, np.arange(rows) == 1
-    return Report(ints([4]), *loads, *pairs, column, column, column, column, column, unread, *flags)
+    return ReportMessage(ints([4]), *loads, *pairs, column, column, column, column, column, unread, *flags)
 
 
 @pytest.mark.parametrize("left", range(16))
 def test_columns_that_are_left_out_are_the_same_everywhere(left):
-    frame, may = (grants(), Left.FORFEITS) if left & Left.FORFEITS else (report(), Left.NONE)
-    if left & ~Left.FORFEITS and may:
+    frame, may = (
+        (grants(), OmittedColumns.FORFEITS) if left & OmittedColumns.FORFEITS else (report(), OmittedColumns.NONE)
+    )
+    if left & ~OmittedColumns.FORFEITS and may:
         return
     data = encode(HEAD._replace(left=left), FABRIC, frame)
     head, read = decode(data, FABRIC, VNS)
@@ -297,23 +319,26 @@ def test_columns_that_are_left_out_are_the_same_everywhere(left):
         bit, value = usual.get(field.name, (0, None))
         column, said = getattr(read, field.name), getattr(frame, field.name)
         np.testing.assert_array_equal(column, np.full(len(said), value) if left & bit else said)
-        assert is_left_out(column) is bool(left & bit)
+        assert is_omitted(column) is bool(left & bit)
     assert encode(head, FABRIC, read) == data
 
 
 def test_limits_that_the_hearer_has_granted_are_its_own():
     frame = report()
     _, before = decode(encode(HEAD, FABRIC, frame), FABRIC, VNS)
-    known, head = {Report: Known(HEAD.token, 7, 7, before)}, HEAD._replace(number=9, pairs=7, limits=5)
-    data, granted = encode(head, FABRIC, frame), Given(before.sender, np.array([9.0, 8.0, 7.0, 6.0]), ints([3, 0, 2]))
+    known, head = {ReportMessage: PreviousMessage(HEAD.token, 7, 7, before)}, HEAD._replace(number=9, pairs=7, limits=5)
+    data, granted = (
+        encode(head, FABRIC, frame),
+        GrantRecord(before.sender, np.array([9.0, 8.0, 7.0, 6.0]), ints([3, 0, 2])),
+    )
     _, read = decode(data, FABRIC, VNS, before=known, given={5: granted})
     assert read.limit_bps.tolist() == [6.0, 9.0, 7.0]
     assert len(data) == len(encode(head._replace(limits=0), FABRIC, frame)) - 8 * 3
     others = {4: granted}, {5: granted._replace(sender=before.sender.copy())}, {}
     for other in others:
-        with pytest.raises(FrameError) as refused:
+        with pytest.raises(MessageRejectedError) as refused:
             decode(data, FABRIC, VNS, before=known, given=other)
-        assert refused.value.cause is Cause.PAIRS
-    with pytest.raises(FrameError) as refused:
+        assert refused.value.cause is RejectCause.PAIRS
+    with pytest.raises(MessageRejectedError) as refused:
         decode(encode(head._replace(pairs=0), FABRIC, frame), FABRIC, VNS, before=known, given={5: granted})
-    assert refused.value.cause is Cause.PAIRS
+    assert refused.value.cause is RejectCause.PAIRS

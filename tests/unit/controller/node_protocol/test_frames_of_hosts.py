@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.damaged import damaged
 
-from controller.node_protocol.host_update import HostsHead, VnHosts, decode_hosts, encode_hosts
-from controller.node_protocol.rejection import Cause, FrameError
+from controller.node_protocol.host_update import HostUpdateHeader, VnHosts, decode_host_update, encode_host_update
+from controller.node_protocol.rejection import MessageRejectedError, RejectCause
 
-VNS, FABRIC, HEAD = 20, b"12345678", HostsHead(3, 7, 5, 9, 4, 6)
+VNS, FABRIC, HEAD = 20, b"12345678", HostUpdateHeader(3, 7, 5, 9, 4, 6)
 macs = st.integers(0, 2**48 - 1).map(lambda mac: mac & ~(1 << 40))
 numbers = st.integers(0, 2**64 - 1)
 
@@ -26,7 +26,7 @@ def column(values, dtype=np.int64):
 @st.composite
 def frames(draw):
     since, until = sorted(draw(st.tuples(numbers, numbers)))
-    head = HostsHead(draw(numbers), draw(numbers), since, until, draw(numbers), draw(numbers))
+    head = HostUpdateHeader(draw(numbers), draw(numbers), since, until, draw(numbers), draw(numbers))
     vns = draw(st.lists(st.tuples(st.integers(0, VNS - 1), st.lists(macs, max_size=4)), max_size=4))
     of_all = [mac for _, some in vns for mac in some]
     learned = [draw(st.integers(0, until)) for _ in of_all]
@@ -38,7 +38,7 @@ def frames(draw):
 @given(frames())
 def test_what_is_written_is_read(frame):
     head, hosts = frame
-    read_head, read = decode_hosts(encode_hosts(head, FABRIC, hosts), FABRIC, VNS)
+    read_head, read = decode_host_update(encode_host_update(head, FABRIC, hosts), FABRIC, VNS)
     assert read_head == head
     for field in fields(hosts):
         np.testing.assert_array_equal(getattr(read, field.name), getattr(hosts, field.name))
@@ -47,12 +47,12 @@ def test_what_is_written_is_read(frame):
 @settings(derandomize=True, max_examples=300, deadline=None)
 @given(frame=frames(), data=st.data())
 def test_damaged_frames_are_refused_or_are_frames(frame, data):
-    octets = damaged(data, encode_hosts(frame[0], FABRIC, frame[1]))
+    octets = damaged(data, encode_host_update(frame[0], FABRIC, frame[1]))
     try:
-        head, read = decode_hosts(octets, FABRIC, VNS)
-    except FrameError:
+        head, read = decode_host_update(octets, FABRIC, VNS)
+    except MessageRejectedError:
         return
-    assert encode_hosts(head, FABRIC, read) == octets
+    assert encode_host_update(head, FABRIC, read) == octets
 
 
 def hosts_of_two():
@@ -61,36 +61,38 @@ def hosts_of_two():
 
 def test_hosts_are_on_the_wire_as_the_table_says():
     head = b"DETS" + bytes([7, 8, 0, 0]) + FABRIC + struct.pack("<QQQQQQII", 3, 7, 5, 9, 4, 6, 3, 2)
-    assert encode_hosts(HEAD, FABRIC, hosts_of_two()) == head + struct.pack("<6Q4I", 10, 12, 14, 6, 0, 9, 4, 2, 1, 2)
+    assert encode_host_update(HEAD, FABRIC, hosts_of_two()) == head + struct.pack(
+        "<6Q4I", 10, 12, 14, 6, 0, 9, 4, 2, 1, 2
+    )
 
 
 @pytest.mark.parametrize(
     ("at", "octets", "cause"),
     [
-        (0, b"DOTS", Cause.NOT_A_FRAME),
-        (4, b"\x02", Cause.VERSION),
-        (5, b"\x03", Cause.NOT_A_FRAME),
-        (6, b"\x01", Cause.NOT_A_FRAME),
-        (8, b"87654321", Cause.FABRIC),
-        (32, struct.pack("<Q", 10), Cause.VALUE),  # since what is after the end
-        (64, struct.pack("<I", 4), Cause.LENGTH),
-        (68, struct.pack("<I", 2**32 - 1), Cause.LENGTH),
-        (72 + 6, b"\x01", Cause.VALUE),  # an address of more than 48 bits
-        (72 + 5, b"\x01", Cause.VALUE),  # a multicast one
-        (96, struct.pack("<Q", 10), Cause.VALUE),  # learned later than the frame knows of
-        (120, struct.pack("<I", VNS), Cause.ROW),
-        (128, struct.pack("<I", 2), Cause.LENGTH),  # not as many hosts as there are
+        (0, b"DOTS", RejectCause.NOT_A_FRAME),
+        (4, b"\x02", RejectCause.VERSION),
+        (5, b"\x03", RejectCause.NOT_A_FRAME),
+        (6, b"\x01", RejectCause.NOT_A_FRAME),
+        (8, b"87654321", RejectCause.FABRIC),
+        (32, struct.pack("<Q", 10), RejectCause.VALUE),  # since what is after the end
+        (64, struct.pack("<I", 4), RejectCause.LENGTH),
+        (68, struct.pack("<I", 2**32 - 1), RejectCause.LENGTH),
+        (72 + 6, b"\x01", RejectCause.VALUE),  # an address of more than 48 bits
+        (72 + 5, b"\x01", RejectCause.VALUE),  # a multicast one
+        (96, struct.pack("<Q", 10), RejectCause.VALUE),  # learned later than the frame knows of
+        (120, struct.pack("<I", VNS), RejectCause.ROW),
+        (128, struct.pack("<I", 2), RejectCause.LENGTH),  # not as many hosts as there are
     ],
 )
 def test_frames_that_say_what_cannot_be_are_refused(at, octets, cause):
-    whole = encode_hosts(HEAD, FABRIC, hosts_of_two())
-    with pytest.raises(FrameError) as refused:
-        decode_hosts(whole[:at] + octets + whole[at + len(octets) :], FABRIC, VNS)
+    whole = encode_host_update(HEAD, FABRIC, hosts_of_two())
+    with pytest.raises(MessageRejectedError) as refused:
+        decode_host_update(whole[:at] + octets + whole[at + len(octets) :], FABRIC, VNS)
     assert refused.value.cause is cause
 
 
 def test_counts_that_add_up_beyond_what_a_number_holds_are_refused():
     many = VnHosts(column([], np.uint64), column([], np.uint64), column([1] * 4), column([2**32 - 1] * 4))
-    with pytest.raises(FrameError) as refused:
-        decode_hosts(encode_hosts(HEAD, FABRIC, many), FABRIC, VNS)
-    assert refused.value.cause is Cause.LENGTH
+    with pytest.raises(MessageRejectedError) as refused:
+        decode_host_update(encode_host_update(HEAD, FABRIC, many), FABRIC, VNS)
+    assert refused.value.cause is RejectCause.LENGTH

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.damaged import damaged
 
-from controller.node_protocol.bundle import MOST_FRAMES, Message, unbundle
-from controller.node_protocol.rejection import Cause, FrameError
-from controller.node_protocol.switch_snapshot import Places, PlacesHead, decode_places, encode_places
+from controller.node_protocol.bundle import MOST_FRAMES, Bundle, unbundle
+from controller.node_protocol.rejection import MessageRejectedError, RejectCause
+from controller.node_protocol.switch_snapshot import SnapshotHeader, SwitchSnapshot, decode_places, encode_snapshot
 
-VNS, FABRIC, HEAD = 20, b"12345678", PlacesHead(3, 7)
+VNS, FABRIC, HEAD = 20, b"12345678", SnapshotHeader(3, 7)
 dpids = st.integers(0, 2**64 - 1)
 
 
@@ -26,7 +26,7 @@ def column(values, dtype=np.int64):
 @st.composite
 def snapshots(draw):
     hellos = draw(st.lists(st.tuples(dpids, dpids, st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1)), max_size=6))
-    return Places(
+    return SwitchSnapshot(
         column(draw(st.lists(dpids, max_size=4)), np.uint64),
         *(column([one[end] for one in hellos], np.uint64) for end in (0, 1)),
         *(column([one[end] for one in hellos]) for end in (2, 3)),
@@ -37,9 +37,9 @@ def snapshots(draw):
 
 
 @settings(derandomize=True, max_examples=100, deadline=None)
-@given(places=snapshots(), head=st.builds(PlacesHead, *[st.integers(0, 2**64 - 1)] * 2))
+@given(places=snapshots(), head=st.builds(SnapshotHeader, *[st.integers(0, 2**64 - 1)] * 2))
 def test_what_is_written_is_read(places, head):
-    data = encode_places(head, FABRIC, places)
+    data = encode_snapshot(head, FABRIC, places)
     read_head, read = decode_places(data, FABRIC, VNS)
     assert read_head == head
     for field in fields(places):
@@ -49,38 +49,38 @@ def test_what_is_written_is_read(places, head):
 @settings(derandomize=True, max_examples=300, deadline=None)
 @given(places=snapshots(), data=st.data())
 def test_damaged_snapshots_are_refused_or_are_snapshots(places, data):
-    octets = damaged(data, encode_places(HEAD, FABRIC, places))
+    octets = damaged(data, encode_snapshot(HEAD, FABRIC, places))
     try:
         head, read = decode_places(octets, FABRIC, VNS)
-    except FrameError:
+    except MessageRejectedError:
         return
-    assert encode_places(head, FABRIC, read) == octets
+    assert encode_snapshot(head, FABRIC, read) == octets
 
 
 @pytest.mark.parametrize(
     ("at", "octets", "cause"),
     [
-        (0, b"DOTS", Cause.NOT_A_FRAME),
-        (4, b"\x02", Cause.VERSION),
-        (5, b"\x01", Cause.NOT_A_FRAME),
-        (8, b"87654321", Cause.FABRIC),
-        (36, struct.pack("<I", 2), Cause.LENGTH),
-        (36, struct.pack("<I", 2**32 - 1), Cause.LENGTH),
-        (48 + 24, b"\x02", Cause.VALUE),  # neither late nor not
-        (48 + 25, struct.pack("<I", VNS), Cause.ROW),
+        (0, b"DOTS", RejectCause.NOT_A_FRAME),
+        (4, b"\x02", RejectCause.VERSION),
+        (5, b"\x01", RejectCause.NOT_A_FRAME),
+        (8, b"87654321", RejectCause.FABRIC),
+        (36, struct.pack("<I", 2), RejectCause.LENGTH),
+        (36, struct.pack("<I", 2**32 - 1), RejectCause.LENGTH),
+        (48 + 24, b"\x02", RejectCause.VALUE),  # neither late nor not
+        (48 + 25, struct.pack("<I", VNS), RejectCause.ROW),
     ],
 )
 def test_snapshots_that_say_what_cannot_be_are_refused(at, octets, cause):
     nothing = column([], np.uint64)
     hellos = column([1], np.uint64), column([2], np.uint64), column([1]), column([1]), column([False], np.bool_)
-    whole = encode_places(HEAD, FABRIC, Places(nothing, *hellos, column([5]), nothing))
-    with pytest.raises(FrameError) as refused:
+    whole = encode_snapshot(HEAD, FABRIC, SwitchSnapshot(nothing, *hellos, column([5]), nothing))
+    with pytest.raises(MessageRejectedError) as refused:
         decode_places(whole[:at] + octets + whole[at + len(octets) :], FABRIC, VNS)
     assert refused.value.cause is cause
 
 
 def message(frames):
-    made = Message()
+    made = Bundle()
     for frame in frames:
         made.put(frame)
     return made.data
@@ -97,11 +97,11 @@ def test_frames_of_a_message_come_apart_again(frames):
 def test_noise_is_no_message_or_one(data):
     try:
         frames = unbundle(data)
-    except FrameError:
+    except MessageRejectedError:
         return
     assert message(frames) == data
 
 
 def test_more_frames_than_there_are_kinds_are_refused():
-    with pytest.raises(FrameError):
+    with pytest.raises(MessageRejectedError):
         unbundle(message([b""] * (MOST_FRAMES + 1)))

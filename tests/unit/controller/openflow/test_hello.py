@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.openflow.bounded_reader import HEADER
-from controller.openflow.messages import speaks
+from controller.openflow.messages import supports_version
 
 
 def hello(version: int, body: bytes = b"") -> bytes:
@@ -36,10 +36,10 @@ def bitmap(*versions: int) -> bytes:
     ],
 )
 def test_hellos(version: int, body: bytes, ours: bool) -> None:
-    assert speaks(4, hello(version, body)) is ours
+    assert supports_version(4, hello(version, body)) is ours
 
 
 @given(st.integers(0, 255), st.binary(max_size=40))
 def test_whatever_follows_it_is_read_to_an_end(version: int, body: bytes) -> None:
-    assert speaks(4, hello(version, body)) in {True, False}
-    assert version >= 4 or not speaks(4, hello(version, body))
+    assert supports_version(4, hello(version, body)) in {True, False}
+    assert version >= 4 or not supports_version(4, hello(version, body))

@@ -16,7 +16,7 @@ from controller.openflow.constants import METER_MAX
 from controller.openflow.meters import (
     decode_meter_stats,
     encode_meter_mods,
-    encode_meter_mods_of_all,
+    encode_meter_mods_batch,
 )
 
 pytestmark = pytest.mark.skipif(
@@ -86,8 +86,8 @@ def test_meter_mods_of_all_switches_are_written_alike(
     mods = [np.array(rows, dtype=np.uint32).reshape(-1, 4).T for rows in switches]
     xids = [(xid + 1000 * number) & 0xFFFF_FFFF for number in range(len(mods))]
     arguments = (mods, xids, b"\x04\x14\x00\x08" + bytes(4))
-    made = outcome(encode_meter_mods_of_all, *arguments)
-    assert made == plainly(encode_meter_mods_of_all, *arguments)
+    made = outcome(encode_meter_mods_batch, *arguments)
+    assert made == plainly(encode_meter_mods_batch, *arguments)
     for one, first, rows in zip(made if isinstance(made, list) else (), xids, mods, strict=isinstance(made, list)):
         assert int.from_bytes(one[-4:]) == (first + rows.shape[1]) & 0xFFFF_FFFF
 

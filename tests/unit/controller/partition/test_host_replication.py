@@ -13,15 +13,15 @@ from support.configs import fabric
 from controller.cluster.ownership import Owner
 from controller.fabric.topology import PortId
 from controller.fabric.vn_table import VnTable
-from controller.forwarding.forwarding_state import Network
+from controller.forwarding.forwarding_state import ForwardingState
 from controller.forwarding.host_entries import ForwardingSettings
 from controller.forwarding.pairs import Host
-from controller.node_protocol.host_update import decode_hosts
-from controller.node_protocol.rejection import Cause, FrameError
+from controller.node_protocol.host_update import decode_host_update
+from controller.node_protocol.rejection import MessageRejectedError, RejectCause
 from controller.partition import host_publisher
-from controller.partition.host_publisher import HostsSaid
-from controller.partition.host_replication import AGAIN_S, SharedHosts
-from controller.partition.remote_hosts import OthersHosts
+from controller.partition.host_publisher import HostPublisher
+from controller.partition.host_replication import RETRANSMIT_S, HostReplication
+from controller.partition.remote_hosts import RemoteHosts
 
 NAMES, VLANS, PORTS, SWITCHES = "abc", (10, 20), (1, 2), (1, 2, 3, 4)
 CONFIG = fabric({dpid: {port: list(VLANS) for port in PORTS} for dpid in SWITCHES})
@@ -36,9 +36,9 @@ class Node:
 
     def __init__(self, name, token, vns=VNS, config=CONFIG, most=MOST):
         self.name, self.token = name, token
-        self.network = Network(config.switches.values(), vns, ForwardingSettings(max_macs_per_vn=most))
-        self.network.share_out()
-        self.hosts = SharedHosts(self.network, vns, DIGEST)
+        self.network = ForwardingState(config.switches.values(), vns, ForwardingSettings(max_macs_per_vn=most))
+        self.network.enable_sharding()
+        self.hosts = HostReplication(self.network, vns, DIGEST)
 
 
 class Nodes:
@@ -112,7 +112,7 @@ class Nodes:
         mail, self.mail = self.mail, []
         for speaker, hearer, data in mail:
             if (speaker, hearer) not in lost:
-                with suppress(FrameError):  # who has not heard of a new owner refuses what that says
+                with suppress(MessageRejectedError):  # who has not heard of a new owner refuses what that says
                     self.nodes[hearer].hosts.hear(speaker, data, self.now_s)
         for node in self.nodes.values():
             for taken, _ in enumerate(node.hosts.take(), 1):
@@ -120,14 +120,14 @@ class Nodes:
                     break
             mine = {dpid: owner for dpid, owner in self.owner.items() if owner.node == node.name and dpid in self.up}
             others = [name for name in NAMES if name != node.name]
-            due = node.hosts.due(others, mine, self.now_s, AGAIN_S)
+            due = node.hosts.due(others, mine, self.now_s, RETRANSMIT_S)
             self.mail += [(node.name, hearer, data) for hearer, data in due.items()]
 
     def settle(self):
         for node in self.nodes.values():
             self.tell_owners(node)
         self.up = set(SWITCHES)
-        for _ in range(round(6 * AGAIN_S / INTERVAL_S)):
+        for _ in range(round(6 * RETRANSMIT_S / INTERVAL_S)):
             self.interval()
 
 
@@ -153,7 +153,7 @@ steps = st.one_of(
 def test_whatever_happens_and_is_lost_all_nodes_know_the_same_in_the_end(done, most_said):
     nodes = Nodes()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(host_publisher, "MOST_SAID", most_said)
+        patch.setattr(host_publisher, "MAX_BATCH", most_said)
         for one in done:
             nodes.do(*one)
         nodes.settle()
@@ -186,7 +186,7 @@ def test_what_was_heard_before_a_host_came_here_does_not_count_when_it_is_taken_
     nodes.interval()
     nodes.deliver()
     nodes.learn(host, PortId(1, 1))
-    nodes.nodes["a"].hosts.due(["b", "c"], {1: nodes.owner[1], 4: nodes.owner[4]}, nodes.now_s, AGAIN_S)
+    nodes.nodes["a"].hosts.due(["b", "c"], {1: nodes.owner[1], 4: nodes.owner[4]}, nodes.now_s, RETRANSMIT_S)
     list(nodes.nodes["a"].hosts.take())
     assert nodes.nodes["a"].network.vn_of(host) == VNS.row_of(host.vlan_vid, 1, 1)
     nodes.settle()
@@ -272,7 +272,7 @@ class Two:
     def interval(self, each_piece=lambda: None):
         self.now_s += INTERVAL_S
         for speaker, hearer, dpid in ((self.a, self.b, 1), (self.b, self.a, 2)):
-            due = speaker.hosts.due([hearer.name], {dpid: self.owner[dpid]}, self.now_s, AGAIN_S)
+            due = speaker.hosts.due([hearer.name], {dpid: self.owner[dpid]}, self.now_s, RETRANSMIT_S)
             for data in due.values():
                 self.octets += len(data)
                 hearer.hosts.hear(speaker.name, data, self.now_s)
@@ -281,7 +281,7 @@ class Two:
                 each_piece()
 
     def settle(self, each_piece=lambda: None):
-        for _ in range(round(2 * AGAIN_S / INTERVAL_S)):
+        for _ in range(round(2 * RETRANSMIT_S / INTERVAL_S)):
             self.interval(each_piece)
 
 
@@ -307,12 +307,12 @@ def count(monkeypatch, of, name, calls):
 def test_one_change_among_many_hosts_goes_through_its_own_vns_only(two, monkeypatch):
     calls = Counter()
     for of, name in (
-        *((Network, name) for name in ("place", "forget_host", "vn_of", "hosts_of_vn")),
-        (OthersHosts, "take"),
-        (HostsSaid, "note"),
+        *((ForwardingState, name) for name in ("place", "forget_host", "vn_of", "hosts_of_vn")),
+        (RemoteHosts, "take"),
+        (HostPublisher, "note"),
     ):
         count(monkeypatch, of, name, calls)
-    monkeypatch.setattr(Network, "hosts", None)  # all hosts are looked through by nobody
+    monkeypatch.setattr(ForwardingState, "hosts", None)  # all hosts are looked through by nobody
     two.a.hosts._said._hosts_of_vn = two.a.network.hosts_of_vn
     host, two.octets = Host(VLANS[0], 2 << 24), 0
     two.a.network.learn(host, PortId(1, 1))
@@ -371,19 +371,19 @@ def test_who_speaks_of_others_switches_or_says_less_than_before_is_refused():
     nodes.interval()
     b = nodes.nodes["b"].hosts
     (frame,) = [data for speaker, hearer, data in nodes.mail if (speaker, hearer) == ("a", "b")]
-    with pytest.raises(FrameError) as refused:
+    with pytest.raises(MessageRejectedError) as refused:
         b.hear("c", frame, 1.0)
-    assert refused.value.cause is Cause.NOT_OWNED
+    assert refused.value.cause is RejectCause.NOT_OWNED
     b.hear("a", frame, 1.0)
-    with pytest.raises(FrameError) as refused:
+    with pytest.raises(MessageRejectedError) as refused:
         b.hear("a", frame, 1.0)
-    assert refused.value.cause is Cause.ORDER
-    assert decode_hosts(frame, DIGEST, len(VNS))[0].until == 8
+    assert refused.value.cause is RejectCause.ORDER
+    assert decode_host_update(frame, DIGEST, len(VNS))[0].until == 8
 
 
 def test_what_is_said_of_a_vn_is_kept_once_however_often_it_changes():
-    said = HostsSaid(VNS, lambda row: ())
-    said.speak_for({1: Owner("a", 1, 1)})
+    said = HostPublisher(VNS, lambda row: ())
+    said.set_owned_switches({1: Owner("a", 1, 1)})
     for _ in range(5000):
         said._add(VNS.dpid.argsort()[:1])
     assert said._log.shape[1] <= 2 * host_publisher._LEAST_LOG
@@ -421,10 +421,10 @@ def test_words_of_who_has_lost_a_switch_meanwhile_are_not_taken():
 
 
 def test_all_hosts_of_a_switch_are_said_again_by_whoever_gets_it_again():
-    said = HostsSaid(VNS, lambda row: ())
+    said = HostPublisher(VNS, lambda row: ())
     for generation in (1, 2):
         before = said.number
         for _ in range(2):
-            said.speak_for({1: Owner("a", 1, generation)})
+            said.set_owned_switches({1: Owner("a", 1, generation)})
         assert said.number == before + 4
         assert len(said._put_together(before)[1].vn) == 4

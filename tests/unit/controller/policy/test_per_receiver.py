@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from support.configs import star
 
-from controller.allocation import Requests, native
+from controller.allocation import AllocationInput, native
 from controller.errors import ColumnError
-from controller.fabric.pair_table import EntryTable
+from controller.fabric.pair_table import PairTable
 from controller.fabric.vn_table import VnTable
 from controller.policy.interface import PolicyView
 from controller.policy.per_receiver import _standing_rate
-from controller.policy.policy_state import Memory
+from controller.policy.policy_state import PolicyState
 from controller.policy.registry import make_policy, policies
 from controller.policy.shardability import is_network_wide
 
@@ -29,7 +29,7 @@ def view(vns: VnTable = VNS, rows: slice = slice(None), active: bool = True) -> 
     return PolicyView(
         now_s=0.0,
         elapsed_s=0.055,
-        entries=EntryTable(sender, receiver, np.arange(1, count + 1)),
+        entries=PairTable(sender, receiver, np.arange(1, count + 1)),
         vns=vns,
         mine=np.ones(len(vns), dtype=np.bool_),
         parameters={},
@@ -50,7 +50,7 @@ def view(vns: VnTable = VNS, rows: slice = slice(None), active: bool = True) -> 
 
 
 def decided_afresh(one: PolicyView) -> np.ndarray:
-    return make_policy("fs").decide(one, Memory(len(VNS)).aligned(one.rows, None)).grant_bps
+    return make_policy("fs").decide(one, PolicyState(len(VNS)).aligned(one.rows, None)).grant_bps
 
 
 OTHERS = {
@@ -64,7 +64,7 @@ OTHERS = {
 @pytest.mark.parametrize("changed", OTHERS)
 def test_the_next_decision_is_that_of_a_policy_without_a_past(changed: str) -> None:
     policy, first, then = make_policy("fs"), view(), OTHERS[changed]
-    memory = policy.decide(first, Memory(len(VNS)).aligned(first.rows, None)).memory
+    memory = policy.decide(first, PolicyState(len(VNS)).aligned(first.rows, None)).memory
     found = policy.decide(then, memory.aligned(then.rows, None))
     assert found.grant_bps.tolist() == decided_afresh(then).tolist()
     assert decided_afresh(first).tolist() != found.grant_bps.tolist()
@@ -74,8 +74,8 @@ def test_columns_are_checked_when_the_table_is_new_and_not_again() -> None:
     policy, first = make_policy("fs"), view()
     broken = first._replace(available_bps=np.full(len(first.rows), -1.0))
     with pytest.raises(ColumnError, match="available_bps"):
-        policy.decide(broken, Memory(len(VNS)).aligned(first.rows, None))
-    known = policy.decide(first, Memory(len(VNS)).aligned(first.rows, None)).memory
+        policy.decide(broken, PolicyState(len(VNS)).aligned(first.rows, None))
+    known = policy.decide(first, PolicyState(len(VNS)).aligned(first.rows, None)).memory
     assert policy.decide(first, known).memory.derived is known.derived
 
 
@@ -84,7 +84,7 @@ def test_silent_senders_may_start_with_the_same_compiled(seed: int) -> None:
     rng = np.random.default_rng(seed)
     counts = rng.integers(0, 6, 9)
     entries = int(counts.sum())
-    requests = Requests(
+    requests = AllocationInput(
         offsets=np.concatenate([[0], np.cumsum(counts)]),
         limit_bps=rng.uniform(1e6, 1e9, len(counts)),
         received_bps=np.zeros(len(counts)),
@@ -97,7 +97,7 @@ def test_silent_senders_may_start_with_the_same_compiled(seed: int) -> None:
     )
     granted_bps = rng.uniform(0.0, 1e8, entries)
     plain = np.where(requests.active, granted_bps, _standing_rate(requests))
-    compiled = native.with_standing(requests, granted_bps)
+    compiled = native.with_idle_share(requests, granted_bps)
     assert compiled is None or compiled.tobytes() == plain.tobytes()
     assert (compiled is granted_bps) == (native.library is not None and bool(requests.active.all()))
 
@@ -108,5 +108,7 @@ def test_policies_that_decide_by_receiver_look_at_nothing_that_peers_leave_out(n
     whole = whole._replace(limit_bps=np.full(len(PAIRS), 90e6), drops=np.array([True, False, True, False]))
     with_amounts = whole._replace(dropped_bps=np.where(whole.drops, 5e6, 0.0))
     without = whole._replace(dropped_bps=unknown, passed_bps=unknown)
-    found = [policy.decide(one, Memory(len(VNS)).aligned(one.rows, None)).grant_bps for one in (with_amounts, without)]
+    found = [
+        policy.decide(one, PolicyState(len(VNS)).aligned(one.rows, None)).grant_bps for one in (with_amounts, without)
+    ]
     assert found[0].tobytes() == found[1].tobytes()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from controller.columns import NEW_ROW
 from controller.errors import InvalidValueError
-from controller.policy.policy_state import Memory
+from controller.policy.policy_state import PolicyState
 
 LINKS = ("a", "b", "c")
 
@@ -23,15 +23,15 @@ def floats(*values):
 
 
 def filled():
-    memory = Memory(3).aligned(ints(1, 4), LINKS)
+    memory = PolicyState(3).aligned(ints(1, 4), LINKS)
     uses = ints(0, 0, 2), ints(0, 2, 1), {"r": floats(10, 12, 21)}
     return memory.after({"v": floats(0, 1, 2)}, {"e": floats(1, 4)}, {"l": floats(5, 6, 7)}, uses, derived="paths")
 
 
 def test_what_was_never_written_is_not_known():
-    memory = Memory(2).aligned(ints(0, 3, 5), LINKS)
-    assert [len(memory.of_vn("x")), len(memory.of_entry("x")), len(memory.of_link("x"))] == [2, 3, 3]
-    assert np.isnan(np.concatenate([memory.of_vn("x"), memory.of_entry("x"), memory.of_link("x")])).all()
+    memory = PolicyState(2).aligned(ints(0, 3, 5), LINKS)
+    assert [len(memory.of_vn("x")), len(memory.pair_column("x")), len(memory.link_column("x"))] == [2, 3, 3]
+    assert np.isnan(np.concatenate([memory.of_vn("x"), memory.pair_column("x"), memory.link_column("x")])).all()
     assert np.isnan(memory.of_use("x", ints(0, 1), ints(2, 2))).all()
 
 
@@ -58,20 +58,20 @@ def test_entries_are_re_arranged():
     """Of entries 0 to 4 row 0 goes and one comes in front of the last: 1 becomes 0, 4 becomes 4."""
     memory = filled().carried(ints(1, 2, 3, NEW_ROW, 4))
     assert (memory.rows.tolist(), memory.derived) == ([0, 4], None)
-    known = memory.aligned(ints(0, 3, 4), LINKS).of_entry("e")
+    known = memory.aligned(ints(0, 3, 4), LINKS).pair_column("e")
     np.testing.assert_array_equal(known, floats(1, np.nan, 4))
     gone = filled().carried(ints(0, 4))
-    np.testing.assert_array_equal(gone.of_entry("e"), floats(4))
+    np.testing.assert_array_equal(gone.pair_column("e"), floats(4))
 
 
 def test_what_is_not_decided_on_is_forgotten():
     memory = filled().aligned(ints(4), LINKS).aligned(ints(1, 4), LINKS)
-    np.testing.assert_array_equal(memory.of_entry("e"), floats(np.nan, 4))
+    np.testing.assert_array_equal(memory.pair_column("e"), floats(np.nan, 4))
 
 
 def test_links_go_by_their_names():
     memory = filled().aligned(ints(1, 4), ("c", "d", "a"))
-    np.testing.assert_array_equal(memory.of_link("l"), floats(7, np.nan, 5))
+    np.testing.assert_array_equal(memory.link_column("l"), floats(7, np.nan, 5))
     assert (memory.use_vn.tolist(), memory.use_link.tolist()) == ([0, 0], [0, 2])  # that of b is gone
     np.testing.assert_array_equal(memory.of_use("r", ints(0, 0, 2), ints(2, 0, 1)), floats(10, 12, np.nan))
 
@@ -98,9 +98,9 @@ def test_a_vn_that_left_is_forgotten():
 def test_every_entry_that_stays_keeps_its_value(controlled, new, random):
     """Whatever comes, goes and changes places: the value of an entry is its old row."""
     rows = np.flatnonzero(controlled)
-    memory = Memory(1).aligned(rows, None).after(by_entry={"row": rows.astype(np.float64)})
+    memory = PolicyState(1).aligned(rows, None).after(by_entry={"row": rows.astype(np.float64)})
     old_row = [*(row for row in range(len(controlled)) if random.random() < 0.7), *[NEW_ROW] * new]
     random.shuffle(old_row)
-    moved = memory.carried(ints(*old_row)).aligned(np.arange(len(old_row)), None).of_entry("row")
+    moved = memory.carried(ints(*old_row)).aligned(np.arange(len(old_row)), None).pair_column("row")
     expected = [row if row != NEW_ROW and controlled[row] else np.nan for row in old_row]
     np.testing.assert_array_equal(moved, floats(*expected))

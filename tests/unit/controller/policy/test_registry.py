@@ -11,7 +11,7 @@ from support.configs import star
 from controller.allocation.parameters import check_parameters, parameter, parameters_of, switch
 from controller.errors import InvalidValueError
 from controller.fabric.vn_table import VnTable
-from controller.policy.policy_groups import PolicyChoice, groups_of, under
+from controller.policy.policy_groups import PolicyChoice, apply_choices, groups_of
 from controller.policy.registry import make_policy, policies, title_of
 
 
@@ -66,9 +66,9 @@ def test_vlans_of_one_policy_are_one_call_if_their_parameters_agree_or_it_decide
 
 def test_policies_say_where_ceilings_count_and_who_is_always_controlled():
     vns = VnTable.of_config(star(2))
-    changed = under(vns, {10: PolicyChoice("max-min")})
+    changed = apply_choices(vns, {10: PolicyChoice("max-min")})
     for column in (changed.borrows, changed.always_controlled):
         assert (column == (vns.vlan_vid == 10)).all()
-    kept = under(changed, {20: PolicyChoice("fs")})
+    kept = apply_choices(changed, {20: PolicyChoice("fs")})
     assert (kept.borrows == changed.borrows).all()
     assert policies["max-min"].together

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.errors import InvalidValueError
-from controller.seawall.link_feedback import LinkLedger, along_paths, link_loads, marked_shares
+from controller.seawall.link_feedback import LinkBacklog, along_paths, link_loads, marked_shares
 from controller.seawall.loops import Loops
 
 INTERVAL_S, C = 0.055, 1e9
@@ -15,7 +15,7 @@ LINK = np.array([C])
 
 def run(offered_bps, *, clock_skew_s=0.0, buffer_s=0.030):
     """Return the ledger's losses and the true ones, in bits, of a FIFO link whose port is read late or early."""
-    ledger, queued, lost, seen, late = LinkLedger.empty(1), 0.0, 0.0, 0.0, 0.0
+    ledger, queued, lost, seen, late = LinkBacklog.empty(1), 0.0, 0.0, 0.0, 0.0
     for number, rate_bps in enumerate(offered_bps):
         came = rate_bps * INTERVAL_S
         room = buffer_s * C - queued + C * INTERVAL_S
@@ -54,13 +54,13 @@ def test_never_more_loss_than_there_is(offered_bps):
 
 
 def test_a_port_that_does_not_answer_leaves_losses_unknown():
-    ledger = LinkLedger.empty(1).after(np.array([2e9]), np.array([np.nan]), LINK, INTERVAL_S)
+    ledger = LinkBacklog.empty(1).after(np.array([2e9]), np.array([np.nan]), LINK, INTERVAL_S)
     assert np.isnan(ledger.lost[0])
     assert ledger.queued_bits[0] == 0.0
 
 
 def test_traffic_without_entries_is_load():
-    ledger = LinkLedger.empty(1)
+    ledger = LinkBacklog.empty(1)
     for _ in range(40):
         ledger = ledger.after(np.array([0.2e9]), np.array([0.7e9]), LINK, INTERVAL_S)
     assert ledger.foreign_bps[0] == pytest.approx(0.5e9, rel=0.01)

@@ -6,11 +6,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.dets.send_rate_controller import Control
-from controller.fabric.pair_table import EntryTable
+from controller.dets.send_rate_controller import MachineState
+from controller.fabric.pair_table import PairTable
 from controller.metering.measurement import IDLE_INTERVALS
-from controller.node_protocol.message_types import Grants
-from controller.shards.pair_partition import Crossing
+from controller.node_protocol.message_types import GrantMessage
+from controller.shards.pair_partition import PairPartition
 
 VNS = 9
 OWNERS = (2, 5)  # peers; 0 is the shard itself, 7 nobody
@@ -25,26 +25,26 @@ pairs = st.sets(st.tuples(st.integers(0, VNS - 1), st.integers(0, VNS - 1)), max
 
 def table(some):
     sender, receiver = ints([one for one, _ in some]), ints([other for _, other in some])
-    return EntryTable.empty().add(sender, receiver, np.arange(1, len(sender) + 1))[0]
+    return PairTable.empty().add(sender, receiver, np.arange(1, len(sender) + 1))[0]
 
 
 def grants(some, rate_bps):
     entries = table(some)
     nothing = ints([])
-    return Grants(nothing, nothing, nothing > 0, entries.sender, entries.receiver, rate_bps, rate_bps < 0)
+    return GrantMessage(nothing, nothing, nothing > 0, entries.sender, entries.receiver, rate_bps, rate_bps < 0)
 
 
 @settings(derandomize=True, max_examples=100, deadline=None)
 @given(some=pairs, owner=st.lists(st.sampled_from((0, *OWNERS, 7)), min_size=VNS, max_size=VNS), data=st.data())
 def test_rows_by_peer_are_those_whose_receivers_it_owns(some, owner, data):
     entries, owner = table(some), ints(owner)
-    crossing = Crossing.of(entries, owner == 0, {one: owner == one for one in OWNERS})
+    crossing = PairPartition.of(entries, owner == 0, {one: owner == one for one in OWNERS})
     size = {"min_size": len(entries), "max_size": len(entries)}
-    control = ints(data.draw(st.lists(st.sampled_from(Control), **size))).astype(np.int8)
+    control = ints(data.draw(st.lists(st.sampled_from(MachineState), **size))).astype(np.int8)
     silent = ints(data.draw(st.lists(st.sampled_from((0, IDLE_INTERVALS - 1, IDLE_INTERVALS)), **size))).astype(
         np.int16
     )
-    told = (control != Control.IDLE) | (silent < IDLE_INTERVALS)
+    told = (control != MachineState.IDLE) | (silent < IDLE_INTERVALS)
     rows = crossing.told(control, silent)
     to = owner[entries.receiver]
     assert crossing.own.tolist() == np.flatnonzero(to == 0).tolist()
@@ -58,7 +58,7 @@ def test_rows_by_peer_are_those_whose_receivers_it_owns(some, owner, data):
 @given(some=pairs, granted=pairs, others=pairs)
 def test_grants_find_the_rows_of_their_pairs_that_are_there(some, granted, others):
     entries, owner = table(some), ints([0, 0, 0, 2, 2, 2, 5, 5, 5])
-    crossing = Crossing.of(entries, owner == 0, {one: owner == one for one in OWNERS})
+    crossing = PairPartition.of(entries, owner == 0, {one: owner == one for one in OWNERS})
     for said in (granted, granted, others):
         message = grants({pair for pair in said if owner[pair[1]] == 2}, np.empty(0))
         rows, at = crossing.granted(2, message)

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from controller.dets.messages import TrafficReport
-from controller.node_protocol.message_types import Given, Left, Report
-from controller.shards.merged_reports import Gathered
+from controller.node_protocol.message_types import GrantRecord, OmittedColumns, ReportMessage
+from controller.shards.merged_reports import MergedReports
 from controller.shards.receiver_table import ReceiverTable
 
 ROWS = 60
 NOBODY = np.empty(0, dtype=np.int64)
 
 
-def gathered(rng: np.random.Generator, change: str) -> tuple[Gathered, np.ndarray, np.ndarray]:
+def gathered(rng: np.random.Generator, change: str) -> tuple[MergedReports, np.ndarray, np.ndarray]:
     """Return what is gathered of one's own and two peers' entries, what was granted, and the limits in force."""
     sender, receiver, part = np.arange(ROWS) % 10, np.arange(ROWS) // 10, rng.integers(0, 3, ROWS)
     pairs = [(sender[part == one], receiver[part == one]) for one in range(3)]
@@ -31,20 +31,27 @@ def gathered(rng: np.random.Generator, change: str) -> tuple[Gathered, np.ndarra
     here = TrafficReport(own, *(one[here_at] for one in columns))
     said = []
     for number, place in enumerate(table.places[1:]):
-        limits: Any = Given(NOBODY, granted_bps, place)
+        limits: Any = GrantRecord(NOBODY, granted_bps, place)
         if change == "said" and number:
             limits = granted_bps[place]
         if change == "earlier" and number:  # this peer's limits are of another interval
             limit_bps[place] = 9.0
-            limits = Given(NOBODY, limit_bps, place)
+            limits = GrantRecord(NOBODY, limit_bps, place)
         rates = (one[place] for one in (measured, refused))
         left = np.zeros(1), np.zeros(1, np.int64), np.ones(1, np.bool_)
         last, unread, active = (np.ndarray(len(place), one.dtype, one, strides=(0,)) for one in left)
         others = last, unread, drops[place], active
         ends = table.entries.sender[place], table.entries.receiver[place]
-        said.append(Report(NOBODY, *(np.empty(0),) * 3, *ends, *rates, limits, available[place], *others))
+        said.append(ReportMessage(NOBODY, *(np.empty(0),) * 3, *ends, *rates, limits, available[place], *others))
     seen = SimpleNamespace(measured=SimpleNamespace(passed_bps=own * 0.0), unread_intervals=own)
-    found = Gathered.of(table, own, SimpleNamespace(seen=seen), here, said, Left.AMOUNTS | Left.UNREAD | Left.ACTIVE)  # type: ignore[arg-type]
+    found = MergedReports.of(
+        table,
+        own,
+        SimpleNamespace(seen=seen),
+        here,
+        said,
+        OmittedColumns.AMOUNTS | OmittedColumns.UNREAD | OmittedColumns.ACTIVE,
+    )  # type: ignore[arg-type]
     assert found.measured_bps.tolist() == measured.tolist()
     assert found.available_bps.tolist() == available.tolist()
     assert found.refused_bps.tolist() == refused.tolist()

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.dets.messages import Loads, SetRate
-from controller.dets.send_rate_controller import Control, SendRateControllers
-from controller.fabric.pair_table import EntryTable
+from controller.dets.messages import ReceiverLoads, SetRate
+from controller.dets.send_rate_controller import MachineState, SendRateControllers
+from controller.fabric.pair_table import PairTable
 from controller.shards import shard_native
-from controller.shards.grant_replies import Answers
+from controller.shards.grant_replies import GrantReplies
 from controller.shards.merged_reports import add_loads
-from controller.shards.pair_partition import Crossing
-from controller.shards.received_grants import Told
+from controller.shards.pair_partition import PairPartition
+from controller.shards.received_grants import ReceivedGrants
 from controller.shards.receiver_table import ReceiverTable
 
 pytestmark = pytest.mark.skipif(shard_native.library is None, reason="no C compiler was there when it was installed")
@@ -71,7 +71,7 @@ def test_columns_of_all_entries_are_put_together_alike(seed: int, count: int, re
         assert table.senders(rows, VNS).tolist() == np.bincount(table.entries.receiver[rows], minlength=VNS).tolist()
 
 
-def machines(rng: np.random.Generator, count: int, states: tuple[Control, ...]) -> SendRateControllers:
+def machines(rng: np.random.Generator, count: int, states: tuple[MachineState, ...]) -> SendRateControllers:
     control, unheard = rng.choice(ints(states), count), rng.integers(0, 30, count)
     return SendRateControllers(control.astype(np.int8), rng.random(count) * 1e9, unheard.astype(np.int16))
 
@@ -85,7 +85,7 @@ def test_what_is_brought_to_receivers_is_added_up_alike(seed: int, parts: int) -
         loaded = np.flatnonzero(rng.random(VNS) < 0.7)
         loose = [np.frombuffer(bytes(1) + rng.random(len(loaded)).tobytes(), "<f8", -1, 1) for _ in range(3)]
         said.append(SimpleNamespace(loaded=loaded, **dict(zip(names, loose, strict=True))))
-    now, plain = Loads(*whole.copy()), Loads(*whole.copy())
+    now, plain = ReceiverLoads(*whole.copy()), ReceiverLoads(*whole.copy())
     add_loads(now, said)
     plainly(add_loads, plain, said)
     for name in names:
@@ -96,23 +96,27 @@ def ints(values: Any) -> np.ndarray:
     return np.array(values, dtype=np.int64)
 
 
-STATES = ((Control.LIMITED,), (Control.IDLE, Control.LIMITED), tuple(Control))
+STATES = ((MachineState.LIMITED,), (MachineState.IDLE, MachineState.LIMITED), tuple(MachineState))
 
 
 @settings(derandomize=True, deadline=None, max_examples=200)
 @given(seed=seeds, count=counts, states=st.sampled_from(STATES), wanted=st.sampled_from((0.0, 0.5, 1.0)))
-def test_grants_of_peers_are_obeyed_alike(seed: int, count: int, states: tuple[Control, ...], wanted: float) -> None:
+def test_grants_of_peers_are_obeyed_alike(
+    seed: int, count: int, states: tuple[MachineState, ...], wanted: float
+) -> None:
     rng = np.random.default_rng(seed)
-    entries = EntryTable(*pairs(rng, count), np.arange(count))
+    entries = PairTable(*pairs(rng, count), np.arange(count))
     to = stretches(rng, VNS, 4)
-    crossing = Crossing.of(entries, to == 0, {one: to == one for one in (1, 2, 3)})
+    crossing = PairPartition.of(entries, to == 0, {one: to == one for one in (1, 2, 3)})
     vns = SimpleNamespace(always_controlled=rng.random(VNS) < wanted / 4, receive_most_bps=rng.random(VNS) * 1e9)
     vns = type("Vns", (SimpleNamespace,), {"__len__": lambda self: VNS})(**vars(vns))
-    told, before = Told(VNS), machines(rng, count, states)
+    told, before = ReceivedGrants(VNS), machines(rng, count, states)
     told.congested = rng.random(VNS) < wanted
     if rng.random() < 0.7:  # as it mostly is: under control where that is wanted, and nowhere else
         under = (told.congested | vns.always_controlled)[entries.receiver]
-        before = replace(before, control=np.where(under, np.maximum(before.control, 1), Control.IDLE).astype(np.int8))
+        before = replace(
+            before, control=np.where(under, np.maximum(before.control, 1), MachineState.IDLE).astype(np.int8)
+        )
     heard, granted = [], []
     for number in (1, 2):
         rows = crossing.to[number]
@@ -122,7 +126,7 @@ def test_grants_of_peers_are_obeyed_alike(seed: int, count: int, states: tuple[C
         granted.append(SetRate(some, loose))
     kept = [np.flatnonzero(to[entries.receiver] == one) for one in (0, 3)]
     arguments = before, entries, None, vns, heard, granted, kept
-    now, plain = told.obeyed(*arguments), plainly(told.obeyed, *arguments)
+    now, plain = told.apply_grants(*arguments), plainly(told.apply_grants, *arguments)
     for name in ("control", "limit_bps", "unheard_intervals"):
         assert getattr(now, name).tobytes() == getattr(plain, name).tobytes()
 
@@ -131,9 +135,9 @@ def test_grants_of_peers_are_obeyed_alike(seed: int, count: int, states: tuple[C
 @given(seed=seeds, count=counts, share=st.sampled_from((0.0, 0.01, 1.0)))
 def test_who_is_told_of_is_found_alike(seed: int, count: int, share: float) -> None:
     rng = np.random.default_rng(seed)
-    entries = EntryTable(*pairs(rng, count), np.arange(count))
+    entries = PairTable(*pairs(rng, count), np.arange(count))
     to = stretches(rng, VNS, 3)
-    crossing = Crossing.of(entries, to == 0, {one: to == one for one in (1, 2)})
+    crossing = PairPartition.of(entries, to == 0, {one: to == one for one in (1, 2)})
     quiet = (stretches(rng, count, 3) == 0) & (rng.random(count) < share)
     control, silent = np.where(quiet, 0, rng.integers(1, 3, count)), np.where(quiet, 10 + rng.integers(0, 2, count), 9)
     told = control.astype(np.int8), silent.astype(np.int16)
@@ -156,9 +160,9 @@ def test_answers_are_made_and_told_to_own_senders_alike(seed: int, count: int, s
     is_set = (stretches(rng, len(rows), 2) == 0) & (rng.random(len(rows)) < share) | (share == 1.0)
     set_rate = SetRate(rows[is_set], rng.random(np.count_nonzero(is_set)) * 1e9)
     arguments: Any = table, reports, set_rate, ()
-    now, plain = Answers.of(*arguments), plainly(Answers.of, *arguments)
+    now, plain = GrantReplies.of(*arguments), plainly(GrantReplies.of, *arguments)
     assert (now.rate_bps.tobytes(), now.changed.tobytes()) == (plain.rate_bps.tobytes(), plain.changed.tobytes())
-    for found, wanted in zip(now.to_own(own), plainly(plain.to_own, own), strict=True):
+    for found, wanted in zip(now.for_local_senders(own), plainly(plain.for_local_senders, own), strict=True):
         for name in type(wanted).__slots__:
             assert getattr(found, name).tobytes() == getattr(wanted, name).tobytes()
 

@@ -8,15 +8,23 @@ import numpy as np
 import pytest
 
 from controller.node_protocol.encoder import encode
-from controller.node_protocol.header import Head
-from controller.node_protocol.message_types import Grants, Left, LinkUse, MarksRead, PortsRead, QueuesRead, Report
-from controller.node_protocol.rejection import Cause
-from controller.shards.peer import LATE_INTERVALS, SILENT_INTERVALS, Part, Peer
+from controller.node_protocol.header import Header
+from controller.node_protocol.message_types import (
+    GrantMessage,
+    LinkUseMessage,
+    MarkReadingsMessage,
+    OmittedColumns,
+    PortReadingsMessage,
+    QueueReadingsMessage,
+    ReportMessage,
+)
+from controller.node_protocol.rejection import RejectCause
+from controller.shards.peer import LATE_INTERVALS, SILENT_INTERVALS, Peer, ShardScope
 
 FABRIC, INTERVAL_S, LINKS = b"12345678", 0.05, 3
 _THEIRS = np.array([True, True, False, False, False, False])
 _MINE = np.array([False, False, True, True, False, False])
-THEIRS, MINE = Part(_THEIRS, _THEIRS), Part(_MINE, _MINE)
+THEIRS, MINE = ShardScope(_THEIRS, _THEIRS), ShardScope(_MINE, _MINE)
 
 
 def ints(*values):
@@ -26,30 +34,30 @@ def ints(*values):
 def report(sender=0, receiver=2, loaded=(2,)):
     loads = [np.full(len(loaded), 1e6)] * 3
     rates = [np.array([1e6])] * 5
-    return Report(
+    return ReportMessage(
         ints(*loaded), *loads, ints(sender), ints(receiver), *rates, ints(0), np.array([False]), np.array([True])
     )
 
 
 def grants(sender=2, receiver=0, congested=(0,)):
     told = ints(*congested), ints(*[1] * len(congested)), np.full(len(congested), True)
-    return Grants(*told, ints(sender), ints(receiver), np.array([1e6]), np.array([False]))
+    return GrantMessage(*told, ints(sender), ints(receiver), np.array([1e6]), np.array([False]))
 
 
 def link_use():
-    return LinkUse(ints(2), np.array([2e6]), np.array([1e6]))
+    return LinkUseMessage(ints(2), np.array([2e6]), np.array([1e6]))
 
 
 def queues_read(vn=0, served_bps=1e6):
-    return QueuesRead(ints(vn), *(np.array([value]) for value in (served_bps, 80.0, 0.0, 0.0, 0.05)))
+    return QueueReadingsMessage(ints(vn), *(np.array([value]) for value in (served_bps, 80.0, 0.0, 0.0, 0.05)))
 
 
 def marks_read(vn=0):
-    return MarksRead(ints(vn), np.array([1e6]), np.array([0.0]))
+    return MarkReadingsMessage(ints(vn), np.array([1e6]), np.array([0.0]))
 
 
 def ports_read():
-    return PortsRead(ints(2), np.array([1e6]), np.array([0.05]))
+    return PortReadingsMessage(ints(2), np.array([1e6]), np.array([0.05]))
 
 
 class Desk:
@@ -64,8 +72,8 @@ class Desk:
         self.number += 1
         return self.peer.head(1, self.number, self.now_s)
 
-    def hear(self, frame, *, token=1, number=1, heard=None, asked=False, left=Left.NONE):
-        head = Head(token, number, self.number if heard is None else heard, asked, left=left)
+    def hear(self, frame, *, token=1, number=1, heard=None, asked=False, left=OmittedColumns.NONE):
+        head = Header(token, number, self.number if heard is None else heard, asked, left=left)
         error = self.peer.hear(encode(head, FABRIC, frame), self.now_s)
         return error.cause if error else None
 
@@ -89,17 +97,17 @@ def test_a_frame_in_time_counts(desk):
 @pytest.mark.parametrize("number", [3, 2, 1])
 def test_what_comes_twice_or_was_overtaken_does_not(desk, number):
     assert desk.hear(report(), number=3) is None
-    assert desk.hear(report(sender=1), number=number) is Cause.ORDER
+    assert desk.hear(report(sender=1), number=number) is RejectCause.ORDER
     assert desk.peer.report.sender.tolist() == [0]
-    assert desk.peer.refused == {Cause.ORDER: 1}
+    assert desk.peer.refused == {RejectCause.ORDER: 1}
 
 
 def test_a_number_below_the_first_one_is_refused(desk):
-    assert desk.hear(report(), number=0) is Cause.ORDER
+    assert desk.hear(report(), number=0) is RejectCause.ORDER
 
 
 def test_who_has_heard_nothing_lately_is_late_and_is_in_time_after_an_answer(desk):
-    assert desk.hear(report(), heard=0) is Cause.LATE
+    assert desk.hear(report(), heard=0) is RejectCause.LATE
     assert desk.say().heard == 1  # which it hears, and answers
     assert desk.hear(report(), number=2) is None
 
@@ -109,16 +117,16 @@ def test_an_answer_to_what_was_said_long_ago_is_late(desk):
         desk.say()
     assert desk.hear(report(), heard=1) is None
     desk.say()
-    assert desk.hear(report(), heard=1, number=2) is Cause.LATE
+    assert desk.hear(report(), heard=1, number=2) is RejectCause.LATE
 
 
 def test_a_shard_that_was_paused_refuses_what_waited_for_it(desk):
     desk.now_s += 2.0
-    assert desk.hear(report()) is Cause.LATE
+    assert desk.hear(report()) is RejectCause.LATE
 
 
 def test_numbers_that_were_never_said_are_no_answer(desk):
-    assert desk.hear(report(), heard=99) is Cause.LATE
+    assert desk.hear(report(), heard=99) is RejectCause.LATE
 
 
 def test_an_owner_that_was_replaced_is_not_heard_and_the_new_one_begins_again(desk):
@@ -126,13 +134,13 @@ def test_an_owner_that_was_replaced_is_not_heard_and_the_new_one_begins_again(de
     assert desk.hear(grants(), token=4, number=50) is None
     assert desk.hear(report(sender=1), token=5, number=1) is None
     assert desk.peer.take_grants() is None  # the old owner's
-    assert desk.hear(report(), token=4, number=51) is Cause.TOKEN
+    assert desk.hear(report(), token=4, number=51) is RejectCause.TOKEN
     assert desk.peer.report.sender.tolist() == [1]
 
 
 def test_what_a_replaced_owner_reported_stands_until_the_new_one_reports(desk):
     desk.hear(report(), token=4)
-    assert desk.hear(grants(), token=5, heard=0) is Cause.LATE
+    assert desk.hear(grants(), token=5, heard=0) is RejectCause.LATE
     assert desk.peer.report is not None
 
 
@@ -153,32 +161,32 @@ def test_what_a_replaced_owner_reported_stands_until_the_new_one_reports(desk):
     ],
 )
 def test_nobody_speaks_of_vns_that_are_not_its_own(desk, frame):
-    assert desk.hear(frame) is Cause.NOT_OWNED
+    assert desk.hear(frame) is RejectCause.NOT_OWNED
     assert desk.peer.report is None
     assert desk.peer.take_grants() is None
-    assert desk.peer.take_read() == []
+    assert desk.peer.drain_readings() == []
 
 
 def test_who_decides_for_all_is_reported_what_is_sent_to_others_and_grants_it():
     decides_all, nothing = THEIRS.owns | MINE.owns, np.zeros(6, dtype=np.bool_)
-    here = Desk(theirs=Part(THEIRS.owns, nothing), mine=Part(MINE.owns, decides_all, allocates=True))
+    here = Desk(theirs=ShardScope(THEIRS.owns, nothing), mine=ShardScope(MINE.owns, decides_all, allocates=True))
     here.say()
     assert here.hear(report(receiver=1, loaded=(0, 1)), asked=True) is None
-    assert here.hear(grants()) is Cause.NOT_OWNED
-    there = Desk(theirs=Part(THEIRS.owns, decides_all, allocates=True), mine=Part(MINE.owns, nothing))
+    assert here.hear(grants()) is RejectCause.NOT_OWNED
+    there = Desk(theirs=ShardScope(THEIRS.owns, decides_all, allocates=True), mine=ShardScope(MINE.owns, nothing))
     assert there.say().asked
     assert there.hear(grants(receiver=3, congested=(3,))) is None
-    assert there.hear(report(loaded=(2,))) is Cause.NOT_OWNED
-    no_entries = {field.name: getattr(report(), field.name)[:0] for field in fields(Report)}
-    loads = {name: getattr(report(), name) for name, _ in Report.tables[0]}
-    assert there.hear(Report(**no_entries | loads), number=2) is None  # what its VNs receive, it knows
+    assert there.hear(report(loaded=(2,))) is RejectCause.NOT_OWNED
+    no_entries = {field.name: getattr(report(), field.name)[:0] for field in fields(ReportMessage)}
+    loads = {name: getattr(report(), name) for name, _ in ReportMessage.tables[0]}
+    assert there.hear(ReportMessage(**no_entries | loads), number=2) is None  # what its VNs receive, it knows
 
 
 @pytest.mark.parametrize("frame", [report(), link_use(), queues_read(), ports_read()])
 def test_who_takes_another_one_for_the_allocator_is_not_heard(frame):
     desk = Desk(mine=MINE._replace(allocates=True))
     desk.say()
-    assert desk.hear(frame, asked=False) is Cause.NOT_OWNED
+    assert desk.hear(frame, asked=False) is RejectCause.NOT_OWNED
     assert (desk.peer.report, desk.peer.link_use) == (None, None)
     assert desk.hear(frame, asked=True, number=2) is None
     assert desk.hear(grants(), asked=False) is None  # who receives at its own switches it decides for
@@ -187,38 +195,41 @@ def test_who_takes_another_one_for_the_allocator_is_not_heard(frame):
 def test_what_the_allocator_looks_at_is_not_left_out():
     desk = Desk(mine=MINE._replace(allocates=True))
     desk.say()
-    assert desk.hear(report(), asked=True, left=Left.AMOUNTS) is Cause.NOT_OWNED
-    assert desk.hear(report(), asked=True, left=Left.UNREAD, number=2) is None
+    assert desk.hear(report(), asked=True, left=OmittedColumns.AMOUNTS) is RejectCause.NOT_OWNED
+    assert desk.hear(report(), asked=True, left=OmittedColumns.UNREAD, number=2) is None
     there = Desk(theirs=THEIRS._replace(allocates=True)).peer
-    assert there.head(1, 1, 100.0, Report, ints(0), Left.AMOUNTS | Left.UNREAD).left == Left.UNREAD
-    assert Desk().peer.head(1, 1, 100.0, Report, ints(0), Left.AMOUNTS).left == Left.AMOUNTS
+    assert (
+        there.head(1, 1, 100.0, ReportMessage, ints(0), OmittedColumns.AMOUNTS | OmittedColumns.UNREAD).left
+        == OmittedColumns.UNREAD
+    )
+    assert Desk().peer.head(1, 1, 100.0, ReportMessage, ints(0), OmittedColumns.AMOUNTS).left == OmittedColumns.AMOUNTS
 
 
 def test_what_was_read_counts_once_and_the_latest_of_it(desk):
     assert desk.hear(queues_read()) is None
     assert desk.hear(ports_read()) is None
     assert desk.hear(queues_read(served_bps=2e6), number=2) is None
-    queues, ports = desk.peer.take_read()
+    queues, ports = desk.peer.drain_readings()
     assert (queues.served_bps.tolist(), ports.transmitted_bps.tolist()) == ([2e6], [1e6])
-    assert desk.peer.take_read() == []
+    assert desk.peer.drain_readings() == []
     desk.hear(queues_read(), number=3)
     desk.peer.recut(THEIRS, MINE, FABRIC)
-    assert desk.peer.take_read() == []
+    assert desk.peer.drain_readings() == []
 
 
 def test_noise_is_counted_and_changes_nothing(desk):
-    assert desk.peer.hear(b"noise", desk.now_s).cause is Cause.LENGTH
-    assert desk.peer.refused == {Cause.LENGTH: 1}
+    assert desk.peer.hear(b"noise", desk.now_s).cause is RejectCause.LENGTH
+    assert desk.peer.refused == {RejectCause.LENGTH: 1}
 
 
 def test_reports_and_grants_fall_silent_apart(desk):
-    assert desk.peer.unreported_s(desk.now_s) == np.inf
+    assert desk.peer.report_age_s(desk.now_s) == np.inf
     desk.hear(report())
     desk.now_s += SILENT_INTERVALS * INTERVAL_S * 0.99
-    assert desk.peer.unreported_s(desk.now_s) == 0.0
+    assert desk.peer.report_age_s(desk.now_s) == 0.0
     desk.now_s += INTERVAL_S
-    assert desk.peer.unreported_s(desk.now_s) > SILENT_INTERVALS * INTERVAL_S
-    assert desk.peer.ungranted_s(desk.now_s) == np.inf
+    assert desk.peer.report_age_s(desk.now_s) > SILENT_INTERVALS * INTERVAL_S
+    assert desk.peer.grant_age_s(desk.now_s) == np.inf
 
 
 def test_what_is_remembered_of_what_was_said_has_a_bound(desk):
@@ -232,8 +243,8 @@ def test_when_owners_change_what_was_said_is_void_and_who_was_replaced_stays_so(
     assert desk.hear(grants(), token=2) is None
     desk.peer.recut(MINE, THEIRS, FABRIC)
     assert (desk.peer.report, desk.peer.take_grants()) == (None, None)
-    assert desk.hear(report(), token=2, number=2) is Cause.NOT_OWNED
-    assert desk.hear(report(sender=2, receiver=0, loaded=(0,)), token=1, number=3) is Cause.TOKEN
+    assert desk.hear(report(), token=2, number=2) is RejectCause.NOT_OWNED
+    assert desk.hear(report(sender=2, receiver=0, loaded=(0,)), token=1, number=3) is RejectCause.TOKEN
     assert desk.hear(report(sender=2, receiver=0, loaded=(0,)), token=2, number=3) is None
 
 
@@ -241,10 +252,10 @@ def test_pairs_that_were_right_are_looked_at_again_when_vns_change_hands(desk):
     assert desk.hear(report()) is None
     desk.say()
     assert desk.hear(report(), number=2) is None  # the same pairs
-    assert desk.hear(report(sender=2), number=3) is Cause.NOT_OWNED
+    assert desk.hear(report(sender=2), number=3) is RejectCause.NOT_OWNED
     first = np.arange(len(_MINE)) == 0
-    desk.peer.recut(Part(_THEIRS & ~first, _THEIRS & ~first), Part(_MINE | first, _MINE | first), FABRIC)
-    assert desk.hear(report(), number=4) is Cause.NOT_OWNED
+    desk.peer.recut(ShardScope(_THEIRS & ~first, _THEIRS & ~first), ShardScope(_MINE | first, _MINE | first), FABRIC)
+    assert desk.hear(report(), number=4) is RejectCause.NOT_OWNED
     assert desk.hear(report(sender=1), number=5) is None
 
 
@@ -266,10 +277,16 @@ class Both:
         answer = self.there.head(1, self.number, self.now_s)
         if not unanswered:
             self.here.hear(encode(answer, FABRIC, report()), self.now_s)
-            self.there.give(self.number, np.array([self.number * 1e6]), ints(0))
+            self.there.record_grant(self.number, np.array([self.number * 1e6]), ints(0))
             self.here.hear(encode(answer, FABRIC, grants(2, 0)), self.now_s)
         head = self.here.head(
-            self.token, self.number, self.now_s, Report, self.rows, Left.NONE, self.here.granted if self.limited else 0
+            self.token,
+            self.number,
+            self.now_s,
+            ReportMessage,
+            self.rows,
+            OmittedColumns.NONE,
+            self.here.granted if self.limited else 0,
         )
         error = None if lost else self.there.hear(encode(head, FABRIC, self.frame), self.now_s)
         return not head.pairs, error.cause if error else None
@@ -316,7 +333,7 @@ def test_who_forgot_pairs_refuses_a_frame_without_and_is_told_them_again():
     both = Both()
     both.settle()
     both.there.recut(MINE, THEIRS, FABRIC)
-    assert both.interval(unanswered=True) == (False, Cause.PAIRS)
+    assert both.interval(unanswered=True) == (False, RejectCause.PAIRS)
     assert both.interval() == (True, None)
     assert both.settle() == (False, None)
     assert both.there.report.sender.tolist() == [2]
@@ -325,10 +342,10 @@ def test_who_forgot_pairs_refuses_a_frame_without_and_is_told_them_again():
 def test_who_says_that_it_knows_what_was_never_said_is_believed_at_its_own_cost():
     both = Both()
     both.number += 1
-    both.here.head(1, both.number, both.now_s, Report, both.rows)
-    answer = Head(1, 1, both.number, False, (2**64 - 1, 0))
+    both.here.head(1, both.number, both.now_s, ReportMessage, both.rows)
+    answer = Header(1, 1, both.number, False, (2**64 - 1, 0))
     assert both.here.hear(encode(answer, FABRIC, report()), both.now_s) is None
-    assert not both.here.head(1, 2, both.now_s, Report, both.rows).pairs
+    assert not both.here.head(1, 2, both.now_s, ReportMessage, both.rows).pairs
 
 
 def test_limits_are_said_until_pairs_are_known_and_again_when_they_are_not():
@@ -337,7 +354,7 @@ def test_limits_are_said_until_pairs_are_known_and_again_when_they_are_not():
     assert both.settle() == (False, None)
     assert both.there.report.limit_bps.tolist() == [both.number * 1e6]
     both.there.recut(MINE, THEIRS, FABRIC)  # which forgets what it has granted, and whose pairs they were
-    assert both.interval(unanswered=True) == (False, Cause.PAIRS)
+    assert both.interval(unanswered=True) == (False, RejectCause.PAIRS)
     assert both.interval() == (True, None)
     assert both.there.report.limit_bps.tolist() == [1e6]
     assert both.settle() == (False, None)
@@ -349,16 +366,16 @@ def test_limits_that_were_granted_long_ago_are_not_known_any_more():
     both.limited = True
     both.settle()
     for _ in range(4):
-        both.there.give(99, np.array([1.0]), ints(0))
+        both.there.record_grant(99, np.array([1.0]), ints(0))
         both.number += 1
-        both.there.give(both.number, np.array([1.0]), ints(0))
-    assert both.interval(unanswered=True) == (False, Cause.PAIRS)
+        both.there.record_grant(both.number, np.array([1.0]), ints(0))
+    assert both.interval(unanswered=True) == (False, RejectCause.PAIRS)
 
 
 def test_grants_of_an_earlier_life_are_no_limits():
     both = Both()
     both.settle()
     assert both.here.granted == both.number
-    answer = Head(2, 1, both.number)
+    answer = Header(2, 1, both.number)
     assert both.here.hear(encode(answer, FABRIC, report()), both.now_s) is None
     assert both.here.granted == 0

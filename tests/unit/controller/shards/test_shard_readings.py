@@ -7,12 +7,12 @@ from types import SimpleNamespace
 import numpy as np
 
 from controller.dets.messages import SetRate, TrafficReport
-from controller.metering.fabric_readings import Observed
+from controller.metering.fabric_readings import FabricReadings
 from controller.metering.mark_readings import MarkReadings
 from controller.metering.port_readings import PortReadings
 from controller.metering.queue_readings import QueueReadings
-from controller.shards.grant_replies import About, Answers
-from controller.shards.readings_exchange import read_by_all, read_here
+from controller.shards.grant_replies import GrantReplies, ReceiverStatus
+from controller.shards.readings_exchange import local_readings, merge_readings
 from controller.shards.receiver_table import ReceiverTable
 
 MINE = np.array([True, True, False, False])
@@ -47,16 +47,18 @@ def peer(*read):
 
 
 def test_what_was_read_at_own_switches_is_said_and_what_was_not_is_left_out():
-    of_queues, of_ports = read_here(Observed(queues(1.0, np.nan, 7.0, np.nan), ports(np.nan, 5.0)), MINE)
+    of_queues, of_ports = local_readings(FabricReadings(queues(1.0, np.nan, 7.0, np.nan), ports(np.nan, 5.0)), MINE)
     assert of_queues.vn.tolist() == [0]  # 2 is somebody else's
     assert [of_queues.served_bps, of_queues.dropped_bps, of_queues.elapsed_s] == [1.0, 3.0, 5.0]
     assert (of_ports.link.tolist(), of_ports.transmitted_bps.tolist()) == ([1], [5.0])
-    assert read_here(Observed(None, None), MINE) == []
+    assert local_readings(FabricReadings(None, None), MINE) == []
 
 
 def test_all_that_was_read_is_one_table_and_nobody_speaks_for_others_queues():
-    said = read_here(Observed(queues(8.0, 9.0, 3.0, np.nan), ports(6.0, 7.0)), ~MINE)
-    seen = read_by_all(Observed(queues(1.0, np.nan, 7.0, 7.0), ports(np.nan, 5.0)), MINE, [peer(*said), peer()], 9)
+    said = local_readings(FabricReadings(queues(8.0, 9.0, 3.0, np.nan), ports(6.0, 7.0)), ~MINE)
+    seen = merge_readings(
+        FabricReadings(queues(1.0, np.nan, 7.0, 7.0), ports(np.nan, 5.0)), MINE, [peer(*said), peer()], 9
+    )
     np.testing.assert_array_equal(seen.queues.served_bps, [1.0, np.nan, 3.0, np.nan])
     np.testing.assert_array_equal(seen.queues.dropped_packets, [4.0, np.nan, 12.0, np.nan])
     assert seen.queues.known.tolist() == [True, False, True, False]
@@ -65,16 +67,16 @@ def test_all_that_was_read_is_one_table_and_nobody_speaks_for_others_queues():
 
 
 def test_marks_are_known_of_the_receivers_that_somebody_read_and_of_no_pair():
-    (said,) = read_here(Observed(marks=marks(1.0, 9.0, np.nan, 4.0)), ~MINE)
+    (said,) = local_readings(FabricReadings(marks=marks(1.0, 9.0, np.nan, 4.0)), ~MINE)
     assert said.vn.tolist() == [3]
-    seen = read_by_all(Observed(marks=marks(2.0, np.nan, 7.0, 7.0)), MINE, [peer(said), peer()], 3).marks
+    seen = merge_readings(FabricReadings(marks=marks(2.0, np.nan, 7.0, 7.0)), MINE, [peer(said), peer()], 3).marks
     np.testing.assert_array_equal(seen.beyond_bps, [2.0, np.nan, np.nan, 4.0])
     np.testing.assert_array_equal(seen.arrived_bps, [20.0, np.nan, np.nan, 40.0])
     np.testing.assert_array_equal(seen.marked_bps, [np.nan] * 3)
 
 
 def test_what_nobody_asked_for_stays_so():
-    seen = read_by_all(Observed(queues=queues(1.0, 2.0, 3.0, 4.0)), MINE, [peer()], 9)
+    seen = merge_readings(FabricReadings(queues=queues(1.0, 2.0, 3.0, 4.0)), MINE, [peer()], 9)
     assert seen.ports is None
     assert seen.queues.known.tolist() == MINE.tolist()
 
@@ -86,12 +88,12 @@ def test_who_loses_its_burst_is_told_wherever_it_sends():
     forfeits = np.array([False, True, True, False])
     decision = SimpleNamespace(forfeits=forfeits, view=SimpleNamespace(rows=np.arange(4)))
     others = SimpleNamespace(forfeits=None)
-    answers = Answers.of(table, reports, SetRate(ints(1), np.array([1e6])), [others, decision])
-    about = About(ints(5), ints(4), np.array([True]))
+    answers = GrantReplies.of(table, reports, SetRate(ints(1), np.array([1e6])), [others, decision])
+    about = ReceiverStatus(ints(5), ints(4), np.array([True]))
     assert answers.forfeits_of_own(ints(10, 11)).tolist() == [11]
-    grants = answers.to_peers(about, [1])[1].alone()
+    grants = answers.for_peers(about, [1])[1].materialize()
     assert (grants.sender.tolist(), grants.receiver.tolist()) == ([2, 3], [5, 5])
     assert grants.forfeits.tolist() == [True, False]
     assert grants.rate_bps.tolist() == [4e6, 4e6]
-    set_rate, keep_alive = answers.to_own(ints(10, 11))
+    set_rate, keep_alive = answers.for_local_senders(ints(10, 11))
     assert (set_rate.entry.tolist(), keep_alive.entry.tolist()) == ([11], [10])

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from controller.openflow.constants import COUNTER_UNAVAILABLE
 from controller.openflow.multipart import PORT_STATS, QUEUE_STATS
-from controller.switch.counter_deltas import CounterChanges
-from controller.switch.delivered_rates import Delivery, LatestCounters
+from controller.switch.counter_deltas import CounterDeltas
+from controller.switch.delivered_rates import CounterHistory, DeliveredRates
 
 
 def queues(*rows):
@@ -25,7 +25,7 @@ def column(*values):
 
 
 def test_a_queue_is_unknown_until_it_was_read_twice():
-    delivery = Delivery()
+    delivery = DeliveredRates()
     assert np.isnan(delivery.queue_bps(column(1), column(10)))[0]
     delivery.read_queues(queues((1, 10, 1000, 0, 5.0)), 0.0)
     assert np.isnan(delivery.queue_bps(column(1), column(10)))[0]
@@ -36,7 +36,7 @@ def test_a_queue_is_unknown_until_it_was_read_twice():
 
 
 def test_queues_are_told_apart_by_port_and_number():
-    delivery = Delivery()
+    delivery = DeliveredRates()
     delivery.read_queues(queues((1, 10, 0, 0, 1.0), (1, 20, 0, 0, 1.0), (2, 10, 0, 0, 1.0)), 0.0)
     delivery.read_queues(queues((2, 10, 300, 0, 2.0), (1, 20, 200, 0, 2.0), (1, 10, 100, 0, 2.0)), 1.0)
     rates = delivery.queue_bps(column(1, 1, 2, 2), column(10, 20, 10, 20))
@@ -54,14 +54,14 @@ def test_queues_are_told_apart_by_port_and_number():
     ],
 )
 def test_what_cannot_be_told_is_unknown_and_never_zero(second, why):
-    delivery = Delivery()
+    delivery = DeliveredRates()
     delivery.read_queues(queues((1, 10, 1000, 0, 5.0)), 0.0)
     delivery.read_queues(queues(second), 1.0)
     assert np.isnan(delivery.queue_bps(column(1), column(10)))[0], why
 
 
 def test_ports_have_both_directions():
-    delivery = Delivery()
+    delivery = DeliveredRates()
     for tx_bytes, rx_bytes, duration_s in ((0, 0, 1.0), (500, 250, 2.0)):
         stats = np.zeros(1, dtype=PORT_STATS)
         stats[0]["port_no"], stats[0]["tx_bytes"], stats[0]["rx_bytes"] = 7, tx_bytes, rx_bytes
@@ -72,7 +72,7 @@ def test_ports_have_both_directions():
 
 
 def test_a_reading_right_behind_another_is_left_out_and_the_next_covers_both():
-    delivery = Delivery()
+    delivery = DeliveredRates()
     for received_s, count in ((0.0, 0), (0.055, 1000), (0.060, 5000), (0.110, 7000)):
         delivery.read_queues(queues((1, 10, count, 0, 1.0 + received_s)), received_s)
         if received_s == 0.060:
@@ -82,7 +82,7 @@ def test_a_reading_right_behind_another_is_left_out_and_the_next_covers_both():
 
 
 def test_counters_beyond_what_a_float_holds_are_subtracted_exactly():
-    delivery = Delivery()
+    delivery = DeliveredRates()
     for number in range(2):
         delivery.read_queues(queues((1, 10, 2**63 + 3 * number, number, 1.0 + number)), float(number))
     assert delivery.queues.changes.moved["tx_bytes"].tolist() == [3]
@@ -95,7 +95,7 @@ def test_changes_are_worked_out_when_somebody_asks():
         asked.append(len(rows))
         return rows["port_no"].astype(np.int64)
 
-    counters = LatestCounters(key_of, ("tx_bytes",))
+    counters = CounterHistory(key_of, ("tx_bytes",))
     for number in range(100):
         counters.note(np.zeros(3, dtype=PORT_STATS), float(number))
     assert asked == []
@@ -121,7 +121,7 @@ def test_changes_follow_a_dictionary_of_readings(readings):
         for row, (port_no, (count, clock)) in enumerate(reading.items()):
             stats[row]["port_no"], stats[row]["tx_bytes"], stats[row]["duration_s"] = port_no, count, clock
         after = stats["port_no"].astype(np.int64), stats
-        changes = CounterChanges.between(("tx_bytes",), before, after)
+        changes = CounterDeltas.between(("tx_bytes",), before, after)
         for port_no in range(1, 7):
             value = changes.per_second("tx_bytes", column(port_no))[0]
             _, row = changes.rows_of(column(port_no))

@@ -16,7 +16,7 @@ from controller.config.loader import parse_config
 from controller.errors import InvalidValueError, ProtocolError
 from controller.fabric.config_model import Config
 from controller.fabric.vn_table import VnTable
-from controller.policy.policy_groups import PolicyChoice, under
+from controller.policy.policy_groups import PolicyChoice, apply_choices
 from controller.switch.desired_queues import DEFAULT_QUEUE_ID, PortQueues, Queue, desired_queues, port_queues
 from controller.switch.ovsdb_queues import plan_rows, read_operations, read_tables
 
@@ -454,7 +454,7 @@ def test_a_vlan_that_borrows_may_take_up_to_its_ceiling():
     )
     vns = VnTable.of_config(one)
     assert [queue.max_rate_bps for queue in desired_queues(one, vns)[1][1].queues[1:]] == [40_000_000, 50_000_000]
-    (ports,) = desired_queues(one, under(vns, {10: PolicyChoice("max-min")})).values()
+    (ports,) = desired_queues(one, apply_choices(vns, {10: PolicyChoice("max-min")})).values()
     assert [(queue.min_rate_bps, queue.max_rate_bps) for queue in ports[1].queues[1:]] == [
         (40_000_000, 90_000_000),
         (50_000_000, 50_000_000),

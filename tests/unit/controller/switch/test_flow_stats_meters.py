@@ -7,7 +7,7 @@ import numpy as np
 from controller.capability.meter_monitor import NOT_KNOWN
 from controller.forwarding import pipeline
 from controller.openflow.flows import FlowStats, UnknownFlow
-from controller.switch.flow_stats_meters import STALE_S, FlowCounting
+from controller.switch.flow_stats_meters import STALE_S, FlowStatsMeters
 
 
 def stats(*rows):
@@ -22,7 +22,7 @@ def stats(*rows):
 
 def counting_flows(rate_kbps=NOT_KNOWN, burst_kbits=NOT_KNOWN):
     """Return counting of meters that are all set to this, as ``set_to`` is later."""
-    counting = FlowCounting(
+    counting = FlowStatsMeters(
         lambda meter_id: tuple(np.full(len(meter_id), value, np.uint32) for value in counting.set_to)
     )
     counting.set_to = rate_kbps, burst_kbits

@@ -19,8 +19,8 @@ from controller.openflow.constants import VLAN_NONE, FlowModCommand
 from controller.openflow.flows import Flow, decode_entry, encode_flow_mods, encode_instructions
 from controller.openflow.match import Match, encode_match
 from controller.switch import flow_stats_reader
-from controller.switch.adoption import sort_installed
-from controller.switch.flow_stats_reader import FlowListing
+from controller.switch.adoption import split_own_flows
+from controller.switch.flow_stats_reader import InstalledFlows
 from experiments.switch.datapath import Datapath
 
 
@@ -42,7 +42,7 @@ def stats(flows: list[Flow], *, age_s: float = 0.0, hits: int = 0) -> bytes:
 
 
 def test_ages_and_counters_do_not_matter() -> None:
-    listing = FlowListing()
+    listing = InstalledFlows()
     assert stats(FLOWS) != stats(FLOWS, age_s=9.5, hits=3)
     assert listing.read(stats(FLOWS)) == {pack_key(one) for one in FLOWS}
     assert listing.read(stats(FLOWS, age_s=9.5, hits=3)) == set()
@@ -50,7 +50,7 @@ def test_ages_and_counters_do_not_matter() -> None:
 
 
 def test_a_listing_that_says_the_same_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    listing = FlowListing()
+    listing = InstalledFlows()
     listing.read(stats(FLOWS))
     monkeypatch.setattr(flow_stats_reader, "_Reader", None)
     assert listing.read(stats(FLOWS, age_s=9.5, hits=3)) == set()
@@ -60,7 +60,7 @@ def test_a_listing_that_says_the_same_is_not_read_again(monkeypatch: pytest.Monk
 
 
 def test_every_byte_but_ages_and_counters_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    body, listing = stats(FLOWS), FlowListing()
+    body, listing = stats(FLOWS), InstalledFlows()
     listing.read(body)
     monkeypatch.setattr(flow_stats_reader, "_Reader", None)
     size = len(body) // len(FLOWS)
@@ -76,7 +76,7 @@ def test_every_byte_but_ages_and_counters_is_looked_at(monkeypatch: pytest.Monke
     "changed", [flow(3, out=8), flow(3, priority=6), flow(3, cookie=OWN_COOKIE | 1), flow(3, idle_s=60), None]
 )
 def test_anything_else_does(changed: Flow | None) -> None:
-    listing = FlowListing()
+    listing = InstalledFlows()
     listing.read(stats(FLOWS))
     other = [*FLOWS[:2], *([] if changed is None else [changed])]
     keys = {pack_key(FLOWS[2])} | ({pack_key(changed)} if changed else set())
@@ -85,14 +85,14 @@ def test_anything_else_does(changed: Flow | None) -> None:
 
 
 def test_entries_of_others_are_not_listed() -> None:
-    listing = FlowListing()
+    listing = InstalledFlows()
     assert listing.read(stats([flow(1, cookie=7)])) == set()
     assert listing.read(stats([])) == set()
     assert listing.own == {}
 
 
 def test_an_entry_that_is_taken_over_by_somebody_else_is_gone() -> None:
-    listing = FlowListing()
+    listing = InstalledFlows()
     listing.read(stats(FLOWS))
     assert listing.read(stats([*FLOWS[:2], flow(3, cookie=7)])) == {pack_key(FLOWS[2])}
     assert flow_key(FLOWS[2]) not in listing.own
@@ -100,7 +100,7 @@ def test_an_entry_that_is_taken_over_by_somebody_else_is_gone() -> None:
 
 @given(st.lists(st.lists(st.builds(flow, st.integers(1, 4), out=st.integers(5, 6)), max_size=4), max_size=5))
 def test_after_any_changes_the_listing_is_what_was_listed_last(rounds: list[list[Flow]]) -> None:
-    listing = FlowListing()
+    listing = InstalledFlows()
     before: dict[FlowKey, Flow] = {}
     for flows in rounds:
         now = {flow_key(one): one for one in flows}
@@ -111,7 +111,7 @@ def test_after_any_changes_the_listing_is_what_was_listed_last(rounds: list[list
 
 
 def test_a_wrong_length_is_refused_and_nothing_taken() -> None:
-    listing = FlowListing()
+    listing = InstalledFlows()
     listing.read(stats(FLOWS))
     for body in (stats(FLOWS[:1])[:-1], b"\0"):
         with pytest.raises(ProtocolError):
@@ -123,7 +123,7 @@ def test_others_run_while_thousands_of_entries_are_read_and_nothing_is_taken_bef
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(flow_stats_reader, "_READ_AT_ONCE", 200)
-    listing = FlowListing()
+    listing = InstalledFlows()
     seen: list[int] = []
     many = [flow(number) for number in range(1, 601)]
     listing.read(stats(many), lambda: seen.append(len(listing.own)))
@@ -149,7 +149,7 @@ PIPELINE = (
         st.sampled_from([None, 1, 256, 0xFFFF_0000]),
         st.just(300),
     ),
-    st.builds(pipeline.discover_pair, st.integers(1, 3), st.integers(0, 9)),
+    st.builds(pipeline.report_new_pair, st.integers(1, 3), st.integers(0, 9)),
     st.builds(pipeline.forward_to_switch, st.integers(1, 3), st.integers(1, 3), st.integers(0, 9)),
     st.builds(pipeline.count_marks, st.integers(1, 3), st.integers(1, 3), st.integers(0, 9), st.integers(1, 9)),
     st.builds(pipeline.report, st.integers(1, 3), st.integers(1, 3), st.integers(1, 9)),
@@ -172,7 +172,7 @@ def test_entries_read_in_columns_are_what_each_is_decoded_to(
     for number, position, value in strange:
         if number < len(entries) and position < len(entries[number]):
             entries[number][position] = value
-    listing = FlowListing()
+    listing = InstalledFlows()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(flow_stats_reader, "_READ_AT_ONCE", at_once)
         patch.setattr(flow_stats_reader, "_WORTH_KEEPING", 2)
@@ -185,14 +185,14 @@ def test_entries_read_in_columns_are_what_each_is_decoded_to(
             assert listing.own == {}
             return
         listing.read(b"".join(entries))
-    own, foreign = sort_installed(decoded)
+    own, foreign = split_own_flows(decoded)
     assert listing.own == own
     assert listing.foreign == foreign
     assert listing.own.differing(own) == set()
 
 
 def test_what_is_listed_again_is_read_by_the_templates_of_the_last_listing(monkeypatch: pytest.MonkeyPatch) -> None:
-    listing = FlowListing()
+    listing = InstalledFlows()
     body = b"".join(entry(one) for one in map(flow, range(1, 40)))
     listing.read(body)
     decoded: list[bytes] = []
@@ -204,7 +204,7 @@ def test_what_is_listed_again_is_read_by_the_templates_of_the_last_listing(monke
 
 def test_templates_of_no_more_use_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flow_stats_reader, "_READ_AT_ONCE", 16)
-    listing = FlowListing()
+    listing = InstalledFlows()
     many = [entry(flow(port, out=1 + kind)) for kind in range(100) for port in range(16 * kind + 1, 16 * kind + 17)]
     longer = [entry(pipeline.known_source(port, 2, 3, 300)) for port in range(1, 40)]
     listing.read(b"".join(longer + many))
@@ -218,8 +218,8 @@ def test_entries_of_lengths_that_no_switch_has_are_read_one_by_one() -> None:
     odd = entry(Flow(0, 1, Match(), OWN_COOKIE))
     body = b"".join(entry(one) for one in FLOWS * 4)
     with pytest.raises(ProtocolError):
-        FlowListing().read(body + odd[:1] + bytes([len(odd) + 4]) + odd[2:] + bytes(4))
-    listing = FlowListing()
+        InstalledFlows().read(body + odd[:1] + bytes([len(odd) + 4]) + odd[2:] + bytes(4))
+    listing = InstalledFlows()
     listing.read(body + odd)
     assert len(listing.own) == len(FLOWS) + 1
 
@@ -249,7 +249,7 @@ def test_thousands_of_entries_that_have_nothing_in_common_are_read(monkeypatch: 
         flow_stats_reader._Template, "matches", lambda self, words: calls.append(len(words)) or matches(self, words)
     )
     many = [flow(1, priority=number, out=number) for number in range(1, 5_001)]
-    listing = FlowListing()
+    listing = InstalledFlows()
     listing.read(b"".join(map(entry, many)))
     assert sum(calls) <= flow_stats_reader._MOST_TRIED * len(many)
     assert listing.own == FlowTable(many)

@@ -12,7 +12,7 @@ from controller.openflow.actions import Output
 from controller.openflow.flows import Flow
 from controller.openflow.match import Match
 from controller.switch import flow_table_refresh
-from controller.switch.flow_table_refresh import EntryRows, TableUpdate
+from controller.switch.flow_table_refresh import FlowColumns, FlowTableRefresh
 
 LONG = Match(1, 2, 1 << 40, 1 << 40, 0x800, 1 << 40, 1 << 40, 1, 1, 1)
 
@@ -21,9 +21,9 @@ def flow(port: int, out: int = 1, meter_id: int | None = None) -> Flow:
     return Flow(0, 5, Match(in_port=port) if port else LONG, 0, meter_id=meter_id, actions=(Output(out),))
 
 
-def updated(before: FlowTable, listed: list[list[Flow]]) -> TableUpdate:
+def updated(before: FlowTable, listed: list[list[Flow]]) -> FlowTableRefresh:
     """Return an update that has taken what is listed, piece by piece."""
-    update = TableUpdate(before)
+    update = FlowTableRefresh(before)
     for piece in listed:
         rows = [
             (pack_key(one), one.meter_id or 0, update.place_of(effect_of(one))) for one in piece if one.match != LONG
@@ -32,7 +32,7 @@ def updated(before: FlowTable, listed: list[list[Flow]]) -> TableUpdate:
             if one.match == LONG:
                 update.take_long(pack_key(one), one.meter_id or 0, effect_of(one))
         keys, meter_ids, places = zip(*rows, strict=True) if rows else ((), (), ())
-        update.take(EntryRows(np.array(keys, KEY), np.array(meter_ids, np.uint32), np.array(places, np.uint32)))
+        update.take(FlowColumns(np.array(keys, KEY), np.array(meter_ids, np.uint32), np.array(places, np.uint32)))
     for _ in update.pieces():
         pass
     return update
@@ -71,10 +71,10 @@ def test_effects_that_nobody_has_any_more_are_forgotten() -> None:
 
 def test_many_are_put_together_in_pieces() -> None:
     many = [flow(port) for port in range(1, 6_001)]
-    update = TableUpdate(FlowTable())
+    update = FlowTableRefresh(FlowTable())
     for start in range(3):
         rows = [(pack_key(one), 0, update.place_of(effect_of(one))) for one in many[start::3]]
         keys, meter_ids, places = zip(*rows, strict=True)
-        update.take(EntryRows(np.array(keys, KEY), np.array(meter_ids, np.uint32), np.array(places, np.uint32)))
+        update.take(FlowColumns(np.array(keys, KEY), np.array(meter_ids, np.uint32), np.array(places, np.uint32)))
     assert len(list(update.pieces())) >= 4
     assert update.table == FlowTable(many)

@@ -89,7 +89,7 @@ def test_an_id_is_free_once_its_delete_is_on_its_way():
     one.meter_ids.take()
     one.update.meter_deletes.append(14)
     assert one.meter_ids.take() == 15
-    assert one.take_update().meter_deletes == [14]
+    assert one.drain_update().meter_deletes == [14]
     assert one.meter_ids.take() == 14
     assert len(one.update) == 0
 
@@ -111,7 +111,7 @@ def test_planned_entries_are_queued_and_noted():
     one.set_flows([(FlowModCommand.DELETE_STRICT, gone), (FlowModCommand.ADD, kept)])
     assert (one.update.flow_adds, one.update.flow_deletes) == ([kept], [gone])
     assert one.installed == {flow_key(kept): kept}
-    assert one.touched == {pack_key(kept), pack_key(gone)}
+    assert one.changed_keys == {pack_key(kept), pack_key(gone)}
 
 
 def test_meters_that_waiting_entries_may_name_are_deleted_later():
@@ -120,10 +120,10 @@ def test_meters_that_waiting_entries_may_name_are_deleted_later():
     assert meter_id is not None
     one.update.meter_deletes.append(meter_id)
     one.set_flows([(FlowModCommand.ADD, pipeline.drop_link_local())])
-    kept = one.take_update(keep_meters=True)
+    kept = one.drain_update(keep_meters=True)
     assert (kept.meter_deletes, len(kept.flow_adds)) == ([], 1)
     assert one.meter_ids.take() != meter_id  # which is not free yet
-    assert one.take_update().meter_deletes == [meter_id]
+    assert one.drain_update().meter_deletes == [meter_id]
     assert not one.update.due
 
 

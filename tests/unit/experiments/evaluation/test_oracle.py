@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from controller.allocation.max_min import FlowPaths, max_min
 from controller.seawall.entity_max_min import entity_max_min
 from experiments.evaluation.entity_oracle import entity_rates
-from experiments.evaluation.oracle import oracle_of, promised_by_time
+from experiments.evaluation.oracle import guarantees_over_time, oracle_of
 from experiments.runs.scenario_run import ScenarioRun
-from experiments.scenarios.scenario import LimitChange, Limits, Requests, Scenario, Source
+from experiments.scenarios.scenario import LimitChange, Limits, Scenario, Source, WebRequests
 
 M = 1_000_000
 INTERVALS = 20
@@ -109,7 +109,7 @@ def test_what_an_entity_leaves_of_one_link_it_has_on_another():
 
 
 def test_web_requests_are_wanted_when_their_sessions_begin():
-    requests = Requests(sessions_per_s=40.0, mean_requests=3.0, sizes=((14_480, 1.0),))
+    requests = WebRequests(sessions_per_s=40.0, mean_requests=3.0, sizes=((14_480, 1.0),))
     oracle = oracle_for(Source(1, 1, 5, "tcp", requests=requests), intervals=400)
     scenario = Scenario("x", "x", {1: Limits(1, 1)}, (Source(1, 1, 5, "tcp", requests=requests),), 22.0)
     answers = [octets for begin_s, mine in scenario.sessions(1)[0] if begin_s < 21.5 for octets in mine]
@@ -121,7 +121,7 @@ def test_what_is_promised_where_nothing_is_said():
     def promised(promise):
         one, rates = (Source(1, 1, 2, "tcp"),), {1: Limits(20 * M, 30 * M)}
         scenario = Scenario("x", "x", rates, one, 1.1, link_rate_bps=100 * M, promise=promise)
-        found = promised_by_time(scenario, np.arange(3) * 0.055)
+        found = guarantees_over_time(scenario, np.arange(3) * 0.055)
         return found.most_send_bps[0, 0], found.most_receive_bps[0, 0], found.weight[0, 0]
 
     assert promised("limits") == promised("ceilings") == (20 * M, 30 * M, 1.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from experiments.evaluation.claims import Measured
-from experiments.figures.result_digests import conditions_digest, what_decides
+from experiments.figures.result_digests import conditions_digest, deciding_condition
 from experiments.papers.dets import COMPARED, paper
 
 
@@ -23,12 +23,12 @@ from experiments.papers.dets import COMPARED, paper
     ],
 )
 def test_what_decides(verdicts, decides):
-    assert what_decides(dict(zip(("product", "unshaped", "late", "paper"), verdicts, strict=True))) == decides
+    assert deciding_condition(dict(zip(("product", "unshaped", "late", "paper"), verdicts, strict=True))) == decides
 
 
 def test_a_fabric_without_late_grants_has_one_difference():
-    assert what_decides({"product": False, "unshaped": True}) == "the receiver's shaping queue"
-    assert what_decides({"product": True}) == "not known"
+    assert deciding_condition({"product": False, "unshaped": True}) == "the receiver's shaping queue"
+    assert deciding_condition({"product": True}) == "not known"
 
 
 def summary(control, seed, **figures):

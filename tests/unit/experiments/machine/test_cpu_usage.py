@@ -18,7 +18,7 @@ from experiments.machine.cpu_usage import (
     CpuTicks,
     busy_warning,
     cpu_shares,
-    kept_awake,
+    disable_cpu_idle,
     machine,
     read_cpu_ticks,
     withheld_s,
@@ -40,7 +40,7 @@ def test_no_latency_is_asked_for_as_long_as_it_is_wanted(tmp_path: Path, monkeyp
     device = tmp_path / "latency"
     device.write_bytes(b"")
     monkeypatch.setattr(cpu_usage, "LATENCY_REQUEST", device)
-    with kept_awake() as done:
+    with disable_cpu_idle() as done:
         assert done
         assert struct.unpack("=i", device.read_bytes()) == (0,)
 
@@ -48,7 +48,7 @@ def test_no_latency_is_asked_for_as_long_as_it_is_wanted(tmp_path: Path, monkeyp
 @pytest.mark.skipif(not os.access(LATENCY_REQUEST, os.R_OK | os.W_OK), reason="not root")
 def test_the_kernel_is_asked_until_the_end() -> None:
     before = open_requests()
-    with kept_awake() as done, kept_awake() as again:
+    with disable_cpu_idle() as done, disable_cpu_idle() as again:
         assert done
         assert again
         assert open_requests() == before + 2
@@ -57,7 +57,7 @@ def test_the_kernel_is_asked_until_the_end() -> None:
 
 def test_where_it_cannot_be_asked_for_all_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cpu_usage, "LATENCY_REQUEST", tmp_path / "none")
-    with kept_awake() as done:
+    with disable_cpu_idle() as done:
         assert not done
 
 

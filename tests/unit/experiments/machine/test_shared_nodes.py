@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from experiments.bench.cluster.testbed.loaded_cluster import shared_document
-from experiments.machine.cluster_process import SharedNodes
+from experiments.machine.cluster_process import ShardedNodes
 
 OWNERS = {"s1": "n1", "s2": "n2", "s3": "n3"}
 
 
 @pytest.fixture
-def nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[SharedNodes, dict[int, dict[str, Any]]]:
+def nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[ShardedNodes, dict[int, dict[str, Any]]]:
     """Three nodes, none of which runs, and what they answer."""
-    made = SharedNodes(shared_document, tmp_path)
+    made = ShardedNodes(shared_document, tmp_path)
     healths = {number: health(number, OWNERS, "n1") for number in range(3)}
     for number, node in enumerate(made.nodes):
         monkeypatch.setattr(node, "health", lambda number=number: healths[number])

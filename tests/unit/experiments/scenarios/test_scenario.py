@@ -15,9 +15,9 @@ from experiments.scenarios.scenario import (
     AlgorithmChange,
     LimitChange,
     Limits,
-    Requests,
     Scenario,
     Source,
+    WebRequests,
     parse_control,
 )
 
@@ -51,12 +51,12 @@ def make(**changes):
         ({"sources": (Source(1, 1, 3, "tcp", flows=0),)}, "sources[0].flows"),
         ({"sources": (replace(SOURCE, congestion_control="reno"),)}, "sources[0].congestion_control"),
         ({"sources": (Source(1, 1, 3, "tcp", congestion_control="vegas"),)}, "sources[0].congestion_control"),
-        ({"sources": (replace(SOURCE, requests=Requests(1.0)),)}, "sources[0].requests"),
-        ({"sources": (Source(1, 1, 3, "tcp", 5, requests=Requests(1.0)),)}, "sources[0].rate_bps"),
-        ({"sources": (Source(1, 1, 3, "tcp", requests=Requests(0.0)),)}, "sources[0].requests.sessions_per_s"),
-        ({"sources": (Source(1, 1, 3, "tcp", requests=Requests(1.0, 0.5)),)}, "sources[0].requests.mean_requests"),
+        ({"sources": (replace(SOURCE, requests=WebRequests(1.0)),)}, "sources[0].requests"),
+        ({"sources": (Source(1, 1, 3, "tcp", 5, requests=WebRequests(1.0)),)}, "sources[0].rate_bps"),
+        ({"sources": (Source(1, 1, 3, "tcp", requests=WebRequests(0.0)),)}, "sources[0].requests.sessions_per_s"),
+        ({"sources": (Source(1, 1, 3, "tcp", requests=WebRequests(1.0, 0.5)),)}, "sources[0].requests.mean_requests"),
         (
-            {"sources": (Source(1, 1, 3, "tcp", requests=Requests(1.0, sizes=((9, 0.5),))),)},
+            {"sources": (Source(1, 1, 3, "tcp", requests=WebRequests(1.0, sizes=((9, 0.5),))),)},
             "sources[0].requests.sizes",
         ),
         ({"limits": {1: Limits(400, 300, send_ceiling_bps=399)}}, "limits[1].send_ceiling_bps"),
@@ -108,13 +108,13 @@ def test_scaling_changes_every_rate_and_size_and_no_time():
 def test_ceilings_and_the_frequency_of_sessions_are_scaled_and_weights_and_pages_are_not():
     small = make(
         limits={1: Limits(400_000_000, 300_000_000, 500_000_000, None, 2.0)},
-        sources=(Source(1, 1, 3, "tcp", requests=Requests(40.0), congestion_control="reno"),),
+        sources=(Source(1, 1, 3, "tcp", requests=WebRequests(40.0), congestion_control="reno"),),
         events=(LimitChange(5.0, 1, 3, send_ceiling_bps=600_000_000, weight=3.0),),
         topology="dets-fig7",
         topology_options={"edges": 2, "core_rate_bps": 500_000_000},
     ).scaled(0.05)
     assert small.limits[1] == Limits(20_000_000, 15_000_000, 25_000_000, None, 2.0)
-    assert small.sources[0].requests == Requests(2.0)
+    assert small.sources[0].requests == WebRequests(2.0)
     assert small.events[0].fields == {"send_ceiling_bps": 30_000_000, "weight": 3.0}
     assert {link.rate_bps for link in small.fabric().core_links} == {25_000_000}
 
@@ -137,7 +137,7 @@ def test_a_congestion_control_that_a_fabric_lacks_is_refused_there():
 @settings(derandomize=True, deadline=None, max_examples=50)
 @given(st.integers(0, 2**32 - 1), st.floats(0.5, 50.0), st.floats(1.0, 20.0))
 def test_sessions_are_in_order_within_their_spans_and_the_same_for_a_seed(seed, per_s, mean_requests):
-    requests = Requests(per_s, mean_requests, ((500, 0.5), (5_000, 0.5)))
+    requests = WebRequests(per_s, mean_requests, ((500, 0.5), (5_000, 0.5)))
     scenario = make(sources=(Source(1, 1, 3, "tcp", requests=requests, spans=((1.0, 3.0), (5.0, 9.0))),))
     (sessions,) = scenario.sessions(seed)
     begun = [begin_s for begin_s, _ in sessions]
@@ -148,7 +148,7 @@ def test_sessions_are_in_order_within_their_spans_and_the_same_for_a_seed(seed, 
 
 
 def test_sessions_come_at_their_rate_with_their_mean_number_of_requests():
-    (sessions,) = make(sources=(Source(1, 1, 3, "tcp", requests=Requests(200.0)),)).sessions(1)
+    (sessions,) = make(sources=(Source(1, 1, 3, "tcp", requests=WebRequests(200.0)),)).sessions(1)
     assert len(sessions) == pytest.approx(2_000, rel=0.07)
     assert sum(len(answers) for _, answers in sessions) / len(sessions) == pytest.approx(10.0, rel=0.07)
 

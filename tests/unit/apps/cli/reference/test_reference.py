@@ -8,7 +8,7 @@ from support.paths import ROOT
 from typer.main import get_command
 
 from apps import cli
-from apps.cli.reference import commands, configuration, pages, renewed, rest
+from apps.cli.reference import commands, configuration, pages, regenerate, rest
 from controller.config.sections import ListenerSection, RootSection, Section
 from controller.errors import InvalidValueError
 
@@ -19,7 +19,7 @@ DOCS = ROOT / "docs"
 @pytest.mark.parametrize("page", pages(DOCS), ids=lambda page: page.name)
 def test_the_pages_are_up_to_date(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
-    assert text == renewed(text, COMMAND), "run dets docs"
+    assert text == regenerate(text, COMMAND), "run dets docs"
 
 
 def test_every_section_and_key_is_there_and_says_what_it_means() -> None:
@@ -81,6 +81,6 @@ def test_pages_are_written_anew_and_checked(tmp_path: Path, capsys: pytest.Captu
 
 def test_what_is_no_part_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(InvalidValueError, match="'colours' is not one of commands, configuration, rest"):
-        renewed("<!-- made by dets docs: colours -->\n<!-- end -->\n", COMMAND)
+        regenerate("<!-- made by dets docs: colours -->\n<!-- end -->\n", COMMAND)
     assert cli.main(["docs", str(tmp_path)]) == 2
     assert "has no page with a part made by dets docs" in capsys.readouterr().err

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.rest_in_process import DPID, OTHER_DPID, VN, Desk
 
-from apps.cluster.rest.cluster_state import whole_state
-from apps.cluster.rest.node_client import HOP, Answer, Nodes
-from apps.cluster.rest.request_forwarding import Asked
+from apps.cluster.rest.cluster_state import merge_states
+from apps.cluster.rest.node_client import FORWARDED_HEADER, NodeResponse, Nodes
+from apps.cluster.rest.request_forwarding import RequestForwarder
 from apps.rest.resources.pagination import make_cursor, read_cursor
 from apps.settings.errors import StoreError
 from controller.fabric.topology import PortId
@@ -34,15 +34,17 @@ class Between:
         self.desks, self.dead = desks, set[str]()
         self.asked: list[tuple[str, str, str]] = []
 
-    def ask(self, url: str, method: str, target: str, headers: Any, body: Any = None, limit_s: float = 1.0) -> Answer:
+    def ask(
+        self, url: str, method: str, target: str, headers: Any, body: Any = None, limit_s: float = 1.0
+    ) -> NodeResponse:
         if url in self.dead:
             raise OSError("nobody is there")
         self.asked.append((url, method, target))
         kept = {name: headers[name] for name in ("If-Match", "Content-Type") if name in headers}
-        answer = self.desks[url].client.open(target, method=method, data=body, headers={**kept, HOP: "n"})
-        return Answer(answer.status_code, list(answer.headers.items()), answer.data)
+        answer = self.desks[url].client.open(target, method=method, data=body, headers={**kept, FORWARDED_HEADER: "n"})
+        return NodeResponse(answer.status_code, list(answer.headers.items()), answer.data)
 
-    def gather(self, urls: Any, target: str, headers: Any) -> dict[str, Answer | None]:
+    def gather(self, urls: Any, target: str, headers: Any) -> dict[str, NodeResponse | None]:
         return {name: None if name in self.dead else self.ask(name, "GET", target, headers) for name in urls}
 
 
@@ -56,7 +58,7 @@ class Two:
             urls = {other: other for other in self.between.desks if other != name}
             active = None if name == "n1" else ("n1", "n1")
             nodes = Nodes(name, urls, OWNERS, active, self.between)  # type: ignore[arg-type]
-            desk.service.others = Asked(lambda nodes=nodes: nodes)
+            desk.service.others = RequestForwarder(lambda nodes=nodes: nodes)
 
 
 @pytest.fixture
@@ -157,7 +159,7 @@ def test_a_change_is_in_force_once_it_is_on_the_switches_of_all_nodes(
 
 def test_a_request_goes_one_hop_and_no_further(two: Two) -> None:
     for path in ("/v1/vns", "/v1/entries/10/s1/1/s1/2/explanation"):
-        two.n2.client.get(path, headers={HOP: "n1"})
+        two.n2.client.get(path, headers={FORWARDED_HEADER: "n1"})
     assert two.between.asked == []
     two.n2.get("/v1/vns?vlan=10")
     assert two.between.asked == [("n1", "GET", "/v1/vns?vlan=10")]
@@ -170,14 +172,14 @@ def test_what_has_gone_wrong_here_is_not_asked_elsewhere(two: Two) -> None:
 
 
 def test_a_list_of_other_things_is_left_out(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = {"n1": Answer(200, [], b'{"switches": ["s1"], "next": null}')}
+    found = {"n1": NodeResponse(200, [], b'{"switches": ["s1"], "next": null}')}
     monkeypatch.setattr(two.between, "gather", lambda *_: found)
     assert two.n2.get("/v1/switches")["partial"] == ["n1"]
 
 
 @pytest.mark.parametrize("said", [[], {}, {"vns": None}, {"vns": [{}], "next": None}, "nothing"])
 def test_answers_of_another_version_are_left_out(two: Two, monkeypatch: pytest.MonkeyPatch, said: Any) -> None:
-    found = {"n1": Answer(200, [], json.dumps(said).encode())}
+    found = {"n1": NodeResponse(200, [], json.dumps(said).encode())}
     monkeypatch.setattr(two.between, "gather", lambda *_: found)
     answer = two.n2.get("/v1/vns")
     assert answer["partial"] == ["n1"]
@@ -207,7 +209,7 @@ def test_a_change_without_an_answer_may_have_been_made(two: Two) -> None:
 
 
 def test_a_change_that_nobody_got_is_answered_here(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: Any, **__: Any) -> Answer:
+    def refuse(*_: Any, **__: Any) -> NodeResponse:
         raise ConnectionRefusedError
 
     monkeypatch.setattr(two.between, "ask", refuse)
@@ -254,13 +256,13 @@ def test_pages_of_any_size_list_every_pair_of_all_nodes_once(owner: list[int], l
     pairs = sorted(PAIRS, key=lambda pair: (names[pair[1]], names[pair[0]]))
 
     class Paging(Between):
-        def gather(self, urls: Any, target: str, headers: Any) -> dict[str, Answer | None]:
+        def gather(self, urls: Any, target: str, headers: Any) -> dict[str, NodeResponse | None]:
             cursor = parse_qs(urlsplit(target).query).get("cursor", [""])[0]
             key = read_cursor(cursor, int, str, int, str, int)
             behind = 0 if key is None else pairs.index(((key[1], key[2]), (key[3], key[4]))) + 1
             return {name: self.page(int(name), behind) for name in urls}
 
-        def page(self, node: int, behind: int) -> Answer:
+        def page(self, node: int, behind: int) -> NodeResponse:
             left = [pair for pair, own in zip(pairs[behind:], owner[behind:], strict=True) if own == node]
             entries = [
                 {"vlan_vid": 10, **{end: {"switch": at[0], "port_no": at[1]} for end, at in ends}}
@@ -268,10 +270,10 @@ def test_pages_of_any_size_list_every_pair_of_all_nodes_once(owner: list[int], l
             ]
             more = make_cursor(10, *left[limit - 1][0], *left[limit - 1][1]) if len(left) > limit else None
             said = {"entries": entries, "unmetered": [], "next": more}
-            return Answer(200, [], json.dumps(said).encode())
+            return NodeResponse(200, [], json.dumps(said).encode())
 
     nodes = Nodes("4", {str(one): "" for one in range(4)}, OWNERS, None, Paging())  # type: ignore[arg-type]
-    desk.service.others = Asked(lambda: nodes)
+    desk.service.others = RequestForwarder(lambda: nodes)
     listed, cursor = [], ""
     while cursor is not None:
         page = desk.get(f"/v1/entries?limit={limit}" + (f"&cursor={cursor}" if cursor else ""))
@@ -288,10 +290,10 @@ def test_states_that_do_not_go_together_are_not_added_up(two: Two) -> None:
     vns: VnTable = two.n1.central.vns
     state = {"status": "ready", "waiting": [], "missing": [], "rows": [[1, None]], "congested": [0], "missed": []}
     state["bottlenecks"] = [None, "link s1:2"]
-    whole = whole_state(
+    whole = merge_states(
         [state, state | {"rows": [[None, None]], "congested": [1], "status": "degraded", "bottlenecks": ["here", None]}]
     )
     assert (whole["rows"], whole["congested"], whole["status"]) == ([[1, None]], [0, 1], "degraded")
     assert whole["bottlenecks"] == ["here", "link s1:2"]
     with pytest.raises(ValueError, match="zip"):
-        whole_state([state, state | {"rows": [[1, 2, len(vns)]]}])
+        merge_states([state, state | {"rows": [[1, 2, len(vns)]]}])

@@ -19,10 +19,10 @@ import h11
 import pytest
 from support.rest_server import CONFIG, LIMIT, PROBLEM, VN, RestProcess, read_answer
 
-from apps.rest.http.access import BURST_S, Pace, Places
+from apps.rest.http.access import BURST_S, ConnectionSlots, RequestRateLimiter
 from apps.rest.http.body import MAX_BODY_BYTES, MAX_LONG_BODY_BYTES
 from apps.rest.http.room import FREE_BYTES, MOST_BODIES_BYTES, TIDY_S, Room, Share
-from apps.rest.http.wsgi_exchange import Body, Exchange, Patience
+from apps.rest.http.wsgi_exchange import Body, Timeouts, WsgiExchange
 
 
 @pytest.fixture(scope="module")
@@ -160,14 +160,14 @@ def test_slow_connections_lock_out_only_their_own_address_and_not_for_long() -> 
 
 
 def test_ipv4_clients_of_a_listener_for_both_are_told_apart() -> None:
-    places = Places(4)
+    places = ConnectionSlots(4)
     assert [places.take("::ffff:192.0.2.1") for _ in range(3)] == [True, True, False]
     assert places.take("::ffff:192.0.2.2")
     assert not places.take("192.0.2.1")
 
 
 def test_places() -> None:
-    places = Places(5)
+    places = ConnectionSlots(5)
     assert [places.take("192.0.2.1") for _ in range(4)] == [True, True, True, False]
     assert [places.take(f"2001:db8::{n}") for n in range(2)] == [True, True]
     assert not places.take("192.0.2.2")  # all are taken
@@ -270,7 +270,7 @@ def test_ten_thousand_rapid_requests_are_refused_and_somebody_else_is_served() -
 
 def test_pace() -> None:
     now_s = [0.0]
-    pace = Pace(10.0, lambda: now_s[0])
+    pace = RequestRateLimiter(10.0, lambda: now_s[0])
     assert [pace.wait_s("a") for _ in range(20)] == [0.0] * 20
     assert pace.wait_s("a") == pytest.approx(0.1)
     assert pace.wait_s("b") == 0.0
@@ -331,7 +331,7 @@ def _read_until(sock: socket.socket, words: bytes) -> bytes:
 
 
 def test_places_may_be_taken_many_at_a_time() -> None:
-    places = Places(10)
+    places = ConnectionSlots(10)
     assert [places.take("192.0.2.1", count) for count in (4, 2, 1)] == [True, False, True]
     assert (places.held, places.held_of("192.0.2.1"), places.held_of("192.0.2.2")) == (5, 5, 0)
     assert [places.take("192.0.2.2", count) for count in (6, 5)] == [False, True]
@@ -432,13 +432,13 @@ def _answer_of(piece: bytes, share: Share, room: Room, others_hold: bool) -> byt
     other = Share(room, "192.0.2.1")
     if others_hold:
         other.add(len(piece))
-    body = Body(sock, http_, request, Patience(), Share(room, "192.0.2.1"))
+    body = Body(sock, http_, request, Timeouts(), Share(room, "192.0.2.1"))
 
     def app(environ: Any, start: Any) -> list[bytes]:
         start("200 OK", [("Content-Length", str(len(piece)))])
         return [piece]
 
-    Exchange(sock, http_, False, body, share).run(app, {})
+    WsgiExchange(sock, http_, False, body, share).run(app, {})
     share.end()
     other.end()
     return sock.sent

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.rest_server import CONFIG, LIMIT, PROBLEM, VN, RestProcess, read_answer
 
-from apps.rest.http.framing import fault
+from apps.rest.http.framing import head_error
 
 HOST = b"Host: localhost\r\n"
 JSON = HOST + b"Content-Type: application/json\r\n"
@@ -35,34 +35,34 @@ def lines(head: bytes) -> list[bytes]:
 @settings(derandomize=True, deadline=None)
 def test_any_fields_of_printable_characters_are_good(fields: list[tuple[str, str]]) -> None:
     head = b"".join(f"x{name}: {value}\r\n".encode("latin-1") for name, value in fields)
-    assert fault(lines(HOST + head), "HTTP/1.1") is None
+    assert head_error(lines(HOST + head), "HTTP/1.1") is None
 
 
 @given(TOKEN, VALUE, st.characters(max_codepoint=0x1F, exclude_characters="\t\n"), VALUE)
 @settings(derandomize=True, deadline=None)
 def test_control_characters_are_not(name: str, before: str, character: str, after: str) -> None:
-    assert fault([f"x{name}: {before}{character}{after}".encode("latin-1")], "HTTP/1.0") is not None
+    assert head_error([f"x{name}: {before}{character}{after}".encode("latin-1")], "HTTP/1.0") is not None
 
 
 def test_http_1_0_needs_no_host_and_knows_no_chunks() -> None:
-    assert fault([], "HTTP/1.0") is None
+    assert head_error([], "HTTP/1.0") is None
     chunked_ = [b"Host: localhost", b"Transfer-Encoding: chunked"]
-    assert fault(chunked_, "HTTP/1.0") is not None
+    assert head_error(chunked_, "HTTP/1.0") is not None
     for version in ("HTTP/1.1", "HTTP/1.2"):
-        assert fault([], version) is not None
-        assert fault(chunked_, version) is None
+        assert head_error([], version) is not None
+        assert head_error(chunked_, version) is None
 
 
 @pytest.mark.parametrize(
     "host", [b"", b"localhost", b"a.example:8080", b"192.0.2.1:", b"[2001:db8::1]:80", b"[::ffff:192.0.2.1]"]
 )
 def test_hosts(host: bytes) -> None:
-    assert fault([b"Host: " + host], "HTTP/1.1") is None
+    assert head_error([b"Host: " + host], "HTTP/1.1") is None
 
 
 @pytest.mark.parametrize("host", [b"localhost/evil", b"evil@localhost", b"a b", b"[::1", b"::1", b"a:b", b"a?", b"a#b"])
 def test_what_is_no_host(host: bytes) -> None:
-    assert fault([b"Host: " + host], "HTTP/1.1") is not None
+    assert head_error([b"Host: " + host], "HTTP/1.1") is not None
 
 
 def test_long_lines_take_no_longer_than_their_length_says() -> None:
@@ -73,7 +73,7 @@ def test_long_lines_take_no_longer_than_their_length_says() -> None:
         for _ in range(20):
             began_s = time.process_time()
             for _ in range(20):
-                assert fault([line], "HTTP/1.0") is not None
+                assert head_error([line], "HTTP/1.0") is not None
             times_s.append(time.process_time() - began_s)
         return min(times_s)
 

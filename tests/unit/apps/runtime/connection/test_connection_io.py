@@ -16,7 +16,7 @@ from apps.runtime.connection.connection_io import (
     SendQueue,
     SharedReader,
 )
-from apps.runtime.sockets.socket_reader import Arrival
+from apps.runtime.sockets.socket_reader import ReceivedBytes
 from controller.openflow.constants import VERSION, MessageType
 
 
@@ -55,7 +55,7 @@ def test_a_stranger_leaves_less_unread_than_a_switch():
     assert queue.put(bytes(MOST_UNREAD_BY_STRANGER_BYTES))
     assert not queue.put(b"x")
     queue = SendQueue(Socket())
-    queue.allow_switch()
+    queue.raise_limit()
     assert queue.put(bytes(MOST_UNREAD_BYTES))
     assert not queue.put(b"x")
 
@@ -99,7 +99,7 @@ def test_what_a_plain_socket_takes_at_once_does_not_wait():
 def test_a_socket_that_takes_nothing_leaves_all_to_the_queue():
     sock = Socket()
     queue = SendQueue(sock, Full(None))
-    queue.allow_switch()
+    queue.raise_limit()
     assert queue.put(bytes(MOST_UNREAD_BYTES))
     assert not queue.put(b"x")
 
@@ -114,7 +114,7 @@ def test_the_last_bytes_end_the_queue_though_they_went_at_once():
 def test_one_reader_serves_all_sockets_until_they_are_to_be_left_alone():
     reader, pairs, got = SharedReader(), [socket.socketpair() for _ in range(3)], []
 
-    def on_arrival(number: int, arrival: Arrival) -> bool:
+    def on_arrival(number: int, arrival: ReceivedBytes) -> bool:
         got.append((number, bytes(arrival.octets)))
         return got[-1][1] != b"stop"
 
@@ -142,7 +142,7 @@ def test_what_comes_soon_after_a_look_is_read_in_the_next_one_together(monkeypat
     monkeypatch.setattr(connection_io, "hub", SimpleNamespace(spawn=hub.spawn, sleep=lambda _seconds: gathered.wait()))
     reader, pairs, got = SharedReader(), [socket.socketpair() for _ in range(3)], []
 
-    def on_arrival(number: int, arrival: Arrival) -> bool:
+    def on_arrival(number: int, arrival: ReceivedBytes) -> bool:
         got.append((number, bytes(arrival.octets)))
         return True
 

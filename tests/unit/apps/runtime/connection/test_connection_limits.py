@@ -10,12 +10,12 @@ from apps.runtime.connection.connection_limits import (
     BUDGET_INTERVAL_S,
     REPEAT_S,
     SHARING,
-    STRANGER,
-    SWITCH,
+    SWITCH_ALLOWANCE,
+    UNMANAGED_ALLOWANCE,
     Allowance,
     ConnectionLimits,
-    PeerBudget,
-    Sparing,
+    LogRateLimiter,
+    MessageBudget,
 )
 
 SMALL = Allowance(messages=4, octets=1000, reports=2)
@@ -43,14 +43,14 @@ def clock() -> Clock:
     [(8, False, 3), (8, True, 1), (400, False, 2), (1000, False, 0)],
 )
 def test_a_budget_ends_with_whatever_is_used_up_first(clock: Clock, octets: int, report: bool, free: int) -> None:
-    budget = PeerBudget(SMALL, clock)
+    budget = MessageBudget(SMALL, clock)
     for _ in range(free):
         assert budget.spend(octets, report=report) == 0.0
     assert budget.spend(octets, report=report) == pytest.approx(BUDGET_INTERVAL_S)
 
 
 def test_a_budget_is_there_again_in_the_next_interval(clock: Clock) -> None:
-    budget = PeerBudget(SMALL, clock)
+    budget = MessageBudget(SMALL, clock)
     assert budget.spend(1000, report=False) > 0.0
     clock.now_s += BUDGET_INTERVAL_S + 1e-9
     assert budget.spend(10, report=False) == 0.0
@@ -59,7 +59,7 @@ def test_a_budget_is_there_again_in_the_next_interval(clock: Clock) -> None:
 @pytest.mark.parametrize("peers", [1, SHARING, 10 * SHARING])
 def test_a_crowd_brings_no_more_than_a_few(clock: Clock, peers: int) -> None:
     """Whoever comes new may do its handshake at once: what a crowd changes is how long one waits after that."""
-    budgets = [PeerBudget(SMALL, clock, lambda: peers) for _ in range(peers)]
+    budgets = [MessageBudget(SMALL, clock, lambda: peers) for _ in range(peers)]
     began_s, due_s, taken = clock.now_s, [clock.now_s] * peers, 0
     while clock.now_s - began_s < 20 * BUDGET_INTERVAL_S:
         for number, budget in enumerate(budgets):
@@ -78,7 +78,7 @@ def test_who_waits_as_told_brings_no_more_than_the_allowance_in_any_interval(
     messages: list[tuple[float, int, bool]],
 ) -> None:
     clock = Clock()
-    budget = PeerBudget(SMALL, clock)
+    budget = MessageBudget(SMALL, clock)
     taken: list[tuple[float, int, bool]] = []
     for pause_s, octets, report in messages:
         clock.now_s += pause_s
@@ -92,7 +92,7 @@ def test_who_waits_as_told_brings_no_more_than_the_allowance_in_any_interval(
 
 
 def test_a_switch_may_bring_more_than_a_stranger() -> None:
-    assert all(known > unknown for known, unknown in zip(SWITCH, STRANGER, strict=True))
+    assert all(known > unknown for known, unknown in zip(SWITCH_ALLOWANCE, UNMANAGED_ALLOWANCE, strict=True))
 
 
 # -- connections
@@ -117,7 +117,7 @@ def test_the_oldest_of_all_goes_when_many_hosts_come() -> None:
 def test_who_has_shaken_hands_does_not_count_among_them() -> None:
     limits: ConnectionLimits[str] = ConnectionLimits(100, 2, 1)
     admit(limits, "one")
-    limits.introduced("one")
+    limits.on_handshake_done("one")
     assert admit(limits, "two") == []
     assert (limits.waiting, len(limits)) == (1, 2)
 
@@ -126,10 +126,10 @@ def test_of_all_connections_strangers_go_first_and_switches_never() -> None:
     limits: ConnectionLimits[str] = ConnectionLimits(2, 2, 2)
     for name in ("switch", "stranger"):
         admit(limits, name)
-        limits.introduced(name)
+        limits.on_handshake_done(name)
     limits.keep("switch")
     assert admit(limits, "new") == ["stranger"]
-    limits.introduced("new")
+    limits.on_handshake_done("new")
     limits.keep("new")
     assert admit(limits, "late") == ["late"]
     assert len(limits) == 2
@@ -140,7 +140,7 @@ def test_who_leaves_makes_room_however_often_it_is_said() -> None:
     admit(limits, "one")
     limits.leave("one")
     limits.leave("one")
-    limits.introduced("one")
+    limits.on_handshake_done("one")
     limits.keep("one")
     assert (admit(limits, "two"), len(limits)) == ([], 1)
 
@@ -159,7 +159,7 @@ def test_there_are_never_more_than_may_be(orders: list[tuple[str, int, str]]) ->
             assert not gone & kept
             there = (there | {visitor}) - gone
         elif order == "introduced":
-            limits.introduced(visitor)
+            limits.on_handshake_done(visitor)
         elif order == "keep":
             before = limits.waiting, len(limits)
             limits.keep(visitor)
@@ -176,13 +176,13 @@ def test_there_are_never_more_than_may_be(orders: list[tuple[str, int, str]]) ->
 
 
 def test_the_same_is_said_once_in_a_while(clock: Clock) -> None:
-    sparing = Sparing(clock)
+    sparing = LogRateLimiter(clock)
     assert [sparing.due("a"), sparing.due("a"), sparing.due("b")] == [True, False, True]
     clock.now_s += REPEAT_S
     assert sparing.due("a")
 
 
 def test_what_was_said_is_not_remembered_without_end(clock: Clock) -> None:
-    sparing = Sparing(clock)
+    sparing = LogRateLimiter(clock)
     assert all(sparing.due(number) for number in range(5000))
     assert len(sparing._said_s) <= 1000

@@ -17,7 +17,7 @@ import pytest
 from eventlet import patcher
 from eventlet.greenio import GreenSocket
 
-from apps.runtime.connection.connection_limits import SWITCH
+from apps.runtime.connection.connection_limits import SWITCH_ALLOWANCE
 from controller.errors import ProtocolError
 from controller.openflow.constants import MULTIPART_REPLY_MORE, VERSION, MessageType, MultipartType
 from controller.openflow.meters import METER_STATS
@@ -35,7 +35,7 @@ with warnings.catch_warnings():  # what Ryu imports is deprecated
     from ryu.lib import hub
 
     from apps.runtime.connection.ryu_datapath import READER, PeerDatapath
-    from apps.runtime.connection.switch_connection import SwitchConnection, call_all
+    from apps.runtime.connection.switch_connection import SwitchConnection, send_bulk_request
     from apps.runtime.sockets import native as native_sockets
 
 
@@ -116,15 +116,15 @@ def test_replies_and_reports_in_one_piece_are_all_taken(switches: list[Switch]) 
 
 def test_one_that_has_used_up_its_allowance_waits_alone(switches: list[Switch]) -> None:
     loud, quiet = switches
-    loud.end.send(loud.says(MessageType.ERROR, *range(4 * SWITCH.reports)))
-    wait_for(lambda: len(loud.reports) >= SWITCH.reports)
+    loud.end.send(loud.says(MessageType.ERROR, *range(4 * SWITCH_ALLOWANCE.reports)))
+    wait_for(lambda: len(loud.reports) >= SWITCH_ALLOWANCE.reports)
     reply = quiet.connection.barrier()
     quiet.end.send(quiet.says(MessageType.BARRIER_REPLY, reply.xid))
     wait_for(lambda: reply.done)
     assert reply.done
-    assert len(loud.reports) < 4 * SWITCH.reports
-    wait_for(lambda: len(loud.reports) == 4 * SWITCH.reports)
-    assert loud.reports == list(range(4 * SWITCH.reports))
+    assert len(loud.reports) < 4 * SWITCH_ALLOWANCE.reports
+    wait_for(lambda: len(loud.reports) == 4 * SWITCH_ALLOWANCE.reports)
+    assert loud.reports == list(range(4 * SWITCH_ALLOWANCE.reports))
 
 
 def test_reports_that_nobody_looks_at_take_the_allowance_of_replies(
@@ -134,9 +134,9 @@ def test_reports_that_nobody_looks_at_take_the_allowance_of_replies(
     monkeypatch.setattr(PeerDatapath, "clock", lambda: 0.0)
     loud.datapath.keep()
     loud.acts = False
-    loud.end.send(loud.says(MessageType.PACKET_IN, *range(2 * SWITCH.messages)))
-    wait_for(lambda: len(loud.reports) >= SWITCH.messages)
-    assert len(loud.reports) == SWITCH.messages, "no time passes, so that it is never given another allowance"
+    loud.end.send(loud.says(MessageType.PACKET_IN, *range(2 * SWITCH_ALLOWANCE.messages)))
+    wait_for(lambda: len(loud.reports) >= SWITCH_ALLOWANCE.messages)
+    assert len(loud.reports) == SWITCH_ALLOWANCE.messages, "no time passes, so that it is never given another allowance"
 
 
 def test_errors_go_to_applications_and_not_to_the_framework_which_fails_at_some(
@@ -158,9 +158,9 @@ def test_errors_go_to_applications_and_not_to_the_framework_which_fails_at_some(
 
 def test_replies_count_towards_the_allowance(switches: list[Switch]) -> None:
     loud, _other = switches
-    asked = [loud.connection.barrier() for _ in range(SWITCH.messages + 10)]
+    asked = [loud.connection.barrier() for _ in range(SWITCH_ALLOWANCE.messages + 10)]
     loud.end.send(loud.says(MessageType.BARRIER_REPLY, *(reply.xid for reply in asked)))
-    wait_for(lambda: asked[SWITCH.messages // 2].done)
+    wait_for(lambda: asked[SWITCH_ALLOWANCE.messages // 2].done)
     assert not asked[-1].done
     wait_for(lambda: asked[-1].done)
     assert asked[-1].done
@@ -234,7 +234,7 @@ def test_an_answer_that_comes_otherwise_is_awaited_as_any_reply(switches: list[S
     data = before + answer(xid)
     switch.end.send(data[:40])
     assert READER.meters.wait(5.0), "it is not waited for in the roll call"
-    reply = switch.connection.recall(READER.meters)
+    reply = switch.connection.fall_back(READER.meters)
     switch.end.send(data[40:])
     wait_for(lambda: reply.done)
     assert reply.wait(0.0) == answer(xid)[16:]
@@ -273,7 +273,7 @@ def test_what_came_before_a_roll_call_ended_is_part_of_the_reply(
     switch.end.send(one + two[:cut])
     wait_for(lambda: READER.meters.filled.any() or switch.connection._awaited)
     hub.sleep(0.01)
-    reply = switch.connection.recall(READER.meters)
+    reply = switch.connection.fall_back(READER.meters)
     assert not reply.done
     assert switch.connection._held_octets == reply.octets == METER_STATS.itemsize
     switch.end.send(two[cut:])
@@ -303,7 +303,7 @@ def test_a_switch_that_hangs_up_in_the_middle_is_not_waited_for(switches: list[S
     wait_for(lambda: gone.ended)
     gone.datapath._end()
     with pytest.raises(ProtocolError, match="disconnected"):
-        gone.connection.recall(READER.meters).wait(0.0)
+        gone.connection.fall_back(READER.meters).wait(0.0)
     assert gone.connection.call(READER.meters, b"", 1, 1) is None
 
 
@@ -313,13 +313,13 @@ def test_a_switch_that_refuses_a_roll_call_says_so(switches: list[Switch]) -> No
     assert switch.connection.fail(xid, ProtocolError("METERS ARE OFF"))
     assert READER.meters.wait(0.0)
     with pytest.raises(ProtocolError, match="METERS ARE OFF"):
-        switch.connection.recall(READER.meters).wait(0.0)
+        switch.connection.fall_back(READER.meters).wait(0.0)
 
 
 def test_all_are_asked_at_once_each_with_its_own_xid(switches: list[Switch]) -> None:
     wait_for(lambda: all(switch.datapath.open_lane() is not None for switch in switches))
     switches[0].datapath.xid, switches[1].datapath.xid = 0, 0xFFFFFFFE
-    lanes = call_all(READER.meters, [switch.connection for switch in switches], encode_meter_stats_request)
+    lanes = send_bulk_request(READER.meters, [switch.connection for switch in switches], encode_meter_stats_request)
     assert lanes == [(switches[0].datapath.fileno, 1), (switches[1].datapath.fileno, 0xFFFFFFFF)]
     for switch, (_fileno, xid) in zip(switches, lanes, strict=True):
         assert switch.end.recv(100) == encode_meter_stats_request(xid)
@@ -333,15 +333,15 @@ def test_a_switch_that_does_not_read_gets_its_request_behind_what_waits(switches
         while True:
             full.plain.send(bytes(100_000))
     connections = [full.connection, other.connection]
-    lanes = call_all(READER.meters, connections, encode_meter_stats_request)
+    lanes = send_bulk_request(READER.meters, connections, encode_meter_stats_request)
     assert all(lanes), "its answer may come in time"
     assert full.datapath._queue.octets == len(encode_meter_stats_request(0))
     assert other.datapath._queue.octets == 0
     assert full.datapath.open_lane() is None
-    lanes = call_all(READER.meters, connections, encode_meter_stats_request)
+    lanes = send_bulk_request(READER.meters, connections, encode_meter_stats_request)
     assert full.datapath._queue.octets == 2 * len(encode_meter_stats_request(0)), "behind the other"
     full.datapath.close()
-    assert call_all(READER.meters, connections, encode_meter_stats_request)[0] is None
+    assert send_bulk_request(READER.meters, connections, encode_meter_stats_request)[0] is None
 
 
 def test_without_the_compiled_form_nobody_is_called(switches: list[Switch], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -349,7 +349,7 @@ def test_without_the_compiled_form_nobody_is_called(switches: list[Switch], monk
     switch, _other = switches
     wait_for(lambda: switch.datapath.lane() is not None)
     monkeypatch.setattr(native_sockets, "library", None)
-    assert call_all(READER.meters, [switch.connection], encode_meter_stats_request) == [None]
+    assert send_bulk_request(READER.meters, [switch.connection], encode_meter_stats_request) == [None]
     switch.end.setblocking(False)
     with pytest.raises(BlockingIOError):
         switch.end.recv(100)
@@ -362,7 +362,7 @@ def test_what_a_gate_keeps_back_is_not_sent_past_it(switches: list[Switch]) -> N
     guarded.datapath.xid = 0
     guarded.datapath.gate = SimpleNamespace(lets_out=seen.append)
     assert guarded.datapath.open_lane() is None
-    call_all(READER.meters, [guarded.connection], encode_meter_stats_request)
+    send_bulk_request(READER.meters, [guarded.connection], encode_meter_stats_request)
     assert seen == [encode_meter_stats_request(1)]
     guarded.end.setblocking(False)
     with pytest.raises(BlockingIOError):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from apps.runtime.connection.connection_limits import CutOff
+from apps.runtime.connection.connection_limits import EvictionReason
 from apps.runtime.connection.switch_connection import MAX_XID, MOST_REPLY_BYTES, SwitchConnection
 from controller.errors import ProtocolError
 from controller.openflow.constants import MULTIPART_REPLY_MORE, VERSION, MessageType
@@ -18,7 +18,7 @@ class Peer:
 
     def __init__(self) -> None:
         self.id, self.address, self.xid = 1, ("127.0.0.1", 1), 41
-        self.cut: CutOff | None = None
+        self.cut: EvictionReason | None = None
         self.gate = None
         self.sent: list[bytes] = []
         self.closed = False
@@ -28,7 +28,7 @@ class Peer:
     def close(self) -> None:
         self.closed = True
 
-    def cut_off(self, reason: CutOff) -> None:
+    def cut_off(self, reason: EvictionReason) -> None:
         self.cut = reason
 
     def enqueue(self, data: bytes) -> bool:
@@ -100,7 +100,7 @@ def test_replies_without_end_are_cut_off_and_freed(connection: SwitchConnection,
     body = bytes(60_000)
     for _ in range(MOST_REPLY_BYTES // len(body) + 1):
         connection.take_reply(*part(reply.xid, body, MULTIPART_REPLY_MORE))
-    assert peer.cut is CutOff.REPLY
+    assert peer.cut is EvictionReason.REPLY
     with pytest.raises(ProtocolError, match="longer than"):
         reply.wait(0.0)
 

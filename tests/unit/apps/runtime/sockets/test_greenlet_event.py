@@ -6,13 +6,13 @@ import time
 
 from ryu.lib import hub
 
-from apps.runtime.sockets.greenlet_event import Flag, Pause
+from apps.runtime.sockets.greenlet_event import GreenletFlag, TimedWait
 
 LONG_S = 10.0
 
 
 def test_a_pause_ends_when_it_is_told_to() -> None:
-    pause, went_on = Pause(), []
+    pause, went_on = TimedWait(), []
     hub.spawn(lambda: (pause.wait(LONG_S), went_on.append(True)))
     hub.sleep(0)
     pause.end()
@@ -22,14 +22,14 @@ def test_a_pause_ends_when_it_is_told_to() -> None:
 
 
 def test_a_pause_ends_with_its_time() -> None:
-    pause, began_s = Pause(), time.monotonic()
+    pause, began_s = TimedWait(), time.monotonic()
     pause.wait(0.01)
     assert 0.01 <= time.monotonic() - began_s < LONG_S
     pause.end()  # nobody waits
 
 
 def test_whoever_was_woken_twice_sleeps_as_long_as_it_wants_afterwards() -> None:
-    pause, slept_s = Pause(), []
+    pause, slept_s = TimedWait(), []
 
     def wait_and_sleep() -> None:
         pause.wait(0.0)
@@ -44,7 +44,7 @@ def test_whoever_was_woken_twice_sleeps_as_long_as_it_wants_afterwards() -> None
 
 
 def test_a_flag_is_waited_for_until_it_is_set() -> None:
-    flag, went_on = Flag(), []
+    flag, went_on = GreenletFlag(), []
     hub.spawn(lambda: (flag.wait(LONG_S), went_on.append(flag.is_set())))
     hub.sleep(0)
     flag.set()

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from ryu.lib import hub
 
 from apps.runtime.sockets import native as native_sockets
-from apps.runtime.sockets.bulk_request import MeterCall, RollCall
-from apps.runtime.sockets.socket_reader import MESSAGES_AT_ONCE, READ_BYTES, Inbox, replies_in
+from apps.runtime.sockets.bulk_request import BulkBarrier, BulkMeterStats
+from apps.runtime.sockets.socket_reader import MESSAGES_AT_ONCE, READ_BYTES, SocketReader, replies_in
 from controller.openflow.constants import MULTIPART_REPLY_MORE, VERSION, MessageType, MultipartType
 from controller.openflow.meters import decode_meter_stats
 
@@ -92,7 +92,7 @@ part_streams = st.lists(
 in_parts = patch("apps.runtime.sockets.bulk_request._MOST_METERS", 2)  # so few meters are in one message
 
 
-def received(inbox: Inbox, chunks: Sequence[bytes], fileno: int, other: socket.socket) -> list[Any]:
+def received(inbox: SocketReader, chunks: Sequence[bytes], fileno: int, other: socket.socket) -> list[Any]:
     """Return what an inbox hands on of what comes in these chunks."""
     got: list[Any] = []
     for number, chunk in enumerate(chunks):
@@ -106,15 +106,15 @@ def received(inbox: Inbox, chunks: Sequence[bytes], fileno: int, other: socket.s
 
 def read(chunks: Sequence[bytes]) -> tuple[list[Any], list[Any]]:
     """Return what an inbox hands on of what comes in these chunks, and what a roll call has taken."""
-    roll, barriers = MeterCall(), RollCall()
-    inbox = Inbox(roll, barriers)
+    roll, barriers = BulkMeterStats(), BulkBarrier()
+    inbox = SocketReader(roll, barriers)
     with pair() as (mine, other):
         roll.expect([METERS])
         roll.call([mine.fileno()], [XID])
         barriers.call([mine.fileno()], [BARRIER_XID])
         roll.stats[:] = np.zeros(METERS, roll.stats.dtype)
         got = received(inbox, chunks, mine.fileno(), other)
-        begun, part = roll.so_far(mine.fileno())
+        begun, part = roll.partial_reply(mine.fileno())
         other.close()
         got += [bytes(arrival.octets) for arrival in inbox.receive([mine.fileno()], 99.0)]
         filled = int(roll.filled[0])
@@ -135,7 +135,7 @@ def chunked(stream: list[bytes], cuts: list[int]) -> list[bytes]:
 @compiled
 @given(streams, st.lists(st.integers(1, 300), max_size=5))
 def test_both_forms_tell_replies_apart_alike(stream: list[bytes], cuts: list[int]) -> None:
-    quick, plain = Inbox(MeterCall(), RollCall()), Inbox(MeterCall(), RollCall())
+    quick, plain = SocketReader(BulkMeterStats(), BulkBarrier()), SocketReader(BulkMeterStats(), BulkBarrier())
     plain._room, plain._octets = None, memoryview(bytearray(READ_BYTES))
     chunks = chunked(stream, cuts)
     with pair() as (mine, other), pair() as (its, another):
@@ -269,7 +269,7 @@ class TestRollCall:
 
 @compiled
 def test_the_replies_of_each_socket_are_its_own() -> None:
-    inbox = Inbox(MeterCall(), RollCall())
+    inbox = SocketReader(BulkMeterStats(), BulkBarrier())
     with pair() as (mine, other), pair() as (its, another):
         other.sendall(2 * DONE)
         another.sendall(OTHERS[0] + OTHERS[7])
@@ -282,7 +282,7 @@ def test_the_replies_of_each_socket_are_its_own() -> None:
 @compiled
 def test_many_sockets_are_read_though_there_is_room_for_few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("apps.runtime.sockets.socket_reader._ROOM_BYTES", 300 << 10)
-    inbox, data = Inbox(MeterCall(), RollCall()), bytes(range(1, 200)) * 300
+    inbox, data = SocketReader(BulkMeterStats(), BulkBarrier()), bytes(range(1, 200)) * 300
     pairs = [socket.socketpair() for _ in range(5)]
     for mine, other in pairs:
         mine.setblocking(False)
@@ -296,7 +296,7 @@ def test_many_sockets_are_read_though_there_is_room_for_few(monkeypatch: pytest.
 
 
 def test_who_waits_is_woken_when_nobody_is_awaited_any_more() -> None:
-    roll = RollCall()
+    roll = BulkBarrier()
     assert roll.wait(0.0), "nobody is called"
     roll.call([5, 300], [1, 2])
     assert not roll.wait(0.0)

@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.configs import fabric
 
-from controller.fabric.pair_table import EntryTable
+from controller.fabric.pair_table import PairTable
 from controller.fabric.vn_table import VnTable
 from controller.metering.counters import ListedReadings
 from controller.openflow.meters import METER_STATS
-from controller.switch.meter_index import Listing, MeterReports
-from controller.switch.meters.counting import UNLIMITED, MeasuringMeters
+from controller.switch.meter_index import MeterIndex, MeterStatsBatch
+from controller.switch.meters.counting import UNLIMITED, CountingMeters
 
 VNS = VnTable.of_config(fabric({1: {1: [10], 2: [10]}, 2: {1: [10], 2: [10]}}))
 HERE, THERE = VNS.row_of(10, 1, 1), VNS.row_of(10, 2, 1)
@@ -26,7 +26,7 @@ def column(*values):
 def entries(*pairs):
     ordered = sorted(pairs, key=lambda pair: (pair[1], pair[0]))
     senders, receivers = zip(*ordered, strict=True)
-    return EntryTable(column(*senders), column(*receivers), np.arange(1, len(ordered) + 1))
+    return PairTable(column(*senders), column(*receivers), np.arange(1, len(ordered) + 1))
 
 
 def stats(meter_id, octets, duration_s):
@@ -38,8 +38,8 @@ def read(meters, table, duration_s, octets, dpid=2, meter_id=7):
 
 
 def readings(meters, replies, came_s=0.0):
-    reports = MeterReports.of(replies)
-    places = Listing().places_of_meters(meters.dpid(VNS), meters.meter_id, reports)
+    reports = MeterStatsBatch.of(replies)
+    places = MeterIndex().places_of_meters(meters.dpid(VNS), meters.meter_id, reports)
     times_s = np.full(len(replies), came_s), np.full(len(replies), np.nan)
     return ListedReadings(*places, reports.whole, *times_s, None).columns
 
@@ -47,7 +47,7 @@ def readings(meters, replies, came_s=0.0):
 @given(st.lists(st.floats(min_value=0.056, max_value=0.115), min_size=3, max_size=12))
 def test_replies_that_are_late_by_up_to_an_interval_change_no_rate(gaps_s):
     """1 to 60 ms of skew: a count is divided by the time that its own meter says has passed."""
-    meters, table = MeasuringMeters.none().given(column(HERE), column(THERE), column(7)), entries(*PAIRS)
+    meters, table = CountingMeters.none().given(column(HERE), column(THERE), column(7)), entries(*PAIRS)
     row = table.receiver.tolist().index(THERE)
     found = []
     for duration_s in np.cumsum(gaps_s):
@@ -59,7 +59,7 @@ def test_replies_that_are_late_by_up_to_an_interval_change_no_rate(gaps_s):
 
 
 def test_a_switch_that_says_nothing_or_counts_backwards_is_unknown():
-    meters, table = MeasuringMeters.none().given(column(HERE), column(THERE), column(7)), entries(PAIRS[0])
+    meters, table = CountingMeters.none().given(column(HERE), column(THERE), column(7)), entries(PAIRS[0])
     meters, _ = read(meters, table, 1.0, 1e6)
     assert np.isnan(meters.read(VNS, table, readings(meters, {}))[1]).all()
     assert np.isnan(read(meters, table, 2.0, 1e5)[1]).all()
@@ -69,7 +69,7 @@ def test_a_switch_that_says_nothing_or_counts_backwards_is_unknown():
 
 
 def test_meters_keep_their_counters_while_others_come_and_go():
-    meters, table = MeasuringMeters.none().given(column(HERE), column(THERE), column(7)), entries(*PAIRS)
+    meters, table = CountingMeters.none().given(column(HERE), column(THERE), column(7)), entries(*PAIRS)
     meters, _ = read(meters, table, 1.0, 0)
     more = meters.given(column(THERE), column(HERE), column(9))
     at, there = more.rows_in(table)
@@ -85,10 +85,10 @@ def test_meters_keep_their_counters_while_others_come_and_go():
 
 
 def test_a_meter_is_found_again_where_a_switch_lists_others_or_other_switches_answer():
-    listing, dpid, meter_id = Listing(), np.array([2, 1, 2], np.uint64), np.array([7, 7, 9])
+    listing, dpid, meter_id = MeterIndex(), np.array([2, 1, 2], np.uint64), np.array([7, 7, 9])
 
     def places(**listed):
-        reports = MeterReports.of(
+        reports = MeterStatsBatch.of(
             {int(name[1:]): np.concatenate([stats(one, 0, 1.0) for one in ids]) for name, ids in listed.items()}
         )
         found = listing.places_of_meters(dpid, meter_id, reports)

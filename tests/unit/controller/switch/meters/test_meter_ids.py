@@ -6,11 +6,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.switch.meters.id_pool import MeterIds
+from controller.switch.meters.id_pool import MeterIdPool
 
 
 def test_lowest_free_id_and_exhaustion():
-    ids = MeterIds(5, 7)
+    ids = MeterIdPool(5, 7)
     assert [ids.take() for _ in range(4)] == [5, 6, 7, None]
     ids.release(6)
     ids.release(5)
@@ -18,7 +18,7 @@ def test_lowest_free_id_and_exhaustion():
 
 
 def test_ids_outside_the_range_are_not_owned():
-    ids = MeterIds(5, 7)
+    ids = MeterIdPool(5, 7)
     assert not ids.claim(4)
     assert not ids.claim(8)
     assert ids.claim(6)
@@ -27,7 +27,7 @@ def test_ids_outside_the_range_are_not_owned():
 
 
 def test_releasing_what_is_not_in_use_does_not_give_it_out_twice():
-    ids = MeterIds(1, 3)
+    ids = MeterIdPool(1, 3)
     ids.take()
     ids.release(1)
     ids.release(1)
@@ -37,7 +37,7 @@ def test_releasing_what_is_not_in_use_does_not_give_it_out_twice():
 
 def test_reserved_ids_can_be_claimed_and_not_taken():
     """A meter that an earlier run left may yet turn out to be a pair's: until then, nobody else gets its id."""
-    ids = MeterIds(1, 4)
+    ids = MeterIdPool(1, 4)
     ids.reserve([1, 3, 77])
     assert [ids.take() for _ in range(3)] == [2, 4, None]
     assert ids.claim(3)
@@ -47,7 +47,7 @@ def test_reserved_ids_can_be_claimed_and_not_taken():
 
 
 def test_a_new_reservation_replaces_the_old_one():
-    ids = MeterIds(1, 2)
+    ids = MeterIdPool(1, 2)
     ids.reserve([1, 2])
     ids.reserve([2])
     assert [ids.take(), ids.take()] == [1, None]
@@ -55,7 +55,7 @@ def test_a_new_reservation_replaces_the_old_one():
 
 def test_reservations_over_and_over_leave_nothing_behind():
     """A switch that connects again and again with meters that are nobody's."""
-    ids = MeterIds(1, 1000)
+    ids = MeterIdPool(1, 1000)
     for _ in range(50):
         ids.reserve(range(1, 101))
     assert len(ids._free) <= 100
@@ -64,7 +64,7 @@ def test_reservations_over_and_over_leave_nothing_behind():
 
 
 def test_no_id_above_what_the_switch_can_have_is_given_out():
-    ids = MeterIds(3, 9)
+    ids = MeterIdPool(3, 9)
     ids.limit_to(5)
     assert [ids.take() for _ in range(4)] == [3, 4, 5, None]
     assert ids.owns(9)  # the range is the controller's all the same
@@ -82,7 +82,7 @@ def test_no_id_above_what_the_switch_can_have_is_given_out():
 )
 @settings(derandomize=True, deadline=None, max_examples=100)
 def test_no_id_has_two_users(happenings):
-    ids, used = MeterIds(2, 7), set()
+    ids, used = MeterIdPool(2, 7), set()
     for what, meter_id in happenings:
         if what == "take":
             taken = ids.take()

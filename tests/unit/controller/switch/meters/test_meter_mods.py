@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.configs import star
 
-from controller.fabric.pair_table import EntryTable
+from controller.fabric.pair_table import PairTable
 from controller.fabric.vn_table import VnTable
 from controller.metering.enforcement import MeterChanges
 from controller.openflow import meter_codec_native
 from controller.openflow.constants import MeterModCommand
 from controller.switch.meters.meter_mods import modifications_by_switch
 
-ENTRIES = EntryTable(np.array([0, 1, 2, 0, 1]), np.array([1, 2, 3, 3, 3]), np.array([10, 11, 12, 13, 14]))
+ENTRIES = PairTable(np.array([0, 1, 2, 0, 1]), np.array([1, 2, 3, 3, 3]), np.array([10, 11, 12, 13, 14]))
 
 
 def vns(switch: list[int]) -> VnTable:

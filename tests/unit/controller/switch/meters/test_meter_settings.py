@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.switch.meters.meter_settings import MeterColumns, MeterSetting
+from controller.switch.meters.meter_settings import MeterSetting, MeterSettingsTable
 
 TABLES = st.dictionaries(st.integers(1, 12), st.builds(MeterSetting, st.integers(1, 3), st.integers(1, 3)), max_size=10)
 
 
-def columns(meters: dict[int, MeterSetting]) -> MeterColumns:
+def columns(meters: dict[int, MeterSetting]) -> MeterSettingsTable:
     rows = np.array([(i, *setting) for i, setting in meters.items()], dtype=np.int64).reshape(-1, 3)
-    return MeterColumns(*rows.T)
+    return MeterSettingsTable(*rows.T)
 
 
 @settings(derandomize=True)
@@ -41,5 +41,5 @@ def test_a_range_of_ids() -> None:
 
 
 def test_rates_become_kilobits() -> None:
-    made = MeterColumns.of_rates(np.array([4]), np.array([2_000_000.0]), np.array([36_000.0]))
+    made = MeterSettingsTable.of_rates(np.array([4]), np.array([2_000_000.0]), np.array([36_000.0]))
     assert made == {4: MeterSetting(2_000, 36)}

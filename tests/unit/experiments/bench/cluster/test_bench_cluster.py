@@ -14,7 +14,7 @@ from controller.openflow.multipart import encode_meter_stats_request
 from experiments.bench.cluster import bench
 from experiments.bench.cluster.bench import run, shared_targets
 from experiments.bench.cluster.fault_runner import FaultsReport
-from experiments.bench.cluster.testbed.loaded_cluster import Judgement, is_shared_out
+from experiments.bench.cluster.testbed.loaded_cluster import ClusterVerdict, is_shared_out
 from experiments.bench.cluster.testbed.switch_logs import MeterLog, ReadingLog, second_writer
 from experiments.switch.datapath import Datapath
 
@@ -91,7 +91,7 @@ def test_faults_are_of_a_pair_or_with_moves_of_nodes_that_share_switches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moves: bool
 ) -> None:
     def faults(_folder: Path, _tell: Any, *, shared: bool) -> FaultsReport:
-        return FaultsReport(Judgement(kept=2, problems=[f"shared: {shared}"]), {"clocks step": 1.0})
+        return FaultsReport(ClusterVerdict(kept=2, problems=[f"shared: {shared}"]), {"clocks step": 1.0})
 
     monkeypatch.setattr(bench, "run_faults", faults)
     made = run(repeats=0, moves=moves, faults=True, output=tmp_path)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from controller.dets.send_rate_controller import Control
+from controller.dets.send_rate_controller import MachineState
 from experiments.bench.cluster import cross_shard_cost
 from experiments.bench.cluster.bench import run
 
@@ -23,7 +23,7 @@ def test_both_ways_limit_the_same_pairs_to_the_same_rates() -> None:
         assert way.entries == PAIRS
     states = [shard.state for shard in crossed.shards]
     for state in (whole.state, *states):
-        assert (state.machines.control == Control.LIMITED).all()
+        assert (state.machines.control == MachineState.LIMITED).all()
     assert (np.concatenate([state.machines.limit_bps for state in states]) > 0).all()
     for state in (whole.state, *states):
         sums_bps = np.bincount(state.entries.receiver, state.machines.limit_bps, PORTS)

@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 from controller.config.loader import parse_config
 from controller.errors import InvalidValueError
 from experiments.bench.enforcement import bench
-from experiments.bench.enforcement.cases import TRAFFIC, WAYS, Case, chosen_cases, default_cases, full_cases, packed
+from experiments.bench.enforcement.cases import (
+    ENFORCEMENT_MODES,
+    TRAFFIC,
+    Case,
+    chosen_cases,
+    default_cases,
+    full_cases,
+    packed,
+)
 from experiments.bench.enforcement.grant_injection import COLUMNS, GrantPlan, Slot, naive_enforcement
 from experiments.bench.enforcement.grant_schedules import PATTERNS, WALK_FLOOR, grants_bps
 from experiments.bench.enforcement.report import panels, table
@@ -87,7 +95,7 @@ def test_batches_have_every_case_once_and_no_more_than_the_machine_carries(cases
 def test_the_default_run_is_under_five_minutes():
     batches = packed(default_cases(), bench.MOST_PPS["user"])
     batch_s = bench.WARM_UP_S + bench.MEASURE_S + bench.SETUP_S
-    assert len(batches) * len(WAYS) * batch_s < 300
+    assert len(batches) * len(ENFORCEMENT_MODES) * batch_s < 300
 
 
 @pytest.mark.parametrize("grant_bps", [1_000_000, 50_000_000])
@@ -165,11 +173,11 @@ def test_targets_are_missed_when_they_are():
 
 
 def test_results_are_written_whole(tmp_path):
-    rows = [row(way, 1.0) for way in WAYS] + [row("dets", 1.0, "step", step_ratio=1.01, ping_p99_ms=None)]
+    rows = [row(way, 1.0) for way in ENFORCEMENT_MODES] + [row("dets", 1.0, "step", step_ratio=1.01, ping_p99_ms=None)]
     finished("enforcement", {"rows": rows}, targets(rows), {}, tmp_path, table(rows), rows, [*panels(rows)])
     names = {path.name for path in tmp_path.iterdir()}
     assert names >= {"enforcement.json", "enforcement.md", "enforcement.csv"}
-    assert [len(panel.lines) for panel in panels(rows)] == [len(WAYS)] * 2
+    assert [len(panel.lines) for panel in panels(rows)] == [len(ENFORCEMENT_MODES)] * 2
     lines = table(rows).splitlines()
     assert len(lines) == 2 + 2
     assert len({line.count("|") for line in lines}) == 1

@@ -44,7 +44,7 @@ def test_pairs_of_a_policy_go_over_four_links() -> None:
     pairs = pairs_of(plan, central)
     assert len(set(pairs)) == len(pairs) == len(central.state.entries) == 3 * 160
     links = central.fabric.links.of(central.vns, central.network.topology)
-    offsets, _ = links.of_entries(central.state.entries, np.arange(len(pairs)))
+    offsets, _ = links.pair_links(central.state.entries, np.arange(len(pairs)))
     assert np.diff(offsets).tolist() == [4] * len(pairs)
 
 
@@ -174,7 +174,7 @@ def test_switches_that_have_ended_are_named_with_their_status(script: str) -> No
     with subprocess.Popen(
         [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
-        orders = bench.FabricOrders(process)
+        orders = bench.SwitchProcessControl(process)
         if "readline" not in script:
             process.wait()
         with pytest.raises(RuntimeError, match="ended with status 3: it cannot be told 'report'"):
