@@ -90,5 +90,5 @@ def agents_of(fabric: FabricState, epoch: int) -> NoAgents:
     """Return what listens to the agents of a fabric."""
     if all(port.agent == "none" for _, port in fabric.config.ports()):
         return NoAgents(fabric, epoch)
-    agents: NoAgents = room("agents").Agents(fabric, epoch)
+    agents: NoAgents = room("agents").AgentManager(fabric, epoch)
     return agents

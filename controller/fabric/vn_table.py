@@ -203,7 +203,7 @@ class VnTable:
 
 
 # Worked out once for each table, at first use.
-_DERIVED = ("send_most_bps", "receive_most_bps", "all_shaped", "some_shaped", "some_borrow", "some_always_controlled")
+_DERIVED = ("send_max_bps", "receive_max_bps", "all_shaped", "some_shaped", "some_borrow", "some_always_controlled")
 
 
 def _rates_or_nan(rates_bps: list[int | None]) -> FloatArray:

@@ -18,7 +18,7 @@ CLASSES = {
     "fp": "controller.dets.fast_probe:FastProbe",
     "fe": "controller.dets.forward_explicit:ForwardExplicit",
     "level": "controller.dets.fair_level:FairLevel",
-    "max-min": "controller.policy.max_min:MaxMin",
+    "max-min": "controller.policy.max_min:MaxMinPolicy",
     "seawall": "controller.seawall.policy:Seawall",
     "seawall-cubic": "controller.seawall.policy:SeawallCubic",
     "seawall-dctcp": "controller.seawall.policy:SeawallDctcp",

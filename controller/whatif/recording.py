@@ -58,10 +58,18 @@ _OBSERVED: dict[str, type[Any]] = {"queues": QueueReadings, "ports": PortReading
 # Columns that are smaller in the controller than in a recording.
 _NARROW: dict[str, type[np.signedinteger[Any]]] = {
     "control": np.int8,
-    **dict.fromkeys(("unheard_intervals", "silent_intervals", "unread_intervals", "evidence"), np.int16),
+    **dict.fromkeys(("intervals_since_message", "silent_intervals", "unread_intervals", "evidence"), np.int16),
 }
-# ... and of those in steps of a meter's band, how a recording calls them: in bit/s and bits.
+# Columns in steps of a meter's band are in bit/s and bits in a recording.
 _IN_STEPS = {"rate_kbps": "rate_bps", "burst_kbits": "burst_bits"}
+# What a recording calls the columns that have another name there.
+_FILE_NAMES = _IN_STEPS | {
+    "intervals_since_message": "unheard_intervals",
+    "path_offsets": "way_offsets",
+    "path_link": "way",
+    "uses_ceiling": "borrows",
+    "has_queue": "shaped",
+}
 _DTYPES = frozenset({"<f8", "<i8", "<u8", "|b1"})
 
 
@@ -230,11 +238,10 @@ def _decode(data: bytes, at: int) -> tuple[dict[str, Any], _Columns, int]:
 
 def _put(columns: _Columns, prefix: str, table: Any) -> None:
     for one in _names(type(table)):
-        name = _IN_STEPS.get(one, one)
-        column = getattr(table, name)
+        column = getattr(table, _IN_STEPS.get(one, one))
         if isinstance(column, np.ndarray):
             narrow = column.dtype in _NARROW.values()
-            columns[f"{prefix}.{name}"] = column.astype(np.int64) if narrow else column
+            columns[f"{prefix}.{_FILE_NAMES.get(one, one)}"] = column.astype(np.int64) if narrow else column
 
 
 def _names(kind: Any) -> list[str]:
@@ -246,7 +253,7 @@ def _names(kind: Any) -> list[str]:
 
 def _get(columns: _Columns, prefix: str, kind: type[_T], **others: Any) -> _T:
     names = [name for name in _names(kind) if name not in others]
-    found = {name: columns[f"{prefix}.{_IN_STEPS.get(name, name)}"] for name in names}
+    found = {name: columns[f"{prefix}.{_FILE_NAMES.get(name, name)}"] for name in names}
     narrow = {name: column.astype(_NARROW[name]) for name, column in found.items() if name in _NARROW}
     steps = {name: _steps(name, column) for name, column in found.items() if name in _IN_STEPS}
     return kind(**found | narrow | steps, **others)

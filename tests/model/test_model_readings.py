@@ -134,7 +134,7 @@ def test_links_are_read():
 def test_nothing_is_computed_that_nobody_asks_for(monkeypatch):
     model, _ = controlled()
     asked = []
-    monkeypatch.setattr("controller.switch.delivered_rates.CounterChanges.between", lambda *given: asked.append(given))
+    monkeypatch.setattr("controller.switch.delivered_rates.CounterDeltas.between", lambda *given: asked.append(given))
     model.run(1.0)
     assert asked == []
 

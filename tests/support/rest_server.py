@@ -27,8 +27,8 @@ import eventlet
 eventlet.monkey_patch()
 import json, sys, time
 from eventlet import tpool
-from apps.rest import Pace, Service, create_app, paced, serve
-from apps.rest.http.wsgi_exchange import Patience
+from apps.rest import RequestRateLimiter, Service, create_app, rate_limited, serve
+from apps.rest.http.wsgi_exchange import Timeouts
 from apps.settings.settings import Settings
 from apps.settings.store import Store
 from apps.runtime.tls import server_context
@@ -44,13 +44,13 @@ tokens = Tokens(told["store"]) if told["tokens"] else None
 class Running(Service):
     sleep = staticmethod(eventlet.sleep)
 app = create_app(Running(central, time.monotonic, settings, told["needs_if_match"]), tokens, told["most_streams"])
-gate = paced(app, Pace(told["requests_per_s"], time.monotonic), eventlet.sleep)
+gate = rate_limited(app, RequestRateLimiter(told["requests_per_s"], time.monotonic), eventlet.sleep)
 tls = server_context("rest", Tls(**told["tls"])) if told["tls"] else None
-server = serve(gate, "127.0.0.1", 0, tls, told["max_connections"], Patience(**told["patience"]))
+server = serve(gate, "127.0.0.1", 0, tls, told["max_connections"], Timeouts(**told["patience"]))
 print(server.port, flush=True)
 if told["freeze"]:
-    from apps.runtime.memory_tuning import keep_all
-    eventlet.spawn(lambda: [(eventlet.sleep(0.01), keep_all()) for _ in range(10_000)])
+    from apps.runtime.memory_tuning import freeze_gc
+    eventlet.spawn(lambda: [(eventlet.sleep(0.01), freeze_gc()) for _ in range(10_000)])
 tpool.execute(sys.stdin.readline)
 """
 

@@ -14,7 +14,7 @@ EXTENSIONS = sorted(
     str(path.relative_to(ROOT).with_suffix("")).replace("/", ".")
     for folder in ("controller", "apps")
     for path in (ROOT / folder).rglob("*native.py")
-    if re.search(r"^library.* = load\(", path.read_text(), re.MULTILINE)
+    if re.search(r"^library.* = load_native\(", path.read_text(), re.MULTILINE)
 )
 
 

@@ -12,10 +12,10 @@ ROOT = Path(__file__).parents[2]
 STEPS = {
     "controller.loop.sender_side": {"read_meters"},
     "controller.loop.receiver_side": {"watch_receivers"},
-    "controller.loop.grant_side": {"put_in_force"},
-    "controller.dets.rate_allocator": {"watch_congestion", "initialize", "answer"},
+    "controller.loop.grant_side": {"apply_grants"},
+    "controller.dets.rate_allocator": {"watch_congestion", "initialize", "answer_reports"},
 }
-BESIDE = {("controller/whatif/shadow.py", "answer")}  # a shadow's decisions are put in force nowhere
+BESIDE = {("controller/whatif/shadow.py", "answer_reports")}  # a shadow's decisions are applied nowhere
 
 
 def steps_of(source: str) -> Iterator[str]:
@@ -46,15 +46,15 @@ def test_the_steps_of_an_interval_are_called_in_the_loop_alone():
 @pytest.mark.parametrize(
     "source",
     [
-        "from controller.loop.grant_side import put_in_force",
-        "def f():\n    from controller.loop.grant_side import GrantSide, put_in_force as now",
-        "from controller.loop import grant_side as grants\ngrants.put_in_force()",
-        "import controller.loop.grant_side\ncontroller.loop.grant_side.put_in_force()",
+        "from controller.loop.grant_side import apply_grants",
+        "def f():\n    from controller.loop.grant_side import GrantSide, apply_grants as now",
+        "from controller.loop import grant_side as grants\ngrants.apply_grants()",
+        "import controller.loop.grant_side\ncontroller.loop.grant_side.apply_grants()",
     ],
 )
 def test_a_step_is_found_however_it_is_imported(source):
-    assert list(steps_of(source)) == ["put_in_force"]
+    assert list(steps_of(source)) == ["apply_grants"]
 
 
 def test_other_things_of_that_name_are_none():
-    assert not list(steps_of("from controller.central.settings_update import put_in_force\nself.put_in_force()"))
+    assert not list(steps_of("from controller.central.settings_update import apply_settings\nself.apply_settings()"))

@@ -260,7 +260,7 @@ warnings.simplefilter("ignore")
 import eventlet
 eventlet.monkey_patch()
 import socket
-from apps.ovsdb.ovsdb_client import OvsdbError, QueueWriter
+from apps.ovsdb.ovsdb_client import OvsdbError, OvsdbQueueWriter
 
 silent = socket.create_server(("127.0.0.1", 0))
 ticks = 0
@@ -275,7 +275,7 @@ eventlet.spawn(tick)
 eventlet.sleep(0)
 for address in (f"tcp:127.0.0.1:{silent.getsockname()[1]}", "unix:/nowhere"):
     try:
-        QueueWriter(address, timeout_s=0.5).apply(1, {})
+        OvsdbQueueWriter(address, timeout_s=0.5).apply(1, {})
     except OvsdbError as error:
         print(error.reason, ticks, sep=";")
 """

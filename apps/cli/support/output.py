@@ -190,7 +190,7 @@ def print_replay(result: Mapping[str, Any]) -> None:
     for column in ("VLAN", "from", "to", "intervals", *means):
         table.add_column(column, justify="left" if column in ("from", "to") else "right")
     for row in result["differences"]:
-        rates = (f"{row[name] / 1e6:.3f}" for name in ("mean_bps", "other_mean_bps", "largest_bps"))
+        rates = (f"{row[name] / 1e6:.3f}" for name in ("mean_bps", "alternative_mean_bps", "largest_bps"))
         names = (Text(printable(row[end])) for end in ("from", "to"))  # a recording may have any
         table.add_row(str(row["vlan"]), *names, str(row["intervals"]), *rates)
     console.print(table)

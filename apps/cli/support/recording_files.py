@@ -146,7 +146,7 @@ def replayed(path: Path, algorithm: str | None, parameters: Mapping[str, object]
             "to": row.receiver,
             "intervals": row.intervals,
             "mean_bps": round(row.mean_bps),
-            "other_mean_bps": round(row.alternative_mean_bps),
+            "alternative_mean_bps": round(row.alternative_mean_bps),
             "largest_bps": round(row.largest_bps),
         }
         for row in differences(again)

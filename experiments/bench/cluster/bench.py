@@ -91,7 +91,7 @@ def run(
             targets += takeover_targets(figures)
         if crossing:
             cost = figures["crossing"] = measure_cross_shard(crossing)
-            _tell(f"an entry: {cost['one_step_ns']:.0f} ns in one step, {cost['crossing_ns']:.0f} ns if it crosses")
+            _tell(f"an entry: {cost['one_step_ns']:.0f} ns in one step, {cost['cross_shard_ns']:.0f} ns if it crosses")
             title = "an entry that crosses between shards, both sides, without the network"
             targets.append(Target(title, cost["more_ns"], "ns more", TARGET_CROSSING_NS))
         if shared:

@@ -37,12 +37,12 @@ def measure_cross_shard(entries: int) -> dict[str, Any]:
     for _ in range(TURNS):
         whole, crossing = Whole(vns, groups), Crossing(vns, groups)
         turns.append((whole.entry_ns(), crossing.entry_ns()))
-    more = [crossing_ns - whole_ns for whole_ns, crossing_ns in turns]
+    more = [cross_shard_ns - whole_ns for whole_ns, cross_shard_ns in turns]
     return {
         "entries": crossing.entries,
         "report_octets": crossing.octets,
         "one_step_ns": statistics.median(whole_ns for whole_ns, _ in turns),
-        "crossing_ns": statistics.median(crossing_ns for _, crossing_ns in turns),
+        "cross_shard_ns": statistics.median(cross_shard_ns for _, cross_shard_ns in turns),
         "more_ns": statistics.median(more),
         "more_ns_of_turns": more,
     }

@@ -26,7 +26,7 @@ class Desk:
         shell: Any = SimpleNamespace(
             now_s=lambda: 5.0, times=SimpleNamespace(sent_after=lambda at_s: at_s), peers=self.peers, central=central
         )
-        queues: Any = SimpleNamespace(seen_to_s=9.0, failing=dict)
+        queues: Any = SimpleNamespace(reconciled_s=9.0, failing=dict)
         self.changes = ChangeTracker(shell, queues, 1)
 
     def waiting(self, revision: int) -> tuple[int, list[str]]:

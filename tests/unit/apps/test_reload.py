@@ -185,9 +185,9 @@ def failing(real: Callable[..., Any], error: Exception) -> Callable[..., Any]:
 # (the stage, what does its work, and its name there), in the order of a reload
 STAGES: list[tuple[str, Callable[[App], Any], str]] = [
     ("reading the file", lambda app: app, "read"),
-    ("comparing", lambda app: apps.reload, "config_changes"),
+    ("comparing", lambda app: apps.reload, "diff_configs"),
     ("rehearsing", lambda app: apps.reload, "Beforehand"),
-    ("laying overrides over it", lambda app: apps.settings.settings, "lay"),
+    ("laying overrides over it", lambda app: apps.settings.settings, "resolve"),
     ("keeping", lambda app: app.settings, "_keep"),
     ("sending what was due", lambda app: app.shell, "push"),
     ("reconfiguring", lambda app: CentralController, "put_in_force"),

@@ -73,7 +73,7 @@ def exported():
     metrics.add(ClusterMetrics(node, SimpleNamespace(refused=0)))
     exchange = SimpleNamespace(owners=lambda: {"s1": "n1"}, sharing=SimpleNamespace(refused=Counter()))
     metrics.add(SharingMetrics("n1", exchange))
-    traffic = SimpleNamespace(sent=0, unsent=0, received=0, sent_octets=0, received_octets=0, connected_again=0)
+    traffic = SimpleNamespace(sent=0, unsent=0, received=0, sent_octets=0, received_octets=0, reconnects=0)
     metrics.add(LinksMetrics(SimpleNamespace(traffic={"n2": traffic}, strangers={"key": 0})))
     families = text_string_to_metric_families(b"".join(metrics.page()).decode())
     names = {"up"}

@@ -378,8 +378,8 @@ def test_the_counters_are_metrics(node: Callable[..., Node]) -> None:
 
 PAUSED = """
 import sys, time
-from apps.cluster.peer_transport import Links
-links = Links(sys.argv[1])
+from apps.cluster.peer_transport import PeerTransport
+links = PeerTransport(sys.argv[1])
 print(links.public_key, flush=True)
 links.set_peers({"n1": (sys.argv[2], sys.stdin.readline().strip())})
 while not links.receive():

@@ -16,10 +16,10 @@ from support.paths import ROOT
 
 NODE = """
 import sys
-from apps.cluster.lease_watchdog import LastWill
-will = LastWill((sys.argv[1],), None, None, None)
+from apps.cluster.lease_watchdog import LeaseWatchdog
+will = LeaseWatchdog((sys.argv[1],), None, None, None)
 for line in sys.stdin:
-    will.tell(int(line) or None)
+    will.set_lease(int(line) or None)
     print("told", flush=True)
 will.close()
 """

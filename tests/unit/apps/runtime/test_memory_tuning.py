@@ -6,9 +6,9 @@ import sys
 ROUNDS = """
 import resource, sys
 import numpy as np
-from apps.runtime.memory_tuning import keep_memory
+from apps.runtime.memory_tuning import disable_heap_trimming
 if sys.argv[1] == "keep":
-    assert keep_memory()
+    assert disable_heap_trimming()
 def a_round():
     return [np.ones(100_000) for _ in range(40)]
 a_round(); a_round()
@@ -35,19 +35,19 @@ def test_the_defaults_fault_pages_in_again_every_round() -> None:
 PEAK = """
 from pathlib import Path
 import numpy as np
-from apps.runtime.memory_tuning import give_back, keep_memory
+from apps.runtime.memory_tuning import trim_heap, disable_heap_trimming
 
 def resident_bytes():
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
-keep_memory()
+disable_heap_trimming()
 large, kept = [], []
 for _ in range(640):
     large.append(np.ones(100_000, np.uint8))
     kept.append(np.ones(100, np.uint8))
 del large
 before = resident_bytes()
-give_back()
+trim_heap()
 print(before - resident_bytes())
 """
 

@@ -144,7 +144,7 @@ def test_openflow_waits_for_a_turn(folder: Path, context: Any) -> None:
     server = seam._Server(limits, context, lambda: turns.append(None), ("127.0.0.1", 0), None)
 
     def serve_one(sock: Any) -> Any:
-        visit = seam._Visit(sock, ("here", 1))
+        visit = seam._IncomingConnection(sock, ("here", 1))
         assert server._encrypted(visit) is not None
         return visit.plain
 

@@ -113,7 +113,7 @@ def test_a_process_that_opens_and_closes_the_store_does_not_take_the_log_away(st
     script = "import sys; from apps.settings.tokens import Tokens; Tokens(sys.argv[1]).close()"
     subprocess.run([sys.executable, "-c", script, str(path)], cwd=ROOT, check=True)
     commit(store, 3)
-    script = "import sys; from apps.settings.store import read_standing; print(read_standing(sys.argv[1]).revision)"
+    script = "import sys; from apps.settings.store import read_state; print(read_state(sys.argv[1]).revision)"
     done = subprocess.run(
         [sys.executable, "-c", script, str(path)], cwd=ROOT, check=True, capture_output=True, text=True
     )

@@ -14,16 +14,16 @@ from apps.southbound.connected_switches import SwitchState
 
 done, now_s, awaited = [], 0.0, True
 
-class Peers(dict):
+class ConnectedSwitches(dict):
     clock = staticmethod(lambda: now_s)
     fabric = SimpleNamespace(awaits_switches=lambda now_s: awaited, switches=range(10))
     central = SimpleNamespace(fabric=fabric)
 
 def peer(dpid, compared):
     ready = {"state": SwitchState.READY, "in_audit": False}
-    return SimpleNamespace(connection=SimpleNamespace(dpid=dpid), compared=compared, tidied=compared, **ready)
+    return SimpleNamespace(connection=SimpleNamespace(dpid=dpid), compared=compared, cleaned_up=compared, **ready)
 
-audits.give_back = lambda: done.append("given back")
+audits.trim_heap = lambda: done.append("given back")
 audits.Audits._run = lambda self, peer: done.append(peer.connection.dpid)
 
 def run(one, *peers):
@@ -36,10 +36,10 @@ def run(one, *peers):
 awaited = False
 for compared in ([True, True], [True, False], []):
     peers = [peer(dpid, one) for dpid, one in enumerate(compared)]
-    run(audits.Audits(Peers(), None, lambda: done.append("breathed")), *peers)
+    run(audits.Audits(ConnectedSwitches(), None, lambda: done.append("breathed")), *peers)
 
 awaited = True
-one = audits.Audits(Peers(), None, lambda: None)
+one = audits.Audits(ConnectedSwitches(), None, lambda: None)
 came, old = peer(1, False), peer(2, True)
 for now_s in (0.0, 10.0):
     run(one, came, old)

@@ -108,7 +108,7 @@ def test_grants_of_peers_are_obeyed_alike(
     entries = PairTable(*pairs(rng, count), np.arange(count))
     to = stretches(rng, VNS, 4)
     crossing = PairPartition.of(entries, to == 0, {one: to == one for one in (1, 2, 3)})
-    vns = SimpleNamespace(always_controlled=rng.random(VNS) < wanted / 4, receive_most_bps=rng.random(VNS) * 1e9)
+    vns = SimpleNamespace(always_controlled=rng.random(VNS) < wanted / 4, receive_max_bps=rng.random(VNS) * 1e9)
     vns = type("Vns", (SimpleNamespace,), {"__len__": lambda self: VNS})(**vars(vns))
     told, before = ReceivedGrants(VNS), machines(rng, count, states)
     told.congested = rng.random(VNS) < wanted
@@ -127,7 +127,7 @@ def test_grants_of_peers_are_obeyed_alike(
     kept = [np.flatnonzero(to[entries.receiver] == one) for one in (0, 3)]
     arguments = before, entries, None, vns, heard, granted, kept
     now, plain = told.apply_grants(*arguments), plainly(told.apply_grants, *arguments)
-    for name in ("control", "limit_bps", "unheard_intervals"):
+    for name in ("control", "limit_bps", "intervals_since_message"):
         assert getattr(now, name).tobytes() == getattr(plain, name).tobytes()
 
 

@@ -43,7 +43,7 @@ def marks(*beyond_bps):
 
 def peer(*read):
     """A peer that has said this."""
-    return SimpleNamespace(take_read=lambda: list(read))
+    return SimpleNamespace(drain_readings=lambda: list(read))
 
 
 def test_what_was_read_at_own_switches_is_said_and_what_was_not_is_left_out():

@@ -21,7 +21,7 @@ def silent_peer(for_s, limit_bps, passed_bps):
     columns = [np.full(2, one) for one in (1e6, 0.0, limit_bps, 1e6, 1e6)]
     flags = np.array([False, False]), np.array([True, True])
     report = ReportMessage(ints([0]), *loads, ints([1, 2]), ints([0, 0]), *columns, ints([0, 0]), *flags)
-    return {1: SimpleNamespace(report=report, unreported_s=lambda now_s: for_s)}
+    return {1: SimpleNamespace(report=report, report_age_s=lambda now_s: for_s)}
 
 
 @pytest.mark.parametrize(
