@@ -26,12 +26,12 @@ class ChangeTracker:
         """A change was made just now."""
         self._pending.append((revision, self._shell.now_s()))
 
-    def view(self, revision: int) -> dict[str, Any]:
+    def status(self, revision: int) -> dict[str, Any]:
         """Return the last change, the last one in force, who has still to confirm, and who is not connected."""
         waiting: set[int] = set()
         while self._pending:
             number, at_s = self._pending[0]
-            waiting = self._waiting(at_s)
+            waiting = self._unconfirmed(at_s)
             if waiting:
                 break
             self._installed = number
@@ -44,12 +44,12 @@ class ChangeTracker:
             "missing": sorted(one.switch.name for dpid, one in records.items() if dpid not in self._shell.peers),
         }
 
-    def _waiting(self, at_s: float) -> set[int]:
+    def _unconfirmed(self, at_s: float) -> set[int]:
         """Return the switches that have still to confirm what was decided at ``at_s``."""
         sent_s = self._shell.times.sent_after(at_s)
         if sent_s is None:
             return set(self._shell.central.switches)
-        self._shell.peers.note_confirmed()
+        self._shell.peers.collect_confirmations()
         slow = {
             dpid
             for dpid, peer in self._shell.peers.items()

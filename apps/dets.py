@@ -94,8 +94,8 @@ class Dets(AppBase):
         except DetsError as error:  # what its author can mend needs no traceback
             print(error, file=sys.stderr)
             raise SystemExit(2) from None
-        of_spare = self.spare.breathe, self.spare.waiting
-        self.shell = SouthboundDriver(self.config, time.monotonic, self._ports_known, *of_spare, self.membership.roles)
+        of_spare = self.spare.yield_control, self.spare.io_wait
+        self.shell = SouthboundDriver(self.config, time.monotonic, self._on_ports, *of_spare, self.membership.roles)
         self.membership.drive(self.shell, self.spare)
         self.observer = Observer(self.shell.central)
         self.queues = QueueReconciler(self.shell)
@@ -141,10 +141,10 @@ class Dets(AppBase):
 
     def _run_interval(self) -> None:
         self.membership.before_interval()
-        with self.spare.round():
+        with self.spare.control_round():
             self.shell.run_interval()
         self.membership.after_interval()
-        self.observer.note(time.monotonic())
+        self.observer.on_round_end(time.monotonic())
         self.manager.ping_watchdog(time.monotonic())
         last = self.shell.times.last
         if last is not None:
@@ -188,7 +188,7 @@ class Dets(AppBase):
         return rest.serve(gate, at.host, at.port, tls, settings.max_connections, wait=self.spare.wait)
 
     def _settings(self, store: SettingsStore) -> Settings:
-        run, breathe, compute = self.membership.run, self.spare.breathe, run_in_thread
+        run, breathe, compute = self.membership.run, self.spare.yield_control, run_in_thread
         try:
             return Settings(self.shell.central, store, time.monotonic, run=run, breathe=breathe, compute=compute)
         except StoreError as error:
@@ -201,14 +201,14 @@ class Dets(AppBase):
 
     def breathe(self) -> None:
         """Let others run until there is time to spare."""
-        self.spare.breathe()
+        self.spare.yield_control()
 
     def adopt(self, config: Config) -> None:
         """Let ``config`` be the one in force."""
         self.config = config
         set_log(config.log_format, config.log_level)
 
-    def _ports_known(self, dpid: int) -> None:
+    def _on_ports(self, dpid: int) -> None:
         self.queues.wake()
 
     def switch_connected(self, connection: SwitchConnection) -> None:
@@ -239,13 +239,13 @@ class _RestService(rest.Service):
     def health(self) -> dict[str, Any]:
         return self._dets.health()
 
-    def changed(self, revision: int) -> None:
+    def on_change(self, revision: int) -> None:
         self._in_force.changed(revision)
         self._dets.shell.push()
         self._dets.queues.wake()
 
-    def in_force(self, revision: int) -> dict[str, Any]:
-        return self._in_force.view(revision)
+    def revision_status(self, revision: int) -> dict[str, Any]:
+        return self._in_force.status(revision)
 
     def loop(self, after: int) -> dict[str, Any]:
         return self._dets.shell.times.view(after)

@@ -217,8 +217,8 @@ class _Transition:
         self._undo.callback(adopt, self._application.config)
         adopt(self._config)
         self._undo.callback(self._restore_peers)
-        self._gone = {dpid: shell.peers.pop(dpid) for dpid in change.gone if dpid in shell.peers}
-        shell.renew_peers()
+        self._gone = {dpid: shell.peers.pop(dpid) for dpid in change.removed if dpid in shell.peers}
+        shell.sync_switches()
 
     def undo(self) -> None:
         """Let all be as before ``make``, however far that came."""

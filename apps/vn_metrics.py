@@ -36,14 +36,14 @@ class MetricColumn(NamedTuple):
     """One metric of all VNs: its name, what it is, its type, and a value each, NaN where it is unknown."""
 
     name: str
-    about: str
+    description: str
     kind: str
     values: FloatArray
 
 
 def vn_columns(observer: Observer) -> list[MetricColumn]:
     """Return the metrics of all VNs: limits and states as they are now, all else counted since the start."""
-    observer.follow()
+    observer.sync_vns()
     central, traffic = observer.central, observer.traffic
     vns, fabric = central.vns, central.fabric
 
@@ -61,11 +61,13 @@ def vn_columns(observer: Observer) -> list[MetricColumn]:
         gauge(f"receive_limit_{bps}", "Receive limit.", vns.receive_limit_bps),
         gauge(f"flood_limit_{bps}", "What it may send to everybody.", fabric.flood_limit_bps),
         gauge("congested", "1 while more is sent to the VN than it may get.", fabric.congestion.congested),
-        gauge("guarantee_missing", "1 while it gets less than it is sent within its limit.", fabric.guarantees.missing),
+        gauge(
+            "guarantee_missing", "1 while it gets less than it is sent within its limit.", fabric.guarantees.violated
+        ),
         gauge(
             "send_guarantee_missing",
             "1 while it sends less than it offers within both ends' limits, where VNs borrow.",
-            fabric.send_guarantees.missing,
+            fabric.send_guarantees.violated,
         ),
         *(counter(f"{name}_bytes", about, moved[name]) for name, about in _BYTE_COUNTERS.items()),
         *(
@@ -76,7 +78,7 @@ def vn_columns(observer: Observer) -> list[MetricColumn]:
         counter(
             "congestion_notifications", "Congestion notifications that its senders got from it.", fabric.notifications
         ),
-        counter("guarantee_missed_seconds", "How long its guarantee was missed.", traffic.missed_s),
+        counter("guarantee_missed_seconds", "How long its guarantee was missed.", traffic.violated_s),
         gauge("hosts_full", "1 while it has as many hosts as it may learn.", central.network.known.full_vns()),
         counter(
             "reports_dropped",
@@ -124,7 +126,7 @@ def vlan_columns(vlan_vid: IntArray, columns: Iterable[MetricColumn]) -> Iterato
     for column in columns:
         sums = np.bincount(vlan, np.nan_to_num(column.values), len(vids)).astype(np.float64)
         name = column.name.replace("dets_vn_", "dets_vlan_")
-        yield MetricColumn(name, f"Over all VNs of the VLAN: {column.about}", column.kind, sums)
+        yield MetricColumn(name, f"Over all VNs of the VLAN: {column.description}", column.kind, sums)
 
 
 def vn_labels(central: CentralController) -> list[str]:
@@ -149,4 +151,4 @@ def _label_value(text: str) -> str:
 
 
 def _head(column: MetricColumn) -> bytes:
-    return f"# HELP {column.name} {column.about}\n# TYPE {column.name} {column.kind}\n".encode()
+    return f"# HELP {column.name} {column.description}\n# TYPE {column.name} {column.kind}\n".encode()

@@ -154,7 +154,7 @@ class EventLog:
             self.on_event(kind, text)
         return event
 
-    def named(self, kind: EventKind, rows: IntArray, at_s: float) -> list[int]:
+    def limit_named(self, kind: EventKind, rows: IntArray, at_s: float) -> list[int]:
         """Return of these rows, of which each is an event of a kind, those to ``add``.
 
         The others are counted, and ``report_suppressed`` says how many they were.

@@ -97,18 +97,18 @@ class Agent:
             left_s = due_s - self._clock()
             if left_s > 0:
                 if select.select([self._socket], [], [], left_s)[0]:
-                    self.hear()
+                    self.receive_frames()
                 continue
-            self.interval()
+            self.run_interval()
             due_s = max(due_s + self.interval_s, self._clock())
 
-    def hear(self) -> None:
+    def receive_frames(self) -> None:
         """Take what has come, and put the rates that it sets in force at once."""
         for frame in self._socket.receive(MOST_FRAMES):
             self._take(frame)
         self._apply()
 
-    def interval(self) -> None:
+    def run_interval(self) -> None:
         """Read counters, report, and say Hello now and then."""
         now_s = self._clock()
         counters = self._shaper.counters(self.pairs.pairs)
@@ -124,7 +124,7 @@ class Agent:
     def _take(self, frame: ControlFrame) -> None:
         vid = frame.speaker.vlan_vid or 0
         order = self._order.get(vid)
-        if order is None or frame.speaker.source != CONTROLLER_MAC or not order.is_news(frame):
+        if order is None or frame.speaker.source != CONTROLLER_MAC or not order.accept(frame):
             self.refusals += 1
             return
         if frame.speaker.epoch != self._heard_epoch:
@@ -136,7 +136,7 @@ class Agent:
             long = self.options.long_frames and said["features"] & Feature.LONG_FRAMES
             self._longest_octets = LONG_PARAMETER_BYTES if long else SHORT_PARAMETER_BYTES
             self.interval_s = min(max(int(said["interval_ms"]), LEAST_INTERVAL_MS), MOST_INTERVAL_MS) / 1000
-        self.pairs.hear(frame)
+        self.pairs.on_frame(frame)
 
     def _apply(self) -> None:
         rates, gone = self.pairs.take_changes()

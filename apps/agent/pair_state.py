@@ -51,7 +51,7 @@ class AgentPairs:
         """The rates in force, NO_RATE for a pair without one."""
         return dict(zip(self.pairs, self._rate_kbps.tolist(), strict=True))
 
-    def hear(self, frame: ControlFrame) -> None:
+    def on_frame(self, frame: ControlFrame) -> None:
         """Do what the controller says; frames that are no news must not come here."""
         vid = frame.speaker.vlan_vid or 0
         if frame.opcode in (Opcode.HELLO, Opcode.TRAFFIC_REPORT):

@@ -80,7 +80,7 @@ class ClusterMember(Standalone):
         shell = self._shell
 
         def follow() -> bool:
-            followed = settings.follow()
+            followed = settings.sync_from_store()
             if followed:
                 shell.edge_ports.know(settings.port_names())
                 shell.push_soon()
@@ -93,7 +93,7 @@ class ClusterMember(Standalone):
 
     def after_interval(self) -> None:
         """Take what etcd has said, and ask switches for the roles that follow from it."""
-        self.node.round()
+        self.node.poll_etcd()
         self.roles.round()
 
     def about_others(self) -> dict[str, Any]:
@@ -124,7 +124,7 @@ class ClusterMember(Standalone):
 
     def leave(self, shell: SouthboundDriver, queues: QueueReconciler, on_stop: str) -> None:
         """Let another node go on with the grants as they are."""
-        self.node.leave()
+        self.node.release_lease()
         self._will.close()
 
 
@@ -149,7 +149,7 @@ class ShardedMember(ClusterMember):
         def sign(key: bytes) -> None:
             shell.hellos.key = key
 
-        of_hub = hub.spawn, spare.breathe
+        of_hub = hub.spawn, spare.yield_control
         self._exchange = PeerExchange(self.node, shared, links, shell.central, now_s, peers.ready, sign, *of_hub)
 
     def attach(self, settings: Settings, queues: QueueReconciler, metrics: Metrics) -> None:  # noqa: D102

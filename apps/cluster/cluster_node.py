@@ -87,17 +87,17 @@ class ClusterNode:
         self.shared = EtcdMembership(cluster, self.prefix) if cluster.share == "switches" else None
         self.ownership = Ownership(self.leadership)
 
-    def held(self) -> int | None:
+    def active_generation(self) -> int | None:
         """Return the generation under which this node may change switches now, None if it may not."""
-        return self.leadership.held(self._clock())
+        return self.leadership.active_generation(self._clock())
 
-    def relies(self) -> bool:
+    def is_lease_valid(self) -> bool:
         """Whether this node may rely on its lease now."""
-        return self.leadership.relies(self._clock())
+        return self.leadership.is_lease_valid(self._clock())
 
     def write_generation(self, dpid: int) -> int | None:
         """Return the generation under which this node may change a switch now, None if it may not."""
-        return self.held() if self.shared is None else self.ownership.held(dpid, self._clock())
+        return self.active_generation() if self.shared is None else self.ownership.write_generation(dpid, self._clock())
 
     def wanted_role(self, dpid: int) -> tuple[ControllerRole, int] | None:
         """Return the role to ask a switch for now, None: none."""
@@ -108,21 +108,21 @@ class ClusterNode:
         """Return how long ago the question was asked that etcd answered last; infinite before the first."""
         return self._clock() - self.leadership.confirmed_s
 
-    def round(self) -> None:
+    def poll_etcd(self) -> None:
         """Take what etcd has answered, and ask again when it is time."""
         answer, self._answer = self._answer, None
         if self._lost:
             self._lost = False
-            self.leadership.lose()
+            self.leadership.invalidate()
         if answer is not None and not self._left:
             self.leadership.hear(answer)
             if self.shared is not None:
-                self.shared.put_in_force()
+                self.shared.apply_snapshot()
                 self.ownership.hear(self.shared.owners)
         if self.leadership.lease_id != self._willed:
             self._willed = self.leadership.lease_id
             self.will(self._willed)
-        held = self.held()
+        held = self.active_generation()
         if held != self._held:
             self._held = held
             self._changed(held)
@@ -132,11 +132,11 @@ class ClusterNode:
             self._asking, self._asked_s = True, now_s
             self._spawn(self._ask, now_s)
 
-    def leave(self) -> None:
+    def release_lease(self) -> None:
         """Give up the lease, so that the other node takes over at once. Nothing is changed from here on."""
         self._left = True
         lease_id = self.leadership.lease_id
-        self.leadership.lose()
+        self.leadership.invalidate()
         if lease_id is not None:
             try:
                 self.etcd.revoke(lease_id)
@@ -145,7 +145,7 @@ class ClusterNode:
 
     def describe(self) -> dict[str, Any]:
         """Return what ``/v1/health`` says of the cluster."""
-        held, age_s = self.held(), self.lease_age_s()
+        held, age_s = self.active_generation(), self.lease_age_s()
         silent = age_s > self.cluster.lease_ttl_s
         if self.shared is not None:
             role = "cut off from etcd" if silent else "sharing"
@@ -191,7 +191,7 @@ class ClusterNode:
         found = self.etcd.read(*reading, *more)  # 2
         others = {key.lease_id for key in found[0]} - {lease_id}
         if self.shared is not None:
-            others |= self.shared.watched(found[len(reading) :], lease_id)
+            others |= self.shared.monitored_leases(found[len(reading) :], lease_id)
         ended = self._ended(others)
         if not found[0] or found[0][0].lease_id in ended:
             taking = [put(self._key, about, lease_id), *reading, *more]
@@ -201,7 +201,7 @@ class ClusterNode:
         active, epoch, head, tokens = found[: len(reading)]
         if self.shared is not None:  # 4
             number = int(epoch[0].value) if epoch else 0
-            self.shared.ask(self.etcd, found[len(reading) :], lease_id, number, self._clock())
+            self.shared.synchronize(self.etcd, found[len(reading) :], lease_id, number, self._clock())
         self.tokens.hear(tokens)
         if (head[0].mod_revision if head else 0) != self.store.head_revision:
             self.follow()  # 3
@@ -218,7 +218,7 @@ class ClusterNode:
         ended = set()
         for lease_id, expiry in self._expiry_of.items():
             asked_s = self._clock()
-            if expiry.hear(self.etcd.left_s(lease_id), asked_s, self._clock()):
+            if expiry.observe(self.etcd.remaining_ttl_s(lease_id), asked_s, self._clock()):
                 LOG.info("the lease of another node has run out")
                 with suppress(EtcdError):
                     self.etcd.revoke(lease_id)
@@ -254,7 +254,7 @@ class ClusterNode:
             LOG.warning("%s", error)
 
     def _token(self) -> int | None:
-        held = self.held()
+        held = self.active_generation()
         return None if held is None else held & (1 << REVISION_BITS) - 1
 
     def _refusal(self) -> str:

@@ -52,7 +52,7 @@ def status(config: OfConfig = CONFIG, output: AnyForm = OutputFormat.table) -> i
     prefix = prefix_of(cluster)
     with _reading(cluster) as etcd:
         active, epoch, head = etcd.read(*(get(prefix + name) for name in ("active", "epoch", "head")))
-        known, pinned = _wishes(whole, etcd).known(), _wishes(whole, etcd).pinned()
+        known, pinned = _wishes(whole, etcd).read_state(), _wishes(whole, etcd).pinned()
     about = json.loads(active[0].value) if active else {"node": None, "url": None}
     number = int(epoch[0].value) if epoch else 0
     generation = generation_id(number, active[0].create_revision) if active else None

@@ -66,7 +66,7 @@ class EtcdClient:
         result = self._call("lease/keepalive", {"ID": lease_id}).get("result", {})
         return int(result.get("TTL", 0)) > 0
 
-    def left_s(self, lease_id: int) -> int:
+    def remaining_ttl_s(self, lease_id: int) -> int:
         """Return what is left of a lease, whole seconds, rounded down; not above 0 if it is about to end, or gone."""
         return int(self._call("lease/timetolive", {"ID": lease_id}).get("TTL", 0))
 

@@ -73,7 +73,7 @@ class EtcdMembership:
         self.token = 0
         self.secret = b""
 
-    def put_in_force(self) -> None:
+    def apply_snapshot(self) -> None:
         """The control loop takes what etcd said last."""
         if self._heard is not None:
             self.owners, self.nodes, self.token, self.secret = self._heard
@@ -87,7 +87,7 @@ class EtcdMembership:
         """Whether switches are about to change hands, or just have: who has to know of it asks often."""
         return self.moving or now_s - self._changed_s < HURRY_S
 
-    def watched(self, found: Sequence[list[KeyValue]], lease_id: int) -> set[int]:
+    def monitored_leases(self, found: Sequence[list[KeyValue]], lease_id: int) -> set[int]:
         """Return the leases of other owners that this node, whose own is ``lease_id``, looks after: MOST_WATCHED.
 
         They are the next ones in a ring, so that every lease is looked after by as many nodes.
@@ -96,7 +96,9 @@ class EtcdMembership:
         ring = [one for one in leases if one > lease_id] + [one for one in leases if one < lease_id]
         return set(ring[:MOST_WATCHED])
 
-    def ask(self, etcd: EtcdClient, found: Sequence[list[KeyValue]], lease_id: int, epoch: int, now_s: float) -> None:
+    def synchronize(
+        self, etcd: EtcdClient, found: Sequence[list[KeyValue]], lease_id: int, epoch: int, now_s: float
+    ) -> None:
         """Take what was found of ``reading``; put this node's keys there, and take switches whose turn it is.
 
         ``epoch`` is that of generation ids. Raises EtcdError when etcd does not answer.

@@ -104,7 +104,7 @@ class EtcdStore:
         """Keep facts that are no change of an operator's and have no revision. Raises StoreError."""
         self._move_head({**self._head, "facts": {**self._head["facts"], **facts}}, [])
 
-    def take_back(self, change: StoredChange, facts: Mapping[str, str]) -> None:
+    def undo_last(self, change: StoredChange, facts: Mapping[str, str]) -> None:
         """Undo the last commit, which changed no override; ``facts`` are those before it. Raises StoreError."""
         head = {**self._head, "revision": change.revision - 1, "facts": dict(facts)}
         self._move_head(head, [delete(self._change_key(change.revision))])

@@ -26,7 +26,7 @@ class ClusterMetrics(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """Yield the samples as they are now."""
-        node, active = self._node, self._node.held() is not None
+        node, active = self._node, self._node.active_generation() is not None
         about = "1 while this node is active: it may change switches or, where these are shared out, takes changes."
         yield GaugeMetricFamily("dets_cluster_active", about, value=float(active))
         age_s = node.lease_age_s()

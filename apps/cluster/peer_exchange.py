@@ -61,9 +61,9 @@ class PeerExchange:
             hosts = self.sharing.apply_host_updates(now_s)
             if next(hosts, _ALL) is not _ALL:
                 self._taking = True
-                self._spawn(self._take, hosts)
+                self._spawn(self._apply_hosts, hosts)
 
-    def _take(self, hosts: Iterator[None]) -> None:
+    def _apply_hosts(self, hosts: Iterator[None]) -> None:
         breathe = with_gc_freezing(self._breathe)
         try:
             breathe()
@@ -77,9 +77,9 @@ class PeerExchange:
     def after_interval(self) -> None:
         """Say what is due, if this node may speak for its switches, and take what etcd has said of owners."""
         shared, now_s = self._shared, self._now_s()
-        self.sharing.round(self._ready(), now_s)
+        self.sharing.end_interval(self._ready(), now_s)
         messages = self.sharing.take_messages()
-        if self._node.relies():
+        if self._node.is_lease_valid():
             for name, data in messages.items():
                 self.links.send(name, data)
         if shared.secret:

@@ -42,7 +42,7 @@ class PlacementRequests:
         self._revision_of: dict[str, int] = {}
         self._leased: set[str] = set()
 
-    def known(self) -> ClusterView:
+    def read_state(self) -> ClusterView:
         """Return what etcd says of nodes and switches now."""
         found = self._etcd.read(*keys_of(self._prefix))
         self._revision_of = {one.key: one.mod_revision for kind in found for one in kind}
@@ -51,11 +51,11 @@ class PlacementRequests:
 
     def pinned(self) -> dict[str, str]:
         """Return the node that each pinned switch is pinned to, by the switch's name."""
-        return self._pinned(self.known())
+        return self._pinned(self.read_state())
 
     def drain(self, node: str) -> None:
         """Let a node hand its switches over and take none."""
-        known = self.known()
+        known = self.read_state()
         self._check_node(node, known.nodes)
         if node in known.drained:
             raise InvalidValueError("NODE", node, "is drained already")
@@ -67,14 +67,14 @@ class PlacementRequests:
 
     def undrain(self, node: str) -> None:
         """Let a node take switches again."""
-        drained = sorted(self.known().drained)
+        drained = sorted(self.read_state().drained)
         if node not in drained:
             raise InvalidValueError("NODE", node, f"is not drained; drained: {', '.join(drained) or 'none'}")
         self._write([f"drained/{node}"], [delete(f"{self._prefix}drained/{node}")])
 
     def move(self, switch: str, node: str) -> bool:
         """Move a switch, and wait; return whether it is there. If it is not, it stays where it is."""
-        known, dpid = self.known(), self._dpid(switch)
+        known, dpid = self.read_state(), self._dpid(switch)
         self._check_able(dpid, switch, node, known)
         pinned = self._pinned(known).get(switch)
         if pinned not in (None, node):
@@ -83,7 +83,7 @@ class PlacementRequests:
 
     def pin(self, switch: str, node: str) -> bool:
         """Keep a switch with a node whenever that can have it, and wait; return whether it is there."""
-        known, dpid = self.known(), self._dpid(switch)
+        known, dpid = self.read_state(), self._dpid(switch)
         self._check_able(dpid, switch, node, known)
         self._write([f"drained/{node}", self._want(dpid)], [put(f"{self._prefix}{self._want(dpid)}", node.encode())])
         return not self._await({dpid: node})
@@ -99,7 +99,7 @@ class PlacementRequests:
 
     def balance(self) -> tuple[int, int]:
         """Move every switch to the node that is first for it, and wait; return how many are there, of how many."""
-        known = self.known()
+        known = self.read_state()
         first = {dpid: nodes[0] for dpid in known.owners if (nodes := connected_candidates(dpid, known))}
         moves = {dpid: node for dpid, node in first.items() if known.owners[dpid] != node and dpid not in known.wants}
         return len(moves) - len(self._move(moves, known)), len(moves)
@@ -108,7 +108,7 @@ class PlacementRequests:
         """Wait until a drained node has no switch that others could take; return the names of those that it keeps."""
         left, since_s = -1, self._clock()
         while True:
-            known = self.known()
+            known = self.read_state()
             kept = {dpid for dpid, owner in known.owners.items() if owner == node}
             going = {dpid for dpid in kept if connected_candidates(dpid, known)}
             if len(going) != left:
@@ -142,7 +142,7 @@ class PlacementRequests:
             self._sleep(LOOK_EVERY_S)
             if lease_id is not None:
                 self._etcd.keep_alive(lease_id)
-            owners = self.known().owners
+            owners = self.read_state().owners
             left = {dpid for dpid in missing if owners.get(dpid) != wanted[dpid]}
             missing, since_s = left, since_s if left == missing else self._clock()
         return missing

@@ -121,4 +121,4 @@ class SwitchReachability:
             import_probe_results(self._can(dpid), data)
 
     def _can(self, dpid: int) -> Capabilities:
-        return self._central.switches[dpid].can
+        return self._central.switches[dpid].capabilities

@@ -70,7 +70,7 @@ class RoleManager:
         """Return the switches that are connected, under control or not."""
         return {dpid for dpid, link in self._links.items() if not link.connection.closed}
 
-    def arrived(self, connection: SwitchConnection) -> None:
+    def on_connected(self, connection: SwitchConnection) -> None:
         """A configured switch has connected."""
         gate = connection.gate
         assert isinstance(gate, WriteGate)
@@ -82,11 +82,11 @@ class RoleManager:
         connection.keep()
         self._wait(link)
         if connection.closed:
-            self._gone(link)
+            self._on_disconnected(link)
         else:
             self._ask_if_due(link)
 
-    def demoted(self, connection: SwitchConnection) -> None:
+    def on_demoted(self, connection: SwitchConnection) -> None:
         """The switch refuses this node as a slave: somebody has a newer generation id."""
         link = self._links.get(connection.dpid)
         if link is not None and link.connection is connection:
@@ -98,7 +98,7 @@ class RoleManager:
         """Ask for roles that are due, and give up switches whose gate has closed. Waits for nothing."""
         for link in list(self._links.values()):
             if link.connection.closed:
-                self._gone(link)
+                self._on_disconnected(link)
             else:
                 self._settle(link)
 
@@ -127,9 +127,9 @@ class RoleManager:
             return kind == MessageType.ERROR
 
         link.connection.on_report = report
-        link.connection.on_close = lambda: self._gone(link)
+        link.connection.on_close = lambda: self._on_disconnected(link)
 
-    def _gone(self, link: _SwitchRole) -> None:
+    def _on_disconnected(self, link: _SwitchRole) -> None:
         if self._links.get(link.connection.dpid) is link:
             del self._links[link.connection.dpid]
 

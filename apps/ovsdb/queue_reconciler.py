@@ -88,7 +88,7 @@ class QueueReconciler:
         if record.switch.ovsdb is None or peer is None or not peer.ports:
             return
         desired = desired_queues(self._shell.central.config, self._shell.central.vns).get(dpid, {})
-        if not record.can.sets_queues:
+        if not record.capabilities.sets_queues:
             desired = {}
         numbers = self._shell.central.network.numbers
         number_of = {port_no: numbers.number(PortId(dpid, port_no)) for port_no in desired}
@@ -107,12 +107,15 @@ class QueueReconciler:
         except DetsError as error:
             self.failed += 1
             problems = [str(error)]
-            record.can.queues_set = dict.fromkeys(names.values(), str(error))
+            record.capabilities.queues_set = dict.fromkeys(names.values(), str(error))
         else:
             told = [(problem.partition(":")[0], problem.partition(": ")[2]) for problem in problems]
             in_the_way = {names[name]: text for name, text in told if name in names}
             absent = dict.fromkeys(desired.keys() - names.values(), "the switch has no such port")
-            record.can.queues_set = {**{port_no: in_the_way.get(port_no) for port_no in names.values()}, **absent}
+            record.capabilities.queues_set = {
+                **{port_no: in_the_way.get(port_no) for port_no in names.values()},
+                **absent,
+            }
             if writer.writes > writes and self._wanted.get(dpid) == wanted:
                 text = f"switch {record.switch.name}: queues mended that others had changed"
                 self._shell.central.note(EventKind.TABLES_MENDED, text, self._shell.now_s(), dpid=dpid)

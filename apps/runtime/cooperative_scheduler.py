@@ -40,7 +40,7 @@ class CooperativeScheduler:
         idle.set()
 
     @contextmanager
-    def round(self) -> Iterator[None]:
+    def control_round(self) -> Iterator[None]:
         """The control loop is at work inside; its next round is due an interval after the beginning of this one."""
         began_s = self._clock()
         self._due_s = began_s + self._interval_s
@@ -52,7 +52,7 @@ class CooperativeScheduler:
             self._idle.set()
 
     @contextmanager
-    def waiting(self) -> Iterator[None]:
+    def io_wait(self) -> Iterator[None]:
         """The round does nothing but wait inside: others may go on. It ends later by a piece of work."""
         self._idle.set()
         try:
@@ -65,7 +65,7 @@ class CooperativeScheduler:
         self._sleep(seconds)
         self.wait()
 
-    def breathe(self) -> None:
+    def yield_control(self) -> None:
         """Let others run between two pieces of work."""
         self.sleep(0.0)
 

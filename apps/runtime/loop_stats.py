@@ -52,7 +52,7 @@ class LoopStats:
         self._rounds: deque[Round] = deque(maxlen=KEPT_ROUNDS)
         self._number = 0
 
-    def note(
+    def record_round(
         self, marks_s: tuple[float, float, float, float], *, entries: int, read: int, changed: int, unanswered: int
     ) -> None:
         """Note a round: when it started, when polled, when decided and when sent, on one clock."""

@@ -195,7 +195,7 @@ class _Server(hub.StreamServer):  # type: ignore[misc]
             sock = visit.plain if self._context is None else self._encrypted(visit)
             if sock is not None:
                 datapath = visit.datapath = PeerDatapath(sock, visit.address)
-                datapath.on_introduced, datapath.on_keep = introduced, lambda: self._limits.keep(visit)
+                datapath.on_introduced, datapath.on_keep = introduced, lambda: self._limits.mark_controlled(visit)
                 serve_peer(datapath)
         except OSError:  # it has gone again before anything was said
             pass
@@ -231,7 +231,7 @@ class _IncomingConnection:
         """End the visit."""
         self.ended = True
         if self.datapath is not None:
-            self.datapath.cut_off(reason)
+            self.datapath.evict(reason)
             return
         PeerDatapath.counts.cut_off[reason] += 1
         with suppress(OSError):  # below TLS, whose own state belongs to the handshake that is going on

@@ -89,7 +89,7 @@ class Settings:
         self.values = EffectiveSettings(self.file.vns, {}, {}, {}, {}, {})
         self._apply_stored()
 
-    def follow(self) -> bool:
+    def sync_from_store(self) -> bool:
         """Put in force what the store holds by now; return False, with nothing done, while a change is being made.
 
         For a store that others change too. Raises StoreError.
@@ -105,7 +105,7 @@ class Settings:
     def _apply_stored(self) -> None:
         standing = self.store.load()
         self.revision = standing.revision
-        self._facts: Mapping[str, str] = standing.facts
+        self._facts: Mapping[str, str] = standing.metadata
         self.overrides = Overrides.of(self.file, standing.vlans, standing.vns)
         values = resolve(self.overrides, self.central.fabric.admitted.core_overload)
         plan = self._plan(self.overrides, values, digest_of(self.file))
@@ -145,7 +145,7 @@ class Settings:
         found: StoredChange | None = self._run(self.store.change, revision)
         return found
 
-    def changes_at(self, revision: int, place: tuple[int | None, str | None, int | None]) -> bool:
+    def change_concerns(self, revision: int, place: tuple[int | None, str | None, int | None]) -> bool:
         """Tell whether a change is of this place: VLAN id, switch and port number, None for any."""
         return bool(self._run(self.store.changes_at, revision, place))
 
@@ -357,7 +357,7 @@ class Settings:
         if plan.change is None:
             return
         try:
-            self._keep(self.store.take_back, plan.change, self._facts)
+            self._keep(self.store.undo_last, plan.change, self._facts)
         except StoreError:
             self.revision = plan.change.revision  # it is in the store, and must not be given out again
             raise

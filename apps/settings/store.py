@@ -65,7 +65,7 @@ class StoredState:
     revision: int
     vlans: dict[int, Override]
     vns: dict[VnName, Override]
-    facts: dict[str, str]
+    metadata: dict[str, str]
 
 
 def read_state(path: str) -> StoredState:
@@ -103,7 +103,7 @@ class SettingsStore(Protocol):
     def keep_facts(self, facts: Mapping[str, str]) -> None:
         """Keep facts that are no change of an operator's and have no revision."""
 
-    def take_back(self, change: StoredChange, facts: Mapping[str, str]) -> None:
+    def undo_last(self, change: StoredChange, facts: Mapping[str, str]) -> None:
         """Undo the last commit, which changed no override."""
 
     def history(self, before: int, limit: int) -> list[StoredChange]:
@@ -178,7 +178,7 @@ class Store:
         with self._changing() as db:
             db.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts.items())
 
-    def take_back(self, change: StoredChange, facts: Mapping[str, str]) -> None:
+    def undo_last(self, change: StoredChange, facts: Mapping[str, str]) -> None:
         """Undo the last commit, which changed no override; ``facts`` are those before it. Raises StoreError."""
         with self._changing() as db:
             db.execute("DELETE FROM changes WHERE revision = ?", (change.revision,))

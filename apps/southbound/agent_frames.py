@@ -16,11 +16,11 @@ class AgentFrames:
     def __init__(self, peers: ConnectedSwitches) -> None:
         self._peers = peers
 
-    def heard(self, dpid: int, packet: PacketIn) -> bool:
+    def on_packet_in(self, dpid: int, packet: PacketIn) -> bool:
         """An edge switch sent a control frame up; return whether it was looked at."""
-        return self._peers.central.control_frame_heard(dpid, packet.in_port, packet.data, self._peers.clock())
+        return self._peers.central.on_control_frame(dpid, packet.in_port, packet.data, self._peers.clock())
 
-    def say(self) -> None:
+    def send_due(self) -> None:
         """Send what agents are to be told; what is for a switch that has gone is lost, and said again."""
         by_switch: dict[int, list[tuple[int, bytes]]] = {}
         for port, octets in self._peers.central.take_agent_frames():

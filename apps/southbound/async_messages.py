@@ -56,7 +56,7 @@ class AsyncMessageHandler:
         self._peers, self._hellos, self._push_soon, self._on_ports = peers, hellos, push_soon, on_ports
         self._sparing = LogRateLimiter(peers.clock)
         self._handlers: dict[int, tuple[Callable[[bytes], Any], Callable[[ConnectedSwitch, Any], bool | None]]] = {
-            MessageType.PACKET_IN: (parse_packet_in, self._frame),
+            MessageType.PACKET_IN: (parse_packet_in, self._packet_in),
             MessageType.FLOW_REMOVED: (parse_flow_removed, self._entry_removed),
             MessageType.PORT_STATUS: (parse_port_status, self._port_changed),
             MessageType.ERROR: (parse_error, self._error),
@@ -67,7 +67,7 @@ class AsyncMessageHandler:
 
         A frame is not that is beyond what its port or its VN may have reported.
         """
-        if not self._peers.holds(peer):
+        if not self._peers.is_current(peer):
             return False
         parse, act = self._handlers[kind]
         try:
@@ -84,18 +84,18 @@ class AsyncMessageHandler:
         for status in early.values():
             self._port_changed(peer, status)
 
-    def _frame(self, peer: ConnectedSwitch, packet: PacketIn) -> bool:
+    def _packet_in(self, peer: ConnectedSwitch, packet: PacketIn) -> bool:
         """A packet-in; ignored before it is known what the switch holds, for its entries may say more than a frame."""
         central, dpid = self._peers.central, peer.connection.dpid
-        if peer.probe is not None and peer.probe.heard(packet):
+        if peer.probe is not None and peer.probe.on_packet_in(packet):
             return True
         if not central.switches[dpid].connected or packet.in_port > ofp.PORT_MAX:
             return False
         if packet.table_id == Table.CLASSIFY and is_control(packet.data):
-            return self._agents.heard(dpid, packet)
+            return self._agents.on_packet_in(dpid, packet)
         if packet.table_id == Table.CLASSIFY:
-            self._hellos.heard(dpid, packet)
-        elif not central.frame_reported(dpid, packet, self._peers.clock()):
+            self._hellos.on_packet_in(dpid, packet)
+        elif not central.on_packet_in(dpid, packet, self._peers.clock()):
             return False
         self._push_soon()
         return True
@@ -134,11 +134,11 @@ class AsyncMessageHandler:
         """
         if peer.connection.fail(error.xid, SwitchReplyError(error.text)):
             return
-        if peer.probe is not None and peer.probe.failed(error):
+        if peer.probe is not None and peer.probe.on_error(error):
             return
         if error.is_slave:
             self._on_slave(peer)
-            if not self._peers.holds(peer):  # another node of the cluster has it: nothing is wrong with the switch
+            if not self._peers.is_current(peer):  # another node of the cluster has it: nothing is wrong with the switch
                 return
         kind = error.data[1] if len(error.data) > 1 else None
         refused = MessageType(kind).name if kind in set(MessageType) else "a message"

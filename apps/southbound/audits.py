@@ -72,7 +72,7 @@ class Audits:
         try:
             self._compare(peer)
         except ProtocolError as error:
-            if self._peers.holds(peer):
+            if self._peers.is_current(peer):
                 text = f"could not be compared with what it should hold: {error}"
                 self._peers.complain(peer.connection.dpid, text)
         finally:
@@ -81,13 +81,13 @@ class Audits:
     def _compare(self, peer: ConnectedSwitch) -> None:
         peers, dpid = self._peers, peer.connection.dpid
         self._breathe()
-        if not peers.holds(peer):
+        if not peers.is_current(peer):
             return
         self._push()
         central, record = peers.central, peers.central.switches[dpid]
 
         def is_over() -> bool:  # the switch has gone, or the configuration has become another
-            return not peers.holds(peer) or central.switches.get(dpid) is not record
+            return not peers.is_current(peer) or central.switches.get(dpid) is not record
 
         expected, touched, record.changed_keys = central.reconciler.tables(dpid), record.changed_keys, set()
         flows = peer.connection.ask(lambda xid: encode_flow_stats_request(xid, OWN_COOKIE, OWN_COOKIE_MASK))

@@ -83,7 +83,7 @@ def read_switch(
     early, peer.early = peer.early, {}
     for status in early.values():  # what is older than the description has something newer behind it
         note_port(peer, status)
-    can = peers.central.switches[peer.connection.dpid].can
+    can = peers.central.switches[peer.connection.dpid].capabilities
     before = (can.features, can.description)
     can.description = decode_desc(desc) if desc is not None else None
     can.features = decode_meter_features(features) if features is not None else NO_METERS

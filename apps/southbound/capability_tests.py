@@ -33,13 +33,13 @@ def test_meters(peers: ConnectedSwitches, peer: ConnectedSwitch, standing: set[i
     Raises ProtocolError when the switch goes silent meanwhile.
     """
     record = peers.central.switches[peer.connection.dpid]
-    most = min(record.meter_ids.last, record.can.features.max_meter if record.can.features else 0)
+    most = min(record.meter_ids.last, record.capabilities.features.max_meter if record.capabilities.features else 0)
     meter_id = meter_probe.free_meter_id(record.meter_ids.first, most, standing)
     queue_id = next((vid for port in record.switch.ports.values() for vid in port.vlan_vids), None)
-    if record.can.tested or record.can.meters_unused or meter_id is None or queue_id is None:
+    if record.capabilities.tested or record.capabilities.meters_unused or meter_id is None or queue_id is None:
         return
     _find_bounds(peers, peer, meter_id)
-    test = peer.probe = meter_probe.MeterProbe(meter_id, queue_id, record.can.bounds)
+    test = peer.probe = meter_probe.MeterProbe(meter_id, queue_id, record.capabilities.bounds)
     try:
         peer.connection.send(test.setup, test.setup_messages)
         peers.answer(peer.connection.barrier())
@@ -47,13 +47,13 @@ def test_meters(peers: ConnectedSwitches, peer: ConnectedSwitch, standing: set[i
             peer.connection.send(test.frames, test.frame_messages)
             peers.answer(peer.connection.barrier())
             _await_frames(peers, test)
-        asks = record.can.profile != "no-meter-counters"
+        asks = record.capabilities.profile != "no-meter-counters"
         stats = _meter_stats(peers, peer, meter_id) if asks else None
         peer.connection.send(test.cleanup, test.cleanup_messages)
         peers.answer(peer.connection.barrier())
     finally:
         peer.probe = None
-    test.judge(record.can, stats)
+    test.evaluate(record.capabilities, stats)
 
 
 def _find_bounds(peers: ConnectedSwitches, peer: ConnectedSwitch, meter_id: int) -> None:
@@ -72,7 +72,7 @@ def _find_bounds(peers: ConnectedSwitches, peer: ConnectedSwitch, meter_id: int)
             answers = _try_all(peers, peer, test, tried)
     except StopIteration as end:
         if end.value is not None:
-            peers.central.switches[dpid].can.learn_bounds(end.value)
+            peers.central.switches[dpid].capabilities.learn_bounds(end.value)
     finally:
         peer.connection.send(partial(encode_meter_deletes, [meter_id]), 1)
         peers.answer(peer.connection.barrier())
@@ -121,10 +121,10 @@ def run_queue_tests(peers: ConnectedSwitches) -> None:
     """Send test frames into queues not tested yet, and report what has changed of what can be enforced."""
     for dpid, peer in peers.ready().items():
         record = peers.central.switches[dpid]
-        record.can.passive = peer.meters.ability
-        record.can.refuses_meters = peer.refuses_meters(peers.clock())
-        record.can.queues = peer.queues.findings()
-        if record.can.uses_queues and peer.queues.pending:
+        record.capabilities.passive = peer.meters.ability
+        record.capabilities.refuses_meters = peer.refuses_meters(peers.clock())
+        record.capabilities.queues = peer.queues.findings()
+        if record.capabilities.uses_queues and peer.queues.pending:
             network = peers.central.network
             ports = {network.numbers.port(dpid, port.port_no) for port in peer.ports.values() if port.up}
             up = {port.port_no for port in ports - network.fenced}

@@ -75,7 +75,9 @@ class ConnectedSwitch:
     ports: dict[int, PortDesc] = field(default_factory=dict)
     counting: FlowStatsMeters | None = None
     poll: Poll | None = None
-    look: Poll | None = None  # for ports and queues alone, behind a roll call: what comes last is as ``meters``
+    port_queue_poll: Poll | None = (
+        None  # for ports and queues alone, behind a roll call: what comes last is as ``meters``
+    )
     stale_meter_ids: list[NDArray[np.int64]] = field(
         default_factory=list
     )  # ids of meters that were set since that was asked
@@ -166,7 +168,7 @@ class ConnectedSwitches(dict[int, ConnectedSwitch]):
         """Send each switch its messages, and await that it confirms them."""
         if not batches:
             return
-        self.note_confirmed()
+        self.collect_confirmations()
         filenos, xids = [], []
         for peer, data, messages, xid, restarts_counts in batches:
             fileno, done = peer.connection.call(BULK_BARRIER, data, xid, messages), None
@@ -180,9 +182,9 @@ class ConnectedSwitches(dict[int, ConnectedSwitch]):
                 xids.append(xid)
             if restarts_counts:
                 peer.meters_set, peer.confirmed_s = done, None
-        BULK_BARRIER.call(filenos, xids)
+        BULK_BARRIER.start(filenos, xids)
 
-    def note_confirmed(self) -> None:
+    def collect_confirmations(self) -> None:
         """Note who has confirmed what was sent last; of the others it is awaited as any reply from now on."""
         if not self._called:
             return
@@ -198,13 +200,13 @@ class ConnectedSwitches(dict[int, ConnectedSwitch]):
                 if restarts_counts:
                     peer.meters_set, peer.confirmed_s = None, at_s
 
-    def holds(self, peer: ConnectedSwitch) -> bool:
+    def is_current(self, peer: ConnectedSwitch) -> bool:
         """Whether the switch is still there, and has not connected again: whoever waited for it must ask."""
         return self.get(peer.connection.dpid) is peer and not peer.connection.closed
 
-    def held(self, peers: Iterable[ConnectedSwitch]) -> list[ConnectedSwitch]:
+    def current(self, peers: Iterable[ConnectedSwitch]) -> list[ConnectedSwitch]:
         """Return those of these switches that it ``holds``."""
-        return [peer for peer in peers if self.holds(peer)]
+        return [peer for peer in peers if self.is_current(peer)]
 
     def ready(self) -> dict[int, ConnectedSwitch]:
         """Return those that are under control."""

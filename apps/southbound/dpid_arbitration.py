@@ -32,7 +32,7 @@ class DpidArbiter:
         self._waiting: set[int] = set()
         self._sparing = LogRateLimiter(peers.clock)
 
-    def granted(self, newcomer: SwitchConnection) -> bool:
+    def admit(self, newcomer: SwitchConnection) -> bool:
         """Return whether the newcomer may have its dpid; else it is cut off. Waits for CLAIM_PATIENCE_S at most."""
         dpid = newcomer.dpid
         owner = self._owner(dpid)
@@ -43,7 +43,7 @@ class DpidArbiter:
             return False
         self._waiting.add(dpid)
         try:
-            stays = owner is not None and self._answers(owner)  # 2
+            stays = owner is not None and self._is_alive(owner)  # 2
         finally:
             self._waiting.discard(dpid)
         if newcomer.closed:
@@ -53,7 +53,7 @@ class DpidArbiter:
         self._note(dpid, newcomer, "cut off: the switch is connected" if stays else "taken for it: the old one is dead")
         return not stays  # 3
 
-    def _answers(self, owner: SwitchConnection) -> bool:
+    def _is_alive(self, owner: SwitchConnection) -> bool:
         """Return whether the owner confirms a barrier in time, less time in which the process stood still."""
         clock = self._peers.clock
         reply = owner.barrier()

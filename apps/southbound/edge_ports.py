@@ -84,7 +84,7 @@ class EdgePorts:
         """Look at the edge ports of the switches whose ports have changed."""
         touched, self._touched = self._touched, {}
         for peer in touched:
-            if self._peers.holds(peer) and peer.connection.dpid in self._peers.central.switches:
+            if self._peers.is_current(peer) and peer.connection.dpid in self._peers.central.switches:
                 self.judge(peer)
 
     def judge(self, peer: ConnectedSwitch) -> None:

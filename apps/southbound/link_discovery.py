@@ -40,7 +40,7 @@ class LinkDiscovery:
 
     def resend_overdue(self, now_s: float) -> None:
         """Send a hello out of ports whose last hellos did not arrive; call it every interval."""
-        for port in self._peers.central.network.topology.late(now_s):
+        for port in self._peers.central.network.topology.overdue_probes(now_s):
             self.say(*port)
 
     def say(self, dpid: int, port_no: int) -> None:
@@ -55,13 +55,13 @@ class LinkDiscovery:
         action = (Output(port_no),)
         peer.connection.send(lambda xid: encode_packet_out(xid, ofp.PORT_CONTROLLER, action, frame), 1)
 
-    def heard(self, dpid: int, packet: PacketIn) -> None:
+    def on_packet_in(self, dpid: int, packet: PacketIn) -> None:
         """A frame arrived where hellos do; a neighbour's own LLDP and forgeries are ignored."""
         info = lldp.parse(packet.data)
         if info is None or not lldp.is_authentic(info, self.key):
             return
         central, receiver = self._peers.central, PortId(dpid, packet.in_port)
         news = not central.network.topology.is_linked(receiver)
-        central.hello_heard(PortId(info.dpid, info.port_no), receiver, self._peers.clock())
+        central.on_discovery_frame(PortId(info.dpid, info.port_no), receiver, self._peers.clock())
         if news:  # answer at once, so that a link is up after one round trip
             self.say(*receiver)

@@ -79,7 +79,7 @@ def poll(
     if not BULK_METER_STATS.wait(soon_s - peers.clock()):
         with waiting():
             BULK_METER_STATS.wait(deadline_s - peers.clock())
-    peers.note_confirmed()
+    peers.collect_confirmations()
     told = _told(called, started_s)
     others = [peer for peer in ready.values() if peer.poll is not None and peer not in told]
     for peer in sorted(others, key=lambda peer: peer.poll is not None and peer.poll.asked_s < started_s):
@@ -100,8 +100,8 @@ def poll(
             answered.append((peer, asked))
         elif peers.clock() - asked.asked_s >= POLL_PATIENCE_S:
             silent.append((peer, asked))
-    answered = [(peer, asked) for peer, asked in answered if peers.holds(peer)]
-    there = peers.held(told)
+    answered = [(peer, asked) for peer, asked in answered if peers.is_current(peer)]
+    there = peers.current(told)
     told = told if len(there) == len(told) else {peer: told[peer] for peer in there}
     counters = PolledCounters(_read_meters(peers, called, told, answered), {}, {}, unanswered)
     times_s = [(peer, at_s) for peer, (_, at_s) in told.items()]
@@ -111,7 +111,7 @@ def poll(
     for peer in told:
         peer.connection.count.received += 1
         peer.poll = None
-    over = answered + [(peer, asked) for peer, asked in silent if peers.holds(peer)]
+    over = answered + [(peer, asked) for peer, asked in silent if peers.is_current(peer)]
     read_ports_and_queues(peers, over, counters.received_s, partial(_complain, peers))
     for peer, asked in over:
         _cancel(peer, asked)
@@ -140,15 +140,15 @@ def _read_port_queue_polls(
     come to the meters, too. The others are read later.
     """
     for_long_s = peers.clock() - POLL_PATIENCE_S
-    over = [(peer, look) for peer in ready if (look := peer.look) is not None and look.asked_s < started_s]
+    over = [(peer, look) for peer in ready if (look := peer.port_queue_poll) is not None and look.asked_s < started_s]
     over = [(peer, look) for peer, look in over if look.meters.done or look.asked_s < for_long_s]
-    read = [(peer, look) for peer, look in over if peer.connection.dpid in counted and peers.holds(peer)]
+    read = [(peer, look) for peer, look in over if peer.connection.dpid in counted and peers.is_current(peer)]
     at_s = {peer.connection.dpid: look.ports.received_s for peer, look in read if look.ports is not None}
     read_ports_and_queues(peers, read, at_s, partial(_complain, peers))
     for peer, look in over:
         if look.asked_s < for_long_s or peer.connection.dpid in counted:
             _cancel(peer, look)
-            peer.look = None
+            peer.port_queue_poll = None
 
 
 def _cancel(peer: ConnectedSwitch, asked: Poll) -> None:
@@ -158,7 +158,7 @@ def _cancel(peer: ConnectedSwitch, asked: Poll) -> None:
 
 def _complain(peers: ConnectedSwitches, peer: ConnectedSwitch, error: ProtocolError) -> None:
     now_s = peers.clock()
-    if peers.holds(peer) and now_s - peer.unreadable_s >= REPEAT_S:
+    if peers.is_current(peer) and now_s - peer.unreadable_s >= REPEAT_S:
         peer.unreadable_s = now_s
         peers.complain(peer.connection.dpid, f"sent counters that cannot be read: {error}")
 
@@ -178,10 +178,10 @@ def _ask_all(peers: ConnectedSwitches, ready: Iterable[ConnectedSwitch], now_s: 
         if peer.stale_meter_ids:
             peer.stale_meter_ids = []
         looks = peer.looked_s <= before_s
-        uses_meters = switches[peer.connection.dpid].can.uses_meters
+        uses_meters = switches[peer.connection.dpid].capabilities.uses_meters
         if uses_meters and peer.counting is None and not (looks and always) and peer.meters_listed:
             to_call.append(peer)
-            if looks and peer.look is None:
+            if looks and peer.port_queue_poll is None:
                 to_look.append(peer)
         else:
             peer.poll = _ask(peer, uses_meters, now_s, looks)
@@ -197,10 +197,10 @@ def _ask_all(peers: ConnectedSwitches, ready: Iterable[ConnectedSwitch], now_s: 
             filenos.append(lane[0])
             xids.append(lane[1])
     BULK_METER_STATS.expect([peer.meters_listed for peer in called])
-    BULK_METER_STATS.call(filenos, xids)
+    BULK_METER_STATS.start(filenos, xids)
     for peer in to_look:
         ports, queues = peer.connection.ask_all(encode_port_stats_request, encode_queue_stats_request)
-        peer.look, peer.looked_s = Poll(now_s, queues, ports, queues), now_s
+        peer.port_queue_poll, peer.looked_s = Poll(now_s, queues, ports, queues), now_s
     return called
 
 
@@ -290,7 +290,7 @@ def _watch_meters(peers: ConnectedSwitches, reports: MeterStatsBatch) -> None:
     watched = {
         dpid: peers[dpid].meters
         for dpid in reports.dpids
-        if peers[dpid].counting is None and switches[dpid].can.uses_meters
+        if peers[dpid].counting is None and switches[dpid].capabilities.uses_meters
     }
     if len(watched) < len(reports.dpids):
         reports = reports.of_switches(watched)

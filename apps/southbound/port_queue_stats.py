@@ -38,7 +38,7 @@ def read_ports_and_queues(
         dpid = peer.connection.dpid
         _name_ports(peers, dpid, port_stats)
         peers.central.fabric.deliveries[dpid].read_ports(port_stats, at_s[dpid])
-        if dpid in received_s and peer.counting is None and peers.central.switches[dpid].can.uses_meters:
+        if dpid in received_s and peer.counting is None and peers.central.switches[dpid].capabilities.uses_meters:
             peer.meters.look(port_stats, peers.clock())
     left_out = refused | unreadable
     asked_queues = [(peer, asked.queues) for peer, asked in looked if peer.connection.dpid not in left_out]

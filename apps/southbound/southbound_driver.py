@@ -66,10 +66,10 @@ class Roles(Protocol):
     def connection(self, dpid: int) -> SwitchConnection | None:
         """Return the connection of a switch, under control or not."""
 
-    def arrived(self, connection: SwitchConnection) -> None:
+    def on_connected(self, connection: SwitchConnection) -> None:
         """A configured switch has connected."""
 
-    def demoted(self, connection: SwitchConnection) -> None:
+    def on_demoted(self, connection: SwitchConnection) -> None:
         """A switch says that another controller is its master."""
 
 
@@ -132,7 +132,7 @@ class SouthboundDriver:
         told = {self.central.switches[dpid].switch.name: peer.troubles(now_s) for dpid, peer in self.peers.items()}
         for dpid in self.peers.ready():
             record = self.central.switches[dpid]
-            told[record.switch.name] += capabilities.faults(record.can, record.switch.ports)
+            told[record.switch.name] += capabilities.faults(record.capabilities, record.switch.ports)
             told[record.switch.name] += edge_ports.troubles(record)
         troubles = {name: texts for name, texts in told.items() if texts}
         ready = not troubles and all(state == SwitchState.READY for state in states.values())
@@ -165,12 +165,12 @@ class SouthboundDriver:
         elif dpid not in self.central.switches:
             if self._sparing.due(connection.address[0]):
                 LOG.warning("switch %016x from %s is not in the configuration; left alone", dpid, connection.address)
-        elif self._claims.granted(connection) and dpid in self.central.switches:
+        elif self._claims.admit(connection) and dpid in self.central.switches:
             if self.roles is None:
                 self.control(connection)
             else:
                 self.strangers.discard(connection)
-                self.roles.arrived(connection)
+                self.roles.on_connected(connection)
 
     def release(self, connection: SwitchConnection) -> None:
         """A switch has another master now: leave it as it is."""
@@ -189,11 +189,11 @@ class SouthboundDriver:
         """Forget what was known of the fabric: another controller has changed it since."""
         for peer in list(self.peers.values()):
             self.disconnected(peer)
-        self.central.start_over(config, values, random.getrandbits(32))
+        self.central.reset(config, values, random.getrandbits(32))
 
     def _demoted(self, peer: ConnectedSwitch) -> None:
         if self.roles is not None:
-            self.roles.demoted(peer.connection)
+            self.roles.on_demoted(peer.connection)
 
     def control(self, connection: SwitchConnection) -> None:
         """Take a switch under control and bring it up."""
@@ -216,7 +216,7 @@ class SouthboundDriver:
         except Exception as error:  # whatever it is, the switch must not stay half brought up: it has to connect again
             if not isinstance(error, ProtocolError):
                 LOG.exception("bringing up switch %016x failed", dpid)
-            if self.peers.holds(peer):
+            if self.peers.is_current(peer):
                 peer.state = SwitchState.FAILED
                 self.peers.complain(dpid, f"could not be brought up: {error}")
                 connection.disconnect()
@@ -249,15 +249,15 @@ class SouthboundDriver:
     def _bring_up(self, dpid: int, peer: ConnectedSwitch) -> None:
         breathe = with_gc_freezing(self._breathe)
         holds = read_switch(self.peers, peer, self.edge_ports, breathe)
-        if not self.peers.holds(peer):
+        if not self.peers.is_current(peer):
             return
         test_meters(self.peers, peer, holds.meter_ids)
-        peer.count_by_flows(not self.central.switches[dpid].can.counts_meters)
+        peer.count_by_flows(not self.central.switches[dpid].capabilities.counts_meters)
         if not self._take_over(dpid, peer, holds, breathe):
             return
         self.push()
         self.peers.answer(peer.connection.barrier())
-        if not self.peers.holds(peer):
+        if not self.peers.is_current(peer):
             return
         peer.state = SwitchState.READY
         peer.counted_s = self._clock()
@@ -269,12 +269,12 @@ class SouthboundDriver:
     def _take_over(self, dpid: int, peer: ConnectedSwitch, holds: InstalledState, breathe: Callable[[], None]) -> bool:
         """Take over what a switch holds; return whether it is still there."""
         with self.standing_still:
-            if not self.peers.holds(peer):
+            if not self.peers.is_current(peer):
                 return False
             now_s = self._clock()
             for _ in self.central.reconciler.bring_up(dpid, holds.flows, holds.foreign, holds.meters, now_s):
                 breathe()
-                if not self.peers.holds(peer):
+                if not self.peers.is_current(peer):
                     return False
         self.central.reconciler.record_switch_up(dpid, self._clock())
         self._reports.replay_port_status(peer)
@@ -292,9 +292,9 @@ class SouthboundDriver:
         self.central.tick(now_s)
         decided_s = self._clock()
         self.push()
-        self.agents.say()
+        self.agents.send_due()
         self.hellos.resend_overdue(now_s)
-        self.times.note(
+        self.times.record_round(
             (started_s, now_s, decided_s, self._clock()),
             entries=len(self.central.state.entries),
             read=len(counters.meters.whole),
@@ -306,7 +306,7 @@ class SouthboundDriver:
     def _extend_timeouts(self, stalled_s: float) -> None:
         """The process stood still for so long: that nothing was heard says nothing of switches and links."""
         if stalled_s > STALL_S:
-            self.peers.note_confirmed()
+            self.peers.collect_confirmations()
             self.central.excuse(stalled_s)
             for peer in self.peers.values():
                 peer.excuse(stalled_s)
@@ -370,7 +370,7 @@ class SouthboundDriver:
         self.push()
         self._await_all([peer.connection.barrier() for peer in list(self.peers.values())])
 
-    def renew_peers(self) -> None:
+    def sync_switches(self) -> None:
         """The configuration is another: look at the ports that it names, and at none that it does not."""
         for dpid, peer in self.peers.items():
             if dpid in self.central.switches:

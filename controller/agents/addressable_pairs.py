@@ -28,7 +28,7 @@ class AddressablePairs:
     receiver_mac: IntArray
 
     @classmethod
-    def among(
+    def select(
         cls, vns: VnTable, entries: PairTable, behind: BoolArray, host_count: IntArray, lowest_mac: IntArray
     ) -> AddressablePairs:
         """Return those of ``entries``.

@@ -115,12 +115,12 @@ class AgentManager(NoAgents):
             for by_agent, has_meter in zip(self._shaped.tolist(), metered.tolist(), strict=True)
         ]
 
-    def covers(self, sender: int) -> bool:
+    def is_covered(self, sender: int) -> bool:
         """Whether the agent of a VN (row) is there, so that a pair of it can do without a meter."""
         agent = self._agent_of(sender)
         return agent is not None and agent.present
 
-    def shapes_alone(self, sender: int) -> bool:
+    def is_sole_shaper(self, sender: int) -> bool:
         """Whether a new pair of a VN (row) takes no meter: its agent is there and trusted."""
         agent = self._agent_of(sender)
         return agent is not None and agent.present and agent.mode == "trust"
@@ -139,24 +139,24 @@ class AgentManager(NoAgents):
 
     # -- frames
 
-    def hear(self, port: PortId, octets: bytes, now_s: float) -> bool:
+    def receive_frame(self, port: PortId, octets: bytes, now_s: float) -> bool:
         """Take a frame that came in by an edge port; it never raises, whatever the octets.
 
         Return whether it was looked at: what is beyond a port's budget is not.
         """
         agent = self.ports.get(port)
         if agent is None:
-            return super().hear(port, octets, now_s)
+            return super().receive_frame(port, octets, now_s)
         if agent.mistrusted_s is not None:
-            agent.refuse(NOT_TRUSTED)
+            agent.count_rejected(NOT_TRUSTED)
             return False
         agent.allowance -= 1
         if agent.allowance < 0:
-            agent.refuse(TOO_MANY)
+            agent.count_rejected(TOO_MANY)
             return False
         frame = decode(octets)
         if isinstance(frame, FrameRejection):
-            agent.refuse(frame.cause)
+            agent.count_rejected(frame.cause)
             return True
         vid = agent.accepts(frame, now_s)
         if vid is None:
@@ -177,7 +177,7 @@ class AgentManager(NoAgents):
 
     # -- the interval
 
-    def hand_over(self) -> tuple[list[Pair], list[Pair]]:
+    def meter_changes(self) -> tuple[list[Pair], list[Pair]]:
         """Return the pairs whose meters are of no use any more, and those without one that need one again."""
         entries = self._fabric.state.entries
         self._follow_entries()
@@ -220,7 +220,9 @@ class AgentManager(NoAgents):
         senders, first = np.unique(sender, return_index=True)
         most_kbps = np.rint(whole_rates(self._fabric.vns.send_max_bps[senders]) / RATE_STEP_BPS).astype(np.int64)
         macs, heard = sender_mac[first], self._own_heard_s[senders] >= heard_since_s
-        self._speech.rates(AgentRates(senders, macs, macs, most_kbps, self._own_kbps[senders], heard), pairs, now_s)
+        self._speech.send_rates(
+            AgentRates(senders, macs, macs, most_kbps, self._own_kbps[senders], heard), pairs, now_s
+        )
         unknown, self._unknown = self._unknown, {}
         self._speech.deactivate(unknown, now_s)
 
@@ -260,7 +262,7 @@ class AgentManager(NoAgents):
         entries, vns, network = self._fabric.state.entries, self._fabric.vns, self._fabric.network
         if self._told is None or self._told.entries is not entries or self._told_for != network.host_changes:
             behind = self._number_of_vn >= 0
-            self._told = AddressablePairs.among(vns, entries, behind, network.known.count, network.known.lowest_mac)
+            self._told = AddressablePairs.select(vns, entries, behind, network.known.count, network.known.lowest_mac)
             self._told_for = network.host_changes
         return self._told
 
@@ -276,7 +278,7 @@ class AgentManager(NoAgents):
                 if now_s - agent.mistrusted_s >= MISTRUST_S:
                     agent.mistrusted_s = None
                     self._fabric.network.allow_agent_frames(port, True)
-            elif agent.floods(elapsed_intervals):
+            elif agent.exceeds_allowance(elapsed_intervals):
                 self._mistrust(port, agent, "floods control frames", now_s)
 
     def _mistrust(self, port: PortId, agent: AgentPort, why: str, now_s: float) -> None:
@@ -292,7 +294,7 @@ class AgentManager(NoAgents):
             self._fabric.agent_ports = there
         silence_s = TIMEOUT_INTERVALS * self._fabric.config.interval_s
         for port, agent in self.ports.items():
-            if agent.present and now_s - agent.heard_s > silence_s:
+            if agent.present and now_s - agent.last_seen_s > silence_s:
                 agent.state = AgentState.ABSENT
                 text = f"{self._name(port)}: its host's agent has not been heard for {TIMEOUT_INTERVALS} intervals"
                 self._fabric.note(EventKind.AGENT_LOST, text, now_s)

@@ -61,7 +61,7 @@ class AgentOutbox:
         taken, self._frames = self._frames, []
         return taken
 
-    def rates(self, own: AgentRates, pairs: AgentRates, now_s: float) -> None:
+    def send_rates(self, own: AgentRates, pairs: AgentRates, now_s: float) -> None:
         """Say the ``own`` limits of VNs, and those of their ``pairs`` behind each, as far as they are not reported."""
         columns = [np.concatenate(both) for both in zip(own, pairs, strict=True)]
         order = np.argsort(columns[0], kind="stable")

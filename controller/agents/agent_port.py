@@ -42,7 +42,7 @@ class AgentPort:
     ethertype: int = 0
     features: int = 0
     epoch: int | None = None
-    heard_s: float = -math.inf
+    last_seen_s: float = -math.inf
     mistrusted_s: float | None = None  # since when its switch drops what it says
     answer_hello: bool = False
     most_frames: int = 16  # in an interval
@@ -70,7 +70,7 @@ class AgentPort:
     def seen(self, now_s: float) -> AgentSeen:
         """Return the agent as it is shown."""
         features = [feature.name.lower().replace("_", "-") for feature in Feature if self.features & feature]
-        silent_s = math.nan if math.isinf(self.heard_s) else now_s - self.heard_s
+        silent_s = math.nan if math.isinf(self.last_seen_s) else now_s - self.last_seen_s
         return AgentSeen(self.mode, self.state, features, silent_s, dict(self.refused))
 
     def accepts(self, frame: ControlFrame, now_s: float) -> int | None:
@@ -80,17 +80,17 @@ class AgentPort:
         if vid is None or vid not in self.port.vlan_vids:
             self.refused[FOREIGN_VLAN] += 1
             return None
-        if not self._order.setdefault(vid, SequenceWindow()).is_news(frame):
+        if not self._order.setdefault(vid, SequenceWindow()).accept(frame):
             self.refused[REORDERED] += 1
             return None
-        self.heard_s = now_s
+        self.last_seen_s = now_s
         self.address, self.ethertype = frame.speaker.source, frame.speaker.ethertype
         if frame.opcode is Opcode.HELLO:
             self.features = int(frame.entries[0]["features"])
             self.answer_hello = True
         return vid
 
-    def floods(self, elapsed_intervals: float) -> bool:
+    def exceeds_allowance(self, elapsed_intervals: float) -> bool:
         """Whether far more frames come than it may say, those of an interval that is over included.
 
         What came is compared with the time in which it came: a controller that has stood still finds many at once.
@@ -99,6 +99,6 @@ class AgentPort:
         self.excess = max(self.excess + beyond - self.most_frames * elapsed_intervals, 0.0)
         return self.excess > FLOOD_FRAMES
 
-    def refuse(self, cause: FrameRejectCause | str) -> None:
+    def count_rejected(self, cause: FrameRejectCause | str) -> None:
         """Count a frame that is not listened to."""
         self.refused[str(cause)] += 1

@@ -279,7 +279,7 @@ class SequenceWindow:
     epoch: int | None = None
     sequence: int = 0
 
-    def is_news(self, frame: ControlFrame) -> bool:
+    def accept(self, frame: ControlFrame) -> bool:
         """Return whether ``frame`` is ahead of all before it, and remember it if so."""
         same = frame.speaker.epoch == self.epoch
         ahead = (frame.sequence - self.sequence) % _SEQUENCES

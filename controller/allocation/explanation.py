@@ -47,9 +47,9 @@ class Explanation:
 
     entry: int
     grant_bps: float
-    bound: str
+    constraint: str
     """the binding constraints in words, joined by "and" where there are several"""
-    place: int
+    rank: int
     """1 if no other sharer is granted more, 2 if one is, and so on; 0 when nobody shares the constraint"""
     sharers: int
     """how many entries with a grant share the constraint, of several the one with the most"""
@@ -59,9 +59,9 @@ class Explanation:
     """what would bind it then"""
 
     def __str__(self) -> str:
-        share = f", share {self.place} of {self.sharers}" if self.sharers else ""
+        share = f", share {self.rank} of {self.sharers}" if self.sharers else ""
         grant, lifted = format_rate(self.grant_bps), format_rate(self.lifted_bps)
-        return f"{grant}; bound by {self.bound}{share}; without it {lifted}, bound by {self.next_bound}"
+        return f"{grant}; bound by {self.constraint}{share}; without it {lifted}, bound by {self.next_bound}"
 
 
 def binding_constraints(candidates: Sequence[int], rate_bps: float, rate_with: RateWith) -> Bounds:

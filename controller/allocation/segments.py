@@ -45,7 +45,7 @@ class Segments:
         """Return (rows,) the group that each row belongs to."""
         return np.repeat(np.arange(len(self)), self.sizes)
 
-    def only(self, chosen: IntArray) -> tuple[Segments, IntArray]:
+    def subset(self, chosen: IntArray) -> tuple[Segments, IntArray]:
         """Return some of the groups as groups of their own, and the rows (their rows,) that these hold."""
         sizes = self.sizes[chosen]
         offsets = np.zeros(len(chosen) + 1, dtype=np.int64)
@@ -81,7 +81,7 @@ def fill_level(groups: Segments, amount: FloatArray, weight: FloatArray, room: F
     if len(pending) == len(groups):
         part, part_weight, part_room, left = groups, weight, room, amount
     else:
-        part, rows = groups.only(pending)
+        part, rows = groups.subset(pending)
         part_weight, part_room, left = weight[rows], room[rows], amount[pending]
     guess = safe_divide(left, part.sum(np.where(part_room > 0, part_weight, 0.0)), np.inf)  # 1
     while len(pending):
@@ -97,7 +97,7 @@ def fill_level(groups: Segments, amount: FloatArray, weight: FloatArray, room: F
             continue
         kept = np.flatnonzero(rising)
         pending, left, guess = pending[kept], left[kept], better[kept]
-        part, rows = part.only(kept)
+        part, rows = part.subset(kept)
         part_weight, part_room = part_weight[rows], part_room[rows]  # 3
     return level
 

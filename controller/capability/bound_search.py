@@ -135,12 +135,12 @@ class BoundTest:
         command = MeterModCommand.ADD if self.stands is None else MeterModCommand.MODIFY
         return encode_meter_mods(command, [self.meter_id], [setting.rate_kbps], [setting.burst_kbits], xid)
 
-    def failed(self, error: ErrorMessage) -> bool:
+    def on_error(self, error: ErrorMessage) -> bool:
         """Return whether an error is about one of the settings, or may be; it is noted."""
         self._refused.add(error.xid)
         return error.xid in self._xids or not error.data
 
-    def heard(self, packet: PacketIn) -> bool:
+    def on_packet_in(self, packet: PacketIn) -> bool:
         """Return whether a packet-in belongs to the search: none does."""
         return False
 

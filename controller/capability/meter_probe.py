@@ -142,7 +142,7 @@ class MeterProbe:
         clean = encode_flow_delete_by_cookie(COOKIE, COOKIE_MASK, xid_first)
         return clean + encode_meter_deletes([self.meter_id], xid_first + 1)
 
-    def heard(self, packet: PacketIn) -> bool:
+    def on_packet_in(self, packet: PacketIn) -> bool:
         """Return whether a packet-in is one of the test's frames; it is counted, unless a mark is still on it."""
         if packet.in_port != ofp.PORT_CONTROLLER:
             return False
@@ -156,7 +156,7 @@ class MeterProbe:
         self.seen[ProbeKind(kind)] += not ip_ecn_of(packet.data, header)
         return True
 
-    def failed(self, error: ErrorMessage) -> bool:
+    def on_error(self, error: ErrorMessage) -> bool:
         """Return whether an error is about one of the test's messages; it is noted."""
         number = error.xid - self._first_xid
         if not 0 <= number < self.setup_messages + self.frame_messages:
@@ -170,7 +170,7 @@ class MeterProbe:
         """Whether all frames that pass no meter have come up."""
         return self.seen[ProbeKind.PLAIN] >= FRAMES
 
-    def judge(self, can: Capabilities, meter_stats: bytes | None) -> None:
+    def evaluate(self, can: Capabilities, meter_stats: bytes | None) -> None:
         """Note in ``can`` what the test has shown; ``meter_stats`` is the body of the reply, None if there is none."""
         if ProbeKind.QUEUED.name in self.refused:
             can.set_queue = Ability(

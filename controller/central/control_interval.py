@@ -68,7 +68,7 @@ def run_interval(
     if shadow.names:
         shadow = shadow_step(shadow, vns, control.state, state, links, observed)
     fabric.control = ControlContext(control.config, control.vns, control.policies, control.groups, shadow, state)
-    fabric.received_bps, fabric.brought = result.received_bps, (state.measured, result.brought_bps)
+    fabric.received_bps, fabric.brought = result.received_bps, (state.measured, result.receiver_loads_bps)
     queues = None if observed is None else observed.queues
     fabric.queue_dropped_bps = nan_column(len(vns)) if queues is None else queues.dropped_bps
     fabric.send_limits = fabric.send_limits.after(of_send_limits, vns.capacity_bps)
@@ -158,17 +158,17 @@ def _watch_floods(fabric: FabricState, reports: MeterStatsBatch, now_s: float) -
     answered = np.array([dpid in reports for dpid in vns.dpids], dtype=np.bool_)[vns.switch]
     floods.read(reports.whole, of_vns[:, _OF_FLOODS].T, answered, now_s)
     began, ended = floods.settle(vns.vlan, vns.receive_limit_bps, now_s)
-    for row in fabric.events.named(EventKind.FLOOD_BEGAN, began, now_s):
+    for row in fabric.events.limit_named(EventKind.FLOOD_BEGAN, began, now_s):
         limit, dropped = fabric.flood_limit_bps[row] / 1e6, floods.dropped_bps[row] / 1e6
         text = f"{fabric.vn_name(row)}: floods beyond its limit of {limit:.3g} Mbit/s; {dropped:.3g} Mbit/s are dropped"
         fabric.note(EventKind.FLOOD_BEGAN, text, now_s, vn=row)
-    for row in fabric.events.named(EventKind.FLOOD_ENDED, ended, now_s):
+    for row in fabric.events.limit_named(EventKind.FLOOD_ENDED, ended, now_s):
         fabric.note(EventKind.FLOOD_ENDED, f"{fabric.vn_name(row)}: floods within its limit again", now_s, vn=row)
 
 
 def _watch_guarantees(fabric: FabricState, vns: VnTable, now_s: float) -> None:
     before = fabric.guarantees
-    offered_bps = fabric.brought_bps[0]
+    offered_bps = fabric.receiver_loads_bps[0]
     offered_bps = np.where(fabric.share.receives, offered_bps, 0.0)  # of others' VNs it is not known
     interval_s = fabric.config.interval_s
     after = before.after(offered_bps, fabric.received_bps, vns.receive_limit_bps, interval_s)
@@ -183,7 +183,7 @@ def _watch_send_guarantees(fabric: FabricState, vns: VnTable, now_s: float) -> N
         entries.sender, entries.receiver, measured.offered_bps, measured.active, vns.weight, vns.receive_limit_bps
     )
     sent_bps = np.bincount(entries.sender, measured.passed_bps, minlength=len(vns)).astype(np.float64)
-    offered_bps = np.where(vns.borrows, offered_bps, 0.0)
+    offered_bps = np.where(vns.uses_ceiling, offered_bps, 0.0)
     after = before.after(offered_bps, sent_bps, vns.send_limit_bps, fabric.config.interval_s)
     fabric.send_guarantees = after
     _note_guarantees(fabric, before, after, "sends", "that it offers within both ends' limits", now_s)
@@ -193,14 +193,16 @@ def _note_guarantees(
     fabric: FabricState, before: Guarantees, after: Guarantees, verb: str, of_what: str, now_s: float
 ) -> None:
     """Note whose guarantee begins to be missed and whose is met again; ``verb`` says which way: gets or sends."""
-    if columns_equal(before.missing, after.missing):
+    if columns_equal(before.violated, after.violated):
         return
-    missed, met = (np.flatnonzero(now) for now in (after.missing & ~before.missing, before.missing & ~after.missing))
-    for row in fabric.events.named(EventKind.GUARANTEE_MISSED, missed, now_s):
-        got, owed = after.received_bps[row] / 1e6, after.owed_bps[row] / 1e6
+    missed, met = (
+        np.flatnonzero(now) for now in (after.violated & ~before.violated, before.violated & ~after.violated)
+    )
+    for row in fabric.events.limit_named(EventKind.GUARANTEE_MISSED, missed, now_s):
+        got, owed = after.received_bps[row] / 1e6, after.entitled_bps[row] / 1e6
         text = f"{fabric.vn_name(row)}: {verb} {got:.3g} of {owed:.3g} Mbit/s {of_what}"
         fabric.note(EventKind.GUARANTEE_MISSED, text, now_s, vn=row)
-    for row in fabric.events.named(EventKind.GUARANTEE_MET, met, now_s):
+    for row in fabric.events.limit_named(EventKind.GUARANTEE_MET, met, now_s):
         text = f"{fabric.vn_name(row)}: {verb} what it was promised again"
         fabric.note(EventKind.GUARANTEE_MET, text, now_s, vn=row)
 
@@ -212,7 +214,7 @@ def _note_notifications(fabric: FabricState, told: IntArray, now_s: float) -> No
     fabric.notifications += told
     first = (told > 0) & ~(now_s - fabric.notified_s < NOTIFICATION_EVENT_GAP_S)
     fabric.notified_s[told > 0] = now_s
-    for row in fabric.events.named(EventKind.CONGESTION_NOTIFIED, np.flatnonzero(first), now_s):
+    for row in fabric.events.limit_named(EventKind.CONGESTION_NOTIFIED, np.flatnonzero(first), now_s):
         dropped = fabric.queue_dropped_bps[row] / 1e6
         drops = "" if np.isnan(dropped) else f"; its queue dropped {dropped:.3g} Mbit/s"
         text = f"{fabric.vn_name(row)}: tells {told[row]} of its senders of congestion{drops}"
@@ -230,7 +232,7 @@ def _watch_congestion(
     if not len(began) and not len(ended):
         return
     for kind, rows in ((EventKind.CONGESTION_BEGAN, began), (EventKind.CONGESTION_ENDED, ended)):
-        for row in fabric.events.named(kind, rows, now_s):
+        for row in fabric.events.limit_named(kind, rows, now_s):
             fabric.note(kind, f"{fabric.vn_name(row)}: {kind.value.replace('-', ' ')}", now_s, vn=row)
 
 
@@ -238,7 +240,7 @@ def _note_implausible(fabric: FabricState, rows: IntArray, now_s: float) -> None
     if not len(rows):
         return
     entries = fabric.state.entries
-    for row in fabric.events.named(EventKind.COUNTERS_IMPLAUSIBLE, rows, now_s):
+    for row in fabric.events.limit_named(EventKind.COUNTERS_IMPLAUSIBLE, rows, now_s):
         ends = f"{fabric.vn_name(int(entries.sender[row]))} to {fabric.vn_name(int(entries.receiver[row]))}"
         fabric.note(
             EventKind.COUNTERS_IMPLAUSIBLE,

@@ -128,7 +128,7 @@ class CentralController:
         """A switch has said what its ports are; edge ports that may be others than are meant carry nothing."""
         edge_ports.take_states(self.fabric, dpid, states, now_s)
 
-    def start_over(self, config: Config, values: EffectiveSettings, epoch: int) -> None:
+    def reset(self, config: Config, values: EffectiveSettings, epoch: int) -> None:
         """Forget hosts, pairs and grants: another controller has changed the switches since they were known.
 
         ``config`` is the file's, ``values`` are those in force over it. What tests have shown of switches stays. No
@@ -137,13 +137,13 @@ class CentralController:
         fabric = FabricState(config, self.events)
         fabric.control = fabric.control.with_values(values)
         for dpid, record in fabric.switches.items():
-            record.can = self.switches[dpid].can
+            record.capabilities = self.switches[dpid].capabilities
         self.set_reconciler(Reconciler(fabric, epoch))
         self._search = HostProber()
 
     # -- what switches report
 
-    def frame_reported(self, dpid: int, packet: PacketIn, now_s: float) -> bool:
+    def on_packet_in(self, dpid: int, packet: PacketIn, now_s: float) -> bool:
         """A frame came up (REPORT): from an unknown source, from a pair without an entry, or both, as its mark says.
 
         It is looked at while its VN has not had too many of them; return whether it was. Raises ProtocolError when the
@@ -151,9 +151,9 @@ class CentralController:
         """
         port = self.network.numbers.port(dpid, packet.in_port)
         row = self.vns.row_of(packet.metadata & MetadataFlag.VLAN, *port)
-        if packet.table_id != Table.REPORT or row is None or port in self.network.fenced:
+        if packet.table_id != Table.PACKET_IN or row is None or port in self.network.fenced:
             return False
-        if not self.fabric.reports.take(row, now_s):
+        if not self.fabric.reports.consume(row, now_s):
             self.fabric.floods.reports_dropped[row] += 1
             return False
         header = parse_frame(packet.data)
@@ -164,7 +164,7 @@ class CentralController:
         if packet.metadata & MetadataFlag.NEW_PAIR:
             pair = self.network.pair_seen(Host(vlan_vid, header.eth_dst), port)
             if pair is not None:
-                self.pairs.seen(pair, now_s)
+                self.pairs.on_pair_seen(pair, now_s)
         return True
 
     def _look_for(self, sought: Host, header: FrameHeader, port: PortId, frame: bytes, now_s: float) -> None:
@@ -179,10 +179,10 @@ class CentralController:
         """A switch refused a meter-mod; return whether the next interval sees to it, so that no audit is needed."""
         return self.reconciler.refused.note(dpid, message, code)
 
-    def control_frame_heard(self, dpid: int, port_no: int, frame: bytes, now_s: float) -> bool:
+    def on_control_frame(self, dpid: int, port_no: int, frame: bytes, now_s: float) -> bool:
         """A control frame came in by an edge port: its host's agent speaks. Return whether it was looked at."""
         port = self.network.numbers.port(dpid, port_no)
-        return port not in self.network.fenced and self.agents.hear(port, frame, now_s)
+        return port not in self.network.fenced and self.agents.receive_frame(port, frame, now_s)
 
     def take_agent_frames(self) -> list[AgentFrame]:
         """Return what agents are to be told, by the switches' numbers; nothing goes to a port that is fenced."""
@@ -194,7 +194,7 @@ class CentralController:
         """Return the frames that ask silent hosts where they are; each is to pass its switch's tables."""
         return self._search.due_probes(self.network.knows, now_s)
 
-    def hello_heard(self, sender: PortId, receiver: PortId, now_s: float) -> bool:
+    def on_discovery_frame(self, sender: PortId, receiver: PortId, now_s: float) -> bool:
         """A hello of one switch reached another; return whether that brought a link up."""
         up = self.network.paths.hear_hello(sender, receiver, now_s)
         if up:
@@ -241,7 +241,7 @@ class CentralController:
         self.reconciler.refused.tick(now_s)
         self.reconciler.scarce.tick(now_s)
         self.pairs.flush()
-        self.pairs.hand_over(*self.agents.hand_over(), now_s)
+        self.pairs.swap_shapers(*self.agents.meter_changes(), now_s)
         return control_interval.run_interval(
             self.fabric, self.agents, self.recorder, stats, received_s, now_s, confirmed_s or {}
         )

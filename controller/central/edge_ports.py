@@ -75,7 +75,7 @@ def _note(fabric: FabricState, dpid: int, states: Mapping[int, PortState], now_s
     record = fabric.switches[dpid]
 
     def tell(kind: EventKind, port_nos: Iterable[int], text: str) -> None:
-        for port_no in fabric.events.named(kind, np.array(sorted(port_nos), dtype=np.int64), now_s):
+        for port_no in fabric.events.limit_named(kind, np.array(sorted(port_nos), dtype=np.int64), now_s):
             name, state = f"{record.switch.name}:{record.switch.ports[port_no].label}", states[port_no]
             about = {"name": state.name, "why": state.fence, "speed": format_rate(state.speed_bps)}
             about["capacity"] = format_rate(record.switch.ports[port_no].capacity_bps)

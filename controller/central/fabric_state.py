@@ -163,7 +163,7 @@ class FabricState:
 
     def follow_bounds(self) -> None:
         """Let the control step know what switches take of a meter, as far as is known by now."""
-        bounds = columns_of([self.switches[dpid].can.bounds for dpid in self.vns.dpids], self.vns.switch)
+        bounds = columns_of([self.switches[dpid].capabilities.bounds for dpid in self.vns.dpids], self.vns.switch)
         if bounds is not None or self.vns.meter_bounds is not None:
             self.control = self.control._replace(vns=self.vns.with_columns(meter_bounds=bounds))
 
@@ -206,7 +206,7 @@ class FabricState:
     @property
     def shared_vns(self) -> VnTable:
         """The VNs with their receive limits less the floods that they get: what is shared out."""
-        taken_bps, vns = self.floods.taken_bps, self.control.vns
+        taken_bps, vns = self.floods.received_bps, self.control.vns
         if self._shared is None or self._shared[0] is not vns or self._shared[1] is not taken_bps:
             left_bps = np.maximum(vns.receive_limit_bps - taken_bps, RATE_STEP_BPS)
             left = vns.with_columns(receive_limit_bps=left_bps) if taken_bps.any() else vns
@@ -214,7 +214,7 @@ class FabricState:
         return self._shared[2]
 
     @property
-    def brought_bps(self) -> tuple[FloatArray, ...]:
+    def receiver_loads_bps(self) -> tuple[FloatArray, ...]:
         """What was offered to each VN, passed and was dropped at its senders' meters in the last interval, (vns,) each.
 
         They are for all who ask in an interval, and nobody's to write to.
@@ -345,7 +345,7 @@ class FabricState:
 
     def wanted_meters(self, record: SwitchRecord) -> MeterSettingsTable:
         """Return what all meters of a switch should be set to; none where its meters are of no use."""
-        if not record.can.uses_meters:
+        if not record.capabilities.uses_meters:
             nothing = np.empty(0, dtype=np.int64)
             return MeterSettingsTable(nothing, nothing, nothing)
         rows, vn_meter_id = record.vn_meter_columns()
@@ -374,4 +374,6 @@ class FabricState:
             np.concatenate([to_kilo(np.stack(rates_bps)[there]), enforcement.rate_kbps[mine], to_kilo(mark_bps)]),
             np.concatenate([to_kilo(np.stack(bursts_bits)[there]), enforcement.burst_kbits[mine], to_kilo(mark_bits)]),
         )
-        return limits.joined(self.measuring.settings(record.switch.dpid, self.vns)).within_bounds(record.can.bounds)
+        return limits.merged(self.measuring.settings(record.switch.dpid, self.vns)).within_bounds(
+            record.capabilities.bounds
+        )

@@ -132,12 +132,12 @@ class Learning:
         before, mac, name = known.vn_of(host), format_mac(host.mac), fabric.vn_name(row)
         if before is not None and before != row:
             self._note_two_places(self._movers.moved(host, before, row, now_s), now_s)
-            if not self._moves.take(row, now_s):
+            if not self._moves.consume(row, now_s):
                 text = f"{name}: hosts move there too often, such as {mac}; not followed"
                 self._say(_Why.FLAP, EventKind.HOSTS_FLAP, text, row, now_s)
                 return
         was_full = known.full(row)
-        news = fabric.network.learn(host, port, now_s, standing=standing)
+        news = fabric.network.learn_host(host, port, now_s, standing=standing)
         if news:
             self._note_move(host, row, now_s)
         if news and known.full(row):
@@ -173,14 +173,14 @@ class Learning:
         moved_from = fabric.network.known.moved_from(host)
         if moved_from is None:
             return
-        for named in fabric.events.named(EventKind.HOST_MOVED, np.array([row]), now_s):
+        for named in fabric.events.limit_named(EventKind.HOST_MOVED, np.array([row]), now_s):
             places = f"from {fabric.place_name(moved_from)} to {fabric.place_name(named)}"
             text = f"{format_mac(host.mac)} of VLAN {host.vlan_vid} has moved {places}"
             fabric.note(EventKind.HOST_MOVED, text, now_s, vn=named)
 
     def _note_two_places(self, found: TwoPlaces | None, now_s: float) -> None:
         kind = EventKind.LOOP_SUSPECTED if found is not None and found.is_loop else EventKind.HOST_TWICE
-        if found is None or not self._fabric.events.named(kind, np.array(found.rows[:1]), now_s):
+        if found is None or not self._fabric.events.limit_named(kind, np.array(found.rows[:1]), now_s):
             return
         one, other = (self._fabric.place_name(row) for row in found.rows)
         if found.is_loop:

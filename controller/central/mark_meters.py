@@ -42,7 +42,7 @@ class MarkMeterManager:
         mine = fabric.share.receives
         sent_to = fabric.network.sent_to_elsewhere
         known = (control.state.entries, control.groups, control.shadow.groups, control.vns, mine, sent_to)
-        able = [(record.can.uses_meters, record.can.uses_ecn) for record in fabric.switches.values()]
+        able = [(record.capabilities.uses_meters, record.capabilities.uses_ecn) for record in fabric.switches.values()]
         refilled = any(fabric.switches[dpid].meter_ids.available for dpid in self._short)
         if not refilled and able == self._able and all(map(is_, known, self._known)) and self._known:
             return
@@ -50,7 +50,7 @@ class MarkMeterManager:
         asking = _asking((*control.groups, *control.shadow.groups), len(control.vns))
         entries = control.state.entries
         self._follow_limits()
-        usable = [dpid for dpid, record in fabric.switches.items() if record.can.uses_meters]
+        usable = [dpid for dpid, record in fabric.switches.items() if record.capabilities.uses_meters]
         receives = np.zeros(len(asking), dtype=np.bool_)
         receives[entries.receiver] = receives[sorted(sent_to)] = True
         receives &= mine
@@ -65,7 +65,7 @@ class MarkMeterManager:
         rows = np.flatnonzero((fabric.vns.dpid == dpid) & (fabric.phantoms.meter_id != NO_METER))
         for row in rows.tolist():
             fabric.network.of_hosts.set_phantom(row, None)
-        fabric.phantoms = fabric.phantoms.given(rows, np.full(len(rows), NO_METER))
+        fabric.phantoms = fabric.phantoms.added(rows, np.full(len(rows), NO_METER))
         self._known = ()
 
     def _wanted(self) -> bool:
@@ -84,11 +84,11 @@ class MarkMeterManager:
         wanted: set[int] = set(vns.vlan_vid[asking].tolist())
         unable: dict[int, SwitchRecord] = {}
         for dpid, record in fabric.switches.items():
-            if not record.can.uses_ecn:
+            if not record.capabilities.uses_ecn:
                 unable |= dict.fromkeys(set(vns.vlan_vid[vns.dpid == dpid].tolist()) & wanted, record)
         for vid in sorted(unable.keys() - self._left):
             switch = unable[vid].switch
-            why = unable[vid].can.ecn.why or "its meters are of no use"
+            why = unable[vid].capabilities.ecn.why or "its meters are of no use"
             text = f"VLAN {vid}: no marks on the way, since {switch.name} cannot count them and take them off: {why}"
             fabric.note(EventKind.MARKS_UNCOUNTED, text, now_s, dpid=switch.dpid)
         self._left = frozenset(unable)
@@ -124,7 +124,7 @@ class MarkMeterManager:
                 record.update.put_meters({meter_id: UNLIMITED}, [])
         pairs = np.array(list(given), dtype=np.int64).reshape(-1, 2)
         ids = np.array(list(given.values()), dtype=np.int64)
-        fabric.measuring = standing.kept(stays).given(pairs[:, 0], pairs[:, 1], ids)
+        fabric.measuring = standing.kept(stays).added(pairs[:, 0], pairs[:, 1], ids)
 
     def _follow_limits(self) -> None:
         fabric, limit_bps = self._fabric, self._fabric.vns.receive_limit_bps
@@ -132,7 +132,7 @@ class MarkMeterManager:
         self._limit_bps = limit_bps
         if len(changed):
             self._put(changed, changed)
-            fabric.phantoms = fabric.phantoms.given(changed, fabric.phantoms.meter_id[changed])
+            fabric.phantoms = fabric.phantoms.added(changed, fabric.phantoms.meter_id[changed])
 
     def _phantom(self, wanted: BoolArray, now_s: float) -> None:
         """Let these receiving VNs, and no others, have a phantom meter."""
@@ -157,7 +157,7 @@ class MarkMeterManager:
                 if stands:
                     stood.append(row)
         if rows:
-            fabric.phantoms = fabric.phantoms.given(np.array(rows, dtype=np.int64), np.array(ids, dtype=np.int64))
+            fabric.phantoms = fabric.phantoms.added(np.array(rows, dtype=np.int64), np.array(ids, dtype=np.int64))
             self._put(np.array(rows, dtype=np.int64), np.array(stood, dtype=np.int64))
 
     def _give(self, record: SwitchRecord, keys: Iterable[FlowKey], now_s: float) -> tuple[int | None, bool]:
@@ -169,11 +169,11 @@ class MarkMeterManager:
             found = record.installed.get(key)
             if found is not None and found.meter_id is not None and record.meter_ids.claim(found.meter_id):
                 return found.meter_id, True
-        meter_id = record.meter_ids.take()
+        meter_id = record.meter_ids.allocate()
         if meter_id is None:
             self._short.add(record.switch.dpid)
-            if not record.can.short_of_meters:
-                record.can.short_of_meters = True
+            if not record.capabilities.short_of_meters:
+                record.capabilities.short_of_meters = True
                 text = f"switch {record.switch.name}: no meter ids left for marks; some are not counted"
                 self._fabric.note(EventKind.OUT_OF_METERS, text, now_s)
         return meter_id, False
@@ -190,7 +190,7 @@ class MarkMeterManager:
                 record.update.put_meters(settings, set(meter_id[standing].tolist()))
 
     def _take(self, record: SwitchRecord, meter_id: int) -> None:
-        if record.connected and record.can.uses_meters:
+        if record.connected and record.capabilities.uses_meters:
             record.update.meter_deletes.append(meter_id)
         else:
             record.meter_ids.release(meter_id)
@@ -200,6 +200,6 @@ def _asking(groups: Iterable[PolicyGroup], vns: int) -> BoolArray:
     """Return the VNs whose policy or shadow reads marks, (vns,)."""
     asking = np.zeros(vns, dtype=np.bool_)
     for group in groups:
-        if ReadingKind.MARKS in group.policy.reads:
+        if ReadingKind.MARKS in group.policy.required_readings:
             asking[group.vns] = True
     return asking

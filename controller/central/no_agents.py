@@ -37,11 +37,11 @@ class NoAgents:
         """Return who shapes each entry."""
         return [Shaping.METER] * len(self._fabric.state.entries)
 
-    def covers(self, sender: int) -> bool:
+    def is_covered(self, sender: int) -> bool:
         """Whether the agent of a VN (row) is there, so that a pair of it can do without a meter."""
         return False
 
-    def shapes_alone(self, sender: int) -> bool:
+    def is_sole_shaper(self, sender: int) -> bool:
         """Whether a new pair of a VN (row) takes no meter: its agent is there and trusted."""
         return False
 
@@ -55,7 +55,7 @@ class NoAgents:
 
     # -- frames
 
-    def hear(self, port: PortId, octets: bytes, now_s: float) -> bool:
+    def receive_frame(self, port: PortId, octets: bytes, now_s: float) -> bool:
         """Take a frame that came in by an edge port; it never raises, whatever the octets.
 
         Return whether it was looked at.
@@ -69,7 +69,7 @@ class NoAgents:
 
     # -- the interval
 
-    def hand_over(self) -> tuple[list[Pair], list[Pair]]:
+    def meter_changes(self) -> tuple[list[Pair], list[Pair]]:
         """Return the pairs whose meters are of no use any more, and those without one that need one again."""
         entries = self._fabric.state.entries
         return [], [] if entries.all_metered else self._pairs(entries.meter_id == 0)

@@ -41,7 +41,7 @@ class PairMeterManager:
         self._refused: dict[Pair, str] = {}  # for which switches have refused a meter, and why
         self._changed_at: set[int] = set()  # switches at which other pairs go without
 
-    def seen(self, pair: Pair, now_s: float) -> None:
+    def on_pair_seen(self, pair: Pair, now_s: float) -> None:
         """A pair without an entry talks; it may be about to get one, with a meter that it already has."""
         if not self.metered(pair):
             self._new_pairs[pair] = None
@@ -77,7 +77,7 @@ class PairMeterManager:
 
     def why_unmetered(self, pair: Pair) -> str:
         """Return why a pair that talks has no meter."""
-        can = self._fabric.record_of_sender(pair.sender).can
+        can = self._fabric.record_of_sender(pair.sender).capabilities
         return self._refused.get(pair) or can.meters_unused or (ALL_IN_USE if can.uses_meters else "no-meters")
 
     def refuse(self, rows: Iterable[int], why: str, *, standing: bool = False) -> None:
@@ -152,7 +152,7 @@ class PairMeterManager:
             self._old_pairs = set()
         for pair in self._unmetered:
             available = pair not in self._refused and fabric.record_of_sender(pair.sender).meter_ids.available
-            if available or self._agents.covers(pair.sender):
+            if available or self._agents.is_covered(pair.sender):
                 self._new_pairs[pair] = None
         if self._new_pairs:
             pairs, self._new_pairs = list(self._new_pairs), {}
@@ -165,11 +165,11 @@ class PairMeterManager:
         bare: dict[Pair, None] = {}
         for pair in pairs:
             record = fabric.record_of_sender(pair.sender)
-            if self._agents.shapes_alone(pair.sender):
+            if self._agents.is_sole_shaper(pair.sender):
                 meter_id: int | None = NO_METER
             else:
-                meter_id = None if self._beyond(pair, record) else record.meter_ids.take()
-            if meter_id is None and self._agents.covers(pair.sender):
+                meter_id = None if self._beyond(pair, record) else record.meter_ids.allocate()
+            if meter_id is None and self._agents.is_covered(pair.sender):
                 meter_id = NO_METER
             if meter_id is not None:
                 metered[pair] = meter_id
@@ -180,7 +180,7 @@ class PairMeterManager:
                 self._unmetered[pair] = None
                 bare[pair] = None
                 self._changed_at.add(record.switch.dpid)
-                if record.can.uses_meters and pair not in self._refused:
+                if record.capabilities.uses_meters and pair not in self._refused:
                     self._out_of_meters(record, now_s)
         # Entries without a meter, or every frame of these pairs would come up as one not seen before.
         fabric.network.pairs.add(bare)
@@ -202,9 +202,9 @@ class PairMeterManager:
         """Whether a pair may carry more than any meter of its switch lets through; if so, say why it has none."""
         vns = self._fabric.vns
         most_kbps = min(vns.send_max_bps[pair.sender], vns.receive_max_bps[pair.receiver]) / RATE_STEP_BPS
-        if most_kbps < record.can.bounds.max_rate_kbps + 1:
+        if most_kbps < record.capabilities.bounds.max_rate_kbps + 1:
             return False
-        self._refused[pair] = beyond_text(record.can.bounds.max_rate_kbps)
+        self._refused[pair] = beyond_text(record.capabilities.bounds.max_rate_kbps)
         self._changed_at.add(record.switch.dpid)
         return True
 
@@ -213,12 +213,12 @@ class PairMeterManager:
             return
         self._without_meter.add(record.switch.dpid)
         self._changed_at.add(record.switch.dpid)
-        record.can.short_of_meters = True
+        record.capabilities.short_of_meters = True
         text = f"switch {record.switch.name}: all of its meters, or all ids for them, are in use"
         text += "; further pairs have only the send limit and their queue"
         self._fabric.note(EventKind.OUT_OF_METERS, text, now_s, dpid=record.switch.dpid)
 
-    def hand_over(self, shaped: list[Pair], bare: list[Pair], now_s: float) -> None:
+    def swap_shapers(self, shaped: list[Pair], bare: list[Pair], now_s: float) -> None:
         """Take the meters of pairs that agents shape alone, and give ``bare`` pairs, whose agents are gone, theirs.
 
         In a switch's update meters are added before the entries that name them, and deleted after: there is no gap. A
@@ -228,7 +228,7 @@ class PairMeterManager:
             self._set_meters(dict.fromkeys(shaped, NO_METER), now_s)
         given: dict[Pair, int] = {}
         for pair in bare:
-            meter_id = self._fabric.record_of_sender(pair.sender).meter_ids.take()
+            meter_id = self._fabric.record_of_sender(pair.sender).meter_ids.allocate()
             if meter_id is not None:
                 given[pair] = meter_id
         if given:
@@ -333,7 +333,7 @@ class PairMeterManager:
             record = fabric.record_of_sender(pair.sender)
             meter_id = int(entries.meter_id[row])
             self._without_meter.discard(record.switch.dpid)
-            record.can.short_of_meters = False
+            record.capabilities.short_of_meters = False
             if not meter_id:
                 continue
             if record.connected and standing:

@@ -90,17 +90,17 @@ def _note_headroom(fabric: FabricState, now_s: float) -> None:
 def _note_shaped(fabric: FabricState, dpid: int) -> None:
     """Leave the receivers behind a switch's ports to their queues, or to their senders' meters."""
     record, vns = fabric.switches[dpid], fabric.vns
-    shaped = vns.shaped.copy()
+    shaped = vns.has_queue.copy()
     for row in np.flatnonzero(vns.dpid == dpid).tolist():
         sets_queues = record.switch.ovsdb is not None
-        shaped[row] = record.can.shapes(int(vns.port_no[row]), sets_queues=sets_queues)
-    if (shaped != vns.shaped).any():
+        shaped[row] = record.capabilities.shapes(int(vns.port_no[row]), sets_queues=sets_queues)
+    if (shaped != vns.has_queue).any():
         fabric.control = fabric.control._replace(vns=vns.with_columns(shaped=shaped))
 
 
 def _of_switch(fabric: FabricState, dpid: int, unlimited: Unlimited) -> PortVerdicts:
     record = fabric.switches[dpid]
-    can = record.can
+    can = record.capabilities
     given = (record.switch, record.connected, *can.evidence, unlimited, fabric.agent_ports)
     before, made = fabric.verdicts.made.get(dpid, (None, {}))
     if given == before:
@@ -125,5 +125,5 @@ def _unlimited(fabric: FabricState) -> Unlimited:
     return tuple(
         (dpid, record.switch.name, frozenset(vid for port in record.switch.ports.values() for vid in port.vlan_vids))
         for dpid, record in fabric.switches.items()
-        if record.connected and record.can.limits.finding in UNUSABLE
+        if record.connected and record.capabilities.limits.finding in UNUSABLE
     )

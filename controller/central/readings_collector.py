@@ -59,7 +59,7 @@ def _queues(fabric: FabricState, received_s: Mapping[int, float]) -> QueueReadin
             continue
         at, of = changes.rows_of(queue_key(vns.port_no[rows], vns.vlan_vid[rows]))
         for name, counter in _OF_QUEUES.items():
-            getattr(found, name)[rows[at]] = changes.moved[counter][of]
+            getattr(found, name)[rows[at]] = changes.delta[counter][of]
         found.elapsed_s[rows[at]] = changes.elapsed_s[of]
     most = int(vns.vlan_vid.max(initial=0)) + 1
     arrival_bps = np.bincount(vns.vlan_vid, weights=vns.capacity_bps, minlength=most).astype(np.float64)[vns.vlan_vid]
@@ -80,7 +80,7 @@ def _ports(fabric: FabricState, received_s: Mapping[int, float]) -> PortReadings
         for inward, names in ((True, _OF_HOSTS), (False, _OF_PORTS)):
             mine = ports.inward[at] == inward
             for name, counter in names.items():
-                getattr(found, name)[at[mine]] = changes.moved[counter][of[mine]]
+                getattr(found, name)[at[mine]] = changes.delta[counter][of[mine]]
         found.elapsed_s[at] = changes.elapsed_s[of]
     return PortReadings.of(found, links.capacity_bps)
 
@@ -93,7 +93,7 @@ def _by_switch(dpid: NDArray[np.uint64]) -> Iterator[tuple[int, IntArray]]:
 
 
 def _implausible(fabric: FabricState, implausible: BoolArray, now_s: float) -> list[int]:
-    return fabric.events.named(EventKind.COUNTERS_IMPLAUSIBLE, np.flatnonzero(implausible), now_s)
+    return fabric.events.limit_named(EventKind.COUNTERS_IMPLAUSIBLE, np.flatnonzero(implausible), now_s)
 
 
 def _note(fabric: FabricState, whose: str, now_s: float) -> None:

@@ -86,8 +86,8 @@ class Reconciler:
         self.refused.leave_out(record, now_s)
         record.stood, record.odd, record.missed = meters["meter_id"].astype(np.int64), {}, frozenset()
         yield
-        yield from fabric.network.put_own(dpid, record.meters_in_use(), set_queue=record.can.uses_queues)
-        if not record.can.uses_meters:
+        yield from fabric.network.put_own(dpid, record.meters_in_use(), set_queue=record.capabilities.uses_queues)
+        if not record.capabilities.uses_meters:
             pairs.remove_switch_meters(dpid)
         hosts, talking = hosts_and_pairs(record.installed)
         yield from self._adopt_hosts(record, hosts, now_s)
@@ -102,9 +102,9 @@ class Reconciler:
         fabric.arrivals.came(dpid, now_s)
         fabric.network.paths.switch_up(dpid)
         fabric.network.update_paths()
-        standing, settings = MeterSettingsTable.standing(meters), fabric.wanted_meters(record)
+        standing, settings = MeterSettingsTable.from_installed(meters), fabric.wanted_meters(record)
         differing = settings.differing(standing).intersection(settings) - set(record.update.meter_id)
-        differing -= {i for i in differing if i in standing and record.can.takes_as(settings[i], standing[i])}
+        differing -= {i for i in differing if i in standing and record.capabilities.takes_as(settings[i], standing[i])}
         record.update.put_meters({meter_id: settings[meter_id] for meter_id in sorted(differing)}, standing.keys())
         yield
         # What changes from here on is sent as usual. Later tables come before earlier ones, as in any plan.
@@ -142,8 +142,8 @@ class Reconciler:
     def _complete_vn_meters(self, record: SwitchRecord, now_s: float) -> None:
         """Let the VNs of a switch have the meters that they lack."""
         lacking = record.complete_vn_meters()
-        if lacking and record.can.uses_meters:
-            record.can.short_of_meters = True
+        if lacking and record.capabilities.uses_meters:
+            record.capabilities.short_of_meters = True
             text = f"switch {record.switch.name}: no ids left for {lacking} meters of floods"
             self.fabric.note(EventKind.OUT_OF_METERS, text, now_s, dpid=record.switch.dpid)
 
@@ -186,9 +186,9 @@ class Reconciler:
         count = 0
         lost, record.lost = record.lost, frozenset()
         try:
-            for keys in batches(sorted(self._suspect(record, expected.flows, flows, only)), _WORKED_AT_ONCE):
+            for keys in batches(sorted(self._candidate_keys(record, expected.flows, flows, only)), _WORKED_AT_ONCE):
                 differing = expected.flows.differing(flows, keys) - record.installed.differing(expected.flows, keys)
-                record.hold(differing, flows)
+                record.mark_installed(differing, flows)
                 known = FlowTable(flow for packed in keys if (flow := record.installed.flow(packed)) is not None)
                 self._adopt_at_once(record, known, meters, now_s)
                 self.pairs.flush()
@@ -204,7 +204,7 @@ class Reconciler:
                 text = f"switch {record.switch.name}: {count} entries and meters mended"
                 self.fabric.note(EventKind.TABLES_MENDED, text, now_s, dpid=record.switch.dpid)
 
-    def _suspect(
+    def _candidate_keys(
         self, record: SwitchRecord, expected: FlowTable, flows: FlowTable, only: Collection[bytes] | None
     ) -> set[bytes]:
         """Return the packed keys of the entries that are other than expected, or that nobody wants; or ``only`` these.
@@ -249,7 +249,7 @@ class Reconciler:
         if the meter was never seen to stand. One that reads otherwise than it was set to is set again. If it reads the
         same after that, nobody has changed it: it is what the switch makes of such a setting.
         """
-        found = MeterSettingsTable.standing(meters)
+        found = MeterSettingsTable.from_installed(meters)
         stood, record.stood = record.stood, found.meter_id
         odd, record.odd = record.odd, {}
         missed, record.missed = record.missed, frozenset()
@@ -269,7 +269,7 @@ class Reconciler:
             differing -= refused
         record.missed = frozenset(missing - refused)
         unlike = {i: (wanted[i], found[i]) for i in differing if i in found}
-        own_way = {i for i, both in unlike.items() if odd.get(i) == both or record.can.takes_as(*both)}
+        own_way = {i for i, both in unlike.items() if odd.get(i) == both or record.capabilities.takes_as(*both)}
         self._accept({i: unlike[i] for i in own_way}, record)
         record.odd = {i: both for i, both in unlike.items() if i not in own_way}
         differing -= own_way
@@ -281,7 +281,7 @@ class Reconciler:
     def _accept(self, unlike: Mapping[int, tuple[MeterSetting, MeterSetting]], record: SwitchRecord) -> None:
         """Take what a switch makes of settings for what its meters are set to: (wanted, found) by meter id."""
         for asked, found in unlike.values():
-            record.can.note_taken_as(asked, found)
+            record.capabilities.note_taken_as(asked, found)
         ids = np.array(sorted(unlike), dtype=np.int64)
         rows = record.rows_of(ids)
         self.fabric.stand_at(rows[rows != NO_ENTRY], [unlike[i][1] for i in ids[rows != NO_ENTRY].tolist()])
@@ -313,9 +313,9 @@ class Reconciler:
         self, record: SwitchRecord, talking: HostFlows, meters: NDArray[np.void], found: list[InstalledPairs]
     ) -> Iterator[None]:
         """Put the pairs that are not known and whose meters stand there into ``found``, in pieces; claim the meters."""
-        if not record.can.uses_meters or not len(talking.key):
+        if not record.capabilities.uses_meters or not len(talking.key):
             return
-        standing = MeterSettingsTable.standing(meters)
+        standing = MeterSettingsTable.from_installed(meters)
         for some in talking.pieces(_CLAIMED_AT_ONCE):
             there = np.isin(some.meter_id, standing.meter_id) & record.installed.contains(some.key)
             pairs = adopted_pairs(some.only(there), self.fabric.network, record.switch.dpid, standing)

@@ -39,7 +39,7 @@ class Reconfiguration:
     classes of queues. ``_standing`` is what the meters of the others were set to, of those that are connected.
     """
 
-    gone: frozenset[int]
+    removed: frozenset[int]
     _before: Reconciler
     _rows: _Rows
     _standing: Mapping[int, MeterSettingsTable]
@@ -86,7 +86,7 @@ class Beforehand:
                 mine, in_use = after.switches[dpid].vn_meters, record.meters_in_use()
                 meters = {row: in_use[old] for row in mine if (old := int(old_row[row])) != NEW_ROW}
                 yield
-                set_queue, numbers = record.can.uses_queues, after.network.numbers.bound(dpid)
+                set_queue, numbers = record.capabilities.uses_queues, after.network.numbers.bound(dpid)
                 yield from after.network.put_own(dpid, meters, set_queue=set_queue)
                 self.own[dpid] = meters, set_queue, numbers
 
@@ -101,7 +101,7 @@ def _kept(before: FabricState, after: FabricState) -> set[int]:
 
 def _is_compatible(before: SwitchRecord, after: SwitchRecord) -> bool:
     """Tell whether what is known of a switch still counts, and its flow entries name queues as they did."""
-    can, now = before.can, after.can
+    can, now = before.capabilities, after.capabilities
     return can.profile == now.profile and can.classes == now.classes and can.told == now.told
 
 
@@ -170,7 +170,7 @@ def _carry_record(
     olds = row_of.old[rows].tolist() if rows else []
     meters = {row: before.vn_meters[old] for row, old in zip(rows, olds, strict=True) if old != NEW_ROW}
     for row in after.vn_meters.keys() - meters.keys():
-        meter_id = after.meter_ids.take()
+        meter_id = after.meter_ids.allocate()
         if meter_id is None:
             reason = f"leaves switch {after.switch.name} no meter for a new VN: remove others first, or restart"
             raise InvalidValueError("openflow.last_meter_id", config.last_meter_id, reason)
@@ -179,7 +179,7 @@ def _carry_record(
     after.thrifty = before.thrifty
     if before.connected:
         after.complete_vn_meters()
-    after.can, after.connected = before.can, before.connected
+    after.capabilities, after.connected = before.capabilities, before.connected
     after.ports = {port_no: before.ports[port_no] for port_no in before.ports.keys() & after.switch.ports.keys()}
     after.installed, after.changed_keys, after.foreign = (
         before.installed.copy(),
@@ -196,7 +196,7 @@ def _carry_network(before: FabricState, made: Beforehand, row_of: _Rows, kept: s
     for dpid in kept:
         record = after.switches[dpid]
         if record.connected:
-            own = record.meters_in_use(), record.can.uses_queues, after.network.numbers.bound(dpid)
+            own = record.meters_in_use(), record.capabilities.uses_queues, after.network.numbers.bound(dpid)
             for _ in after.network.put_own(dpid, own[0], set_queue=own[1]) if made.own.get(dpid) != own else ():
                 pass
             after.network.paths.switch_up(dpid)

@@ -88,7 +88,7 @@ class RefusedMeters:
     def note(self, dpid: int, message: bytes, code: str) -> bool:
         """A switch refused this meter-mod; return whether ``settle`` does all that has to be done about it."""
         record, found = self._fabric.switches[dpid], decode_meter_mod(message)
-        if found is None or not record.can.uses_meters:
+        if found is None or not record.capabilities.uses_meters:
             record.doubtful |= found is None
             return False
         command, meter_id, rate_kbps, burst_kbits = found
@@ -153,12 +153,12 @@ class RefusedMeters:
         """Let go without whose limits are above all meters of a switch: VNs' send limits, and pairs."""
         beyond = self._beyond(record)
         if beyond:
-            self.give_up(record, beyond, beyond_text(record.can.bounds.max_rate_kbps), now_s, standing=True)
+            self.give_up(record, beyond, beyond_text(record.capabilities.bounds.max_rate_kbps), now_s, standing=True)
 
     def _beyond(self, record: SwitchRecord) -> list[int]:
         """Return the meters of a switch that were to let through more than any meter of its does."""
-        fabric, most_kbps = self._fabric, record.can.bounds.max_rate_kbps
-        if most_kbps == MOST_KILO or not record.can.uses_meters:
+        fabric, most_kbps = self._fabric, record.capabilities.bounds.max_rate_kbps
+        if most_kbps == MOST_KILO or not record.capabilities.uses_meters:
             return []
         above_bps = (most_kbps + 1) * RATE_STEP_BPS
         rows, ids = record.vn_meter_columns()
@@ -173,7 +173,7 @@ class RefusedMeters:
         """A switch has come: whatever it refused on an earlier connection, it is asked for again."""
         self._of.pop(record.switch.dpid, None)
         self._pairs.retry(record.switch.dpid)
-        record.can.lacking, record.thrifty = (), False
+        record.capabilities.lacking, record.thrifty = (), False
 
     def limits_changed(self, now_s: float) -> None:
         """Other limits are in force: who went without may have a meter now, and others not."""
@@ -198,7 +198,7 @@ class RefusedMeters:
 
     def _spare(self, record: SwitchRecord) -> None:
         """Where there are too few meters for pairs, VNs do without those that can be spared."""
-        full = record.can.short_of_meters or record.meter_ids.most_used is not None
+        full = record.capabilities.short_of_meters or record.meter_ids.most_used is not None
         if full and record.connected and not record.thrifty:
             for row in record.spare_meters():
                 self._fabric.network.put_sender(row, record.vn_meters[row])
@@ -209,7 +209,7 @@ class RefusedMeters:
         refusals.wait_s = min(2.0 * refusals.wait_s, MOST_RETRY_S) if again else RETRY_S
         rows = sorted({row for row, _ in refusals.vns})
         refusals.vns, refusals.retry_s = {}, np.inf
-        record.meter_ids.most_used = record.can.told.count
+        record.meter_ids.most_used = record.capabilities.told.count
         self._pairs.retry(record.switch.dpid)
         self._untold.add(record.switch.dpid)
         if not rows:
@@ -225,7 +225,7 @@ class RefusedMeters:
 
     def _learn(self, record: SwitchRecord, refused: _Refusal) -> bool:
         """Learn a bound from a setting that was refused; return whether there is something left to try. Step 1."""
-        can, bounds = record.can, record.can.bounds
+        can, bounds = record.capabilities, record.capabilities.bounds
         rate_kbps, burst_kbits = setting = refused.rate_kbps, refused.burst_kbits
         if _fitted(bounds, setting) != setting:
             return True  # it was sent before that was learned
@@ -239,7 +239,7 @@ class RefusedMeters:
 
     def _tell(self, record: SwitchRecord, now_s: float) -> None:
         """Say what goes without, once for each reason."""
-        dpid, can = record.switch.dpid, record.can
+        dpid, can = record.switch.dpid, record.capabilities
         lacking = {}
         pairs = self._pairs.lacking_at(dpid) if can.uses_meters else {}
         refused = self._of[dpid].vns if dpid in self._of else {}
@@ -283,7 +283,7 @@ class ScarceMeters:
             waiting[self._fabric.vns.key(pair.sender).dpid].append(pair)
         for dpid, pairs in waiting.items():
             record = self._fabric.switches[dpid]
-            if record.connected and record.can.uses_meters and not record.meter_ids.available:
+            if record.connected and record.capabilities.uses_meters and not record.meter_ids.available:
                 self._turn(record, pairs)
 
     def _turn(self, record: SwitchRecord, pairs: list[Pair]) -> None:

@@ -64,21 +64,21 @@ class Leadership:
         self.active, self.generation = answer.active, answer.generation
         self.is_mine = answer.generation is not None and answer.active_lease_id == answer.lease_id
 
-    def lose(self) -> None:
+    def invalidate(self) -> None:
         """The lease is gone, or given up: a new one is needed."""
         self.lease_id, self.is_mine = None, False
 
-    def relies(self, now_s: float) -> bool:
+    def is_lease_valid(self, now_s: float) -> bool:
         """Whether this node may rely on its lease at ``now_s``."""
         return self.lease_id is not None and now_s < self.confirmed_s + self.ttl_s - LEASE_MARGIN_S
 
-    def held(self, now_s: float) -> int | None:
+    def active_generation(self, now_s: float) -> int | None:
         """Return the generation under which this node is the active one at ``now_s``, None if it is not."""
-        return self.generation if self.is_mine and self.relies(now_s) else None
+        return self.generation if self.is_mine and self.is_lease_valid(now_s) else None
 
     def wanted_role(self, now_s: float) -> tuple[ControllerRole, int] | None:
         """Return the role to ask switches for, with its generation id; None while etcd has to say who is active."""
-        held = self.held(now_s)
+        held = self.active_generation(now_s)
         if held is not None:
             return ControllerRole.MASTER, held
         return None if self.generation is None or self.is_mine else (ControllerRole.SLAVE, self.generation)

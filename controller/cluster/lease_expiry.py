@@ -20,7 +20,7 @@ class LeaseExpiry:
         self.left_s = math.inf  # as heard last
         self._first_s, self._last_s = math.inf, -math.inf  # less than a second was left: heard first, asked for last
 
-    def hear(self, left_s: int, asked_s: float, heard_s: float) -> bool:
+    def observe(self, left_s: int, asked_s: float, heard_s: float) -> bool:
         """Etcd was asked at ``asked_s`` what is left, and its answer is heard; return whether the lease has run out."""
         watched, self.left_s = heard_s - self._last_s < ROUNDING_S, left_s
         if left_s > 0:

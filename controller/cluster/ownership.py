@@ -34,11 +34,11 @@ class Ownership:
         """Etcd has answered; ``leadership`` has heard that answer too."""
         self.owners = owners
 
-    def held(self, dpid: int, now_s: float) -> int | None:
+    def write_generation(self, dpid: int, now_s: float) -> int | None:
         """Return the generation under which this node may change a switch at ``now_s``, None if it may not."""
         owner = self.owners.get(dpid)
         mine = owner is not None and owner.lease_id == self._leadership.lease_id
-        return owner.generation if owner is not None and mine and self._leadership.relies(now_s) else None
+        return owner.generation if owner is not None and mine and self._leadership.is_lease_valid(now_s) else None
 
     def wanted_role(self, dpid: int, now_s: float) -> tuple[ControllerRole, int] | None:
         """Return the role to ask a switch for, with its generation id; None while nobody is known to own it."""
@@ -47,5 +47,5 @@ class Ownership:
             return None
         if owner.lease_id != self._leadership.lease_id:
             return ControllerRole.SLAVE, owner.generation
-        held = self.held(dpid, now_s)
+        held = self.write_generation(dpid, now_s)
         return None if held is None else (ControllerRole.MASTER, held)

@@ -60,7 +60,7 @@ class WriteGate:
         """Let nothing more out that changes the switch until it confirms again."""
         self._confirmed = None
 
-    def lets_out(self, data: Buffer) -> bool:
+    def allows(self, data: Buffer) -> bool:
         """Return whether these messages may go out now; if not, the gate is closed from then on."""
         if self.is_open or is_read_only(data):
             return True

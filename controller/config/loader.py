@@ -89,7 +89,7 @@ def parse_config(text: str, source_name: str = "<text>") -> Config:
     if not problems and not document.problems:
         problems += [*flood_problems(config), *link_problems(config), *sharding_problems(config)]
     if problems or document.problems:
-        raise ConfigError(source_name, [*document.problems, *document.place(problems)])
+        raise ConfigError(source_name, [*document.problems, *document.with_positions(problems)])
     return config
 
 

@@ -141,7 +141,7 @@ class Document:
             path = path[:-1]
         return keys.get(path, (1, 1))
 
-    def place(self, problems: Iterable[Problem]) -> list[ConfigProblem]:
+    def with_positions(self, problems: Iterable[Problem]) -> list[ConfigProblem]:
         """Return problems with their positions in this file."""
         return [self._placed(problem) for problem in problems]
 
@@ -311,7 +311,7 @@ class _Reader:
     def document(self, root: yaml.Node) -> Document:
         data = self._value(root, ())
         places = Places(self._keys, self._values)
-        problems = Document(data, (), lambda: places).place(self._problems)
+        problems = Document(data, (), lambda: places).with_positions(self._problems)
         return Document(data, (*self._bad_keys, *problems), lambda: places)
 
     def _value(self, node: yaml.Node, path: Path) -> object:

@@ -155,7 +155,7 @@ def answer_reports(
     receiver = entries.receiver[reports.entry] if len(groups) > 1 else entries.receiver
     congested, decisions = before.congested, []
     for group, memory in zip(groups, before.memories, strict=True):
-        mine = group.mine(len(vns))
+        mine = group.member_mask(len(vns))
         chosen = slice(None) if len(groups) == 1 else mine[receiver]
         view = _view(before, group, mine, entries, vns, reports, chosen, surroundings)
         links = view.links.names if view.links is not None else None
@@ -192,7 +192,7 @@ def _view(
     rows = reports.entry[chosen]
     at = slice(None) if len(rows) == len(entries) else rows  # all of them need no picking
     links = others_bps = within_bps = None
-    if ReadingKind.LINKS in group.policy.reads:
+    if ReadingKind.LINKS in group.policy.required_readings:
         links = seen.links or LinkTable.of_access(vns)
         others_bps, within_bps = cross_traffic_load(mine, entries, vns, links, seen.used_bps, seen.limit_bps)
         if seen.remote_cross_traffic_bps is not None:
@@ -200,13 +200,13 @@ def _view(
                 others_bps + seen.remote_cross_traffic_bps[0],
                 within_bps + seen.remote_cross_traffic_bps[1],
             )
-    observed, reads = seen.observed or FabricReadings(), group.policy.reads
+    observed, reads = seen.observed or FabricReadings(), group.policy.required_readings
     return PolicyView(
         now_s=seen.now_s,
         elapsed_s=seen.elapsed_s,
         entries=entries,
         vns=vns,
-        mine=mine,
+        in_group=mine,
         parameters=group.parameters,
         received_bps=seen.received_bps,
         passed_bps=seen.passed_bps,
@@ -222,8 +222,8 @@ def _view(
         active=reports.active[chosen],
         unread_intervals=seen.unread_intervals[at],
         links=links,
-        others_bps=others_bps,
-        others_within_bps=within_bps,
+        cross_traffic_bps=others_bps,
+        cross_guaranteed_bps=within_bps,
         queues=observed.queues if ReadingKind.QUEUES in reads else None,
         ports=observed.ports if ReadingKind.PORTS in reads else None,
         marks=observed.marks if ReadingKind.MARKS in reads else None,

@@ -34,7 +34,7 @@ class LinkTable:
     switch: IntArray
     switches: int
     path_offsets: IntArray
-    way: IntArray
+    path_link: IntArray
 
     @classmethod
     def of(
@@ -92,7 +92,7 @@ class LinkTable:
         is_core[offsets[:-1]] = is_core[offsets[:-1] + 1] = False
         links[offsets[:-1]], links[offsets[:-1] + 1] = self.up[sender], self.down[receiver]
         within = np.arange(int(core.sum())) - np.repeat(np.cumsum(core) - core, core)
-        links[is_core] = self.way[np.repeat(first, core) + within]
+        links[is_core] = self.path_link[np.repeat(first, core) + within]
         return offsets, links
 
 

@@ -107,7 +107,7 @@ class Topology:
         carried._switches = self._switches & set(switches)
         for ends, at_s in self._heard_s.items():
             if {end.dpid for end in ends} <= carried._switches and not any(map(is_edge, ends)):
-                carried.hear(*ends, at_s)
+                carried.record_probe(*ends, at_s)
         return carried
 
     @property
@@ -135,7 +135,7 @@ class Topology:
             self._held_until_s = held | dict.fromkeys({end for ends in heard for end in ends}, now_s + HOLD_S)
         return down
 
-    def hear(self, sender: PortId, receiver: PortId, now_s: float) -> bool:
+    def record_probe(self, sender: PortId, receiver: PortId, now_s: float) -> bool:
         """Note that ``receiver`` got a hello from ``sender``; return whether that brought a link up."""
         pair = (sender, receiver)
         if sender.dpid == receiver.dpid or any(now_s < self._held_until_s.get(end, now_s) for end in pair):
@@ -152,7 +152,7 @@ class Topology:
         """Forget what was not heard for LINK_TIMEOUT_S; return whether that took a link down."""
         return self._forget(list(takewhile(lambda ends: now_s - self._heard_s[ends] > LINK_TIMEOUT_S, self._heard_s)))
 
-    def late(self, now_s: float) -> list[PortId]:
+    def overdue_probes(self, now_s: float) -> list[PortId]:
         """Return ports, of links that are up, of which no hello was heard for LATE_S: MOST_LATE of them, in turn.
 
         A link that is full loses hellos as it loses other frames: so these say hello in every interval.
@@ -170,7 +170,7 @@ class Topology:
         """Forgive all links a silence of so long: nobody listened."""
         self._heard_s = {ends: at_s + seconds for ends, at_s in self._heard_s.items()}
 
-    def touch(self, dpids: Container[int], now_s: float) -> None:
+    def refresh_switches(self, dpids: Container[int], now_s: float) -> None:
         """Nobody listens at these switches now: what was heard from or at them stands."""
         for ends in [ends for ends in self._heard_s if ends[0].dpid in dpids or ends[1].dpid in dpids]:
             del self._heard_s[ends]

@@ -60,10 +60,10 @@ class VnTable:
     capacity_bps: FloatArray
     send_ceiling_bps: FloatArray
     receive_ceiling_bps: FloatArray
-    borrows: BoolArray
+    uses_ceiling: BoolArray
     port_ceilings: BoolArray
     always_controlled: BoolArray
-    shaped: BoolArray
+    has_queue: BoolArray
     meter_bounds: MeterBounds | None = None
     _keys: list[VnKey] = field(init=False, repr=False, compare=False)
     _row: dict[VnKey, int] = field(init=False, repr=False, compare=False)
@@ -125,17 +125,17 @@ class VnTable:
     @cached_property
     def all_shaped(self) -> bool:
         """Whether a queue holds every VN."""
-        return bool(self.shaped.all())
+        return bool(self.has_queue.all())
 
     @cached_property
     def some_shaped(self) -> bool:
         """Whether a queue holds some VN."""
-        return bool(self.shaped.any())
+        return bool(self.has_queue.any())
 
     @cached_property
     def some_borrow(self) -> bool:
         """Whether ceilings count for some VN."""
-        return bool(self.borrows.any())
+        return bool(self.uses_ceiling.any())
 
     @cached_property
     def some_always_controlled(self) -> bool:
@@ -172,7 +172,7 @@ class VnTable:
 
     def _most_bps(self, limit_bps: FloatArray, ceiling_bps: FloatArray) -> FloatArray:
         ceiling_bps = np.where(np.isnan(ceiling_bps) & self.port_ceilings, self.capacity_bps, ceiling_bps)
-        return np.where(self.borrows, np.fmax(limit_bps, ceiling_bps), limit_bps)
+        return np.where(self.uses_ceiling, np.fmax(limit_bps, ceiling_bps), limit_bps)
 
     @classmethod
     def of_config(cls, config: Config) -> VnTable:
@@ -195,10 +195,10 @@ class VnTable:
             capacity_bps=np.array([ports[vn.dpid, vn.port_no].capacity_bps for vn in vns], dtype=np.float64),
             send_ceiling_bps=_rates_or_nan([vn.send_ceiling_bps for vn in vns]),
             receive_ceiling_bps=_rates_or_nan([vn.receive_ceiling_bps for vn in vns]),
-            borrows=np.zeros(len(vns), dtype=np.bool_),
+            uses_ceiling=np.zeros(len(vns), dtype=np.bool_),
             port_ceilings=np.zeros(len(vns), dtype=np.bool_),
             always_controlled=np.zeros(len(vns), dtype=np.bool_),
-            shaped=np.array([queued[vn.dpid] for vn in vns], dtype=np.bool_),
+            has_queue=np.array([queued[vn.dpid] for vn in vns], dtype=np.bool_),
         )
 
 

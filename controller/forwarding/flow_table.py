@@ -206,13 +206,13 @@ class FlowTable(Mapping[FlowKey, Flow]):
     def put(self, flow: Flow) -> bytes:
         """Put an entry, in place of one with the same key; return that, packed."""
         packed = pack_key(flow)
-        self._put(packed, Row(flow.meter_id or _NO_METER, self.place_of(effect_of(flow))))
+        self._put(packed, Row(flow.meter_id or _NO_METER, self.template_index(effect_of(flow))))
         self._tidy()
         return packed
 
     def put_new(self, packed: bytes, meter_id: int, effect: FlowTemplate) -> bool:
         """Put an entry of this packed key, meter (0: none) and effect; return whether this very one was not there."""
-        row = Row(meter_id, self.place_of(effect))
+        row = Row(meter_id, self.template_index(effect))
         if self._row(packed) == row:
             return False
         self._put(packed, row)
@@ -225,7 +225,7 @@ class FlowTable(Mapping[FlowKey, Flow]):
         if row is None:
             self.discard(packed)
         else:
-            self._put(packed, Row(row.meter_id, self.place_of(other._effects[row.place])))
+            self._put(packed, Row(row.meter_id, self.template_index(other._effects[row.place])))
             self._tidy()
 
     def discard(self, packed: bytes) -> None:
@@ -237,7 +237,9 @@ class FlowTable(Mapping[FlowKey, Flow]):
 
     def put_rows(self, keys: KeyArray, meter_id: NDArray[np.uint32], effect: FlowTemplate | NDArray[np.uint32]) -> None:
         """Put entries in columns, with one effect or the places (``place_of``) of theirs; the later of a key counts."""
-        place = np.full(len(keys), self.place_of(effect), np.uint32) if isinstance(effect, FlowTemplate) else effect
+        place = (
+            np.full(len(keys), self.template_index(effect), np.uint32) if isinstance(effect, FlowTemplate) else effect
+        )
         if len(keys) <= _FEW:
             for packed, *row in zip(keys.tolist(), meter_id.tolist(), place.tolist(), strict=True):
                 self._put(packed, Row(*row))
@@ -246,7 +248,7 @@ class FlowTable(Mapping[FlowKey, Flow]):
             self._merge(keys, meter_id, place)
         self._tidy()
 
-    def place_of(self, effect: FlowTemplate) -> int:
+    def template_index(self, effect: FlowTemplate) -> int:
         """Return the place of an effect, for ``put_rows`` before anything else is put: unused places are forgotten."""
         place = self._places.setdefault(effect, len(self._effects))
         if place == len(self._effects):

@@ -88,7 +88,7 @@ class ForwardingState:
         for host, row in before.hosts().items():
             here = int(new_row[row])
             if here != NOWHERE and self.known.has_room(here, moved=True):
-                self.place(host, here)
+                self.place_remote_host(host, here)
                 self.known.carry(host, before.known, new_row)
 
     # -- switches and links
@@ -244,7 +244,7 @@ class ForwardingState:
 
     # -- hosts
 
-    def learn(self, host: Host, port: PortId, now_s: float = math.nan, *, standing: bool = False) -> bool:
+    def learn_host(self, host: Host, port: PortId, now_s: float = math.nan, *, standing: bool = False) -> bool:
         """A host was seen behind an edge port; return whether that is news. A host that moved leaves its old place.
 
         A known host is never one too many, nor is one that has just left with its port, or ``standing`` in a switch's
@@ -260,10 +260,10 @@ class ForwardingState:
             if before is None:
                 return False
             self.forget_host(self.hosts_of_vn(row)[-1])
-        self.place(host, row, now_s)
+        self.place_remote_host(host, row, now_s)
         return True
 
-    def place(self, host: Host, row: int, now_s: float = math.nan) -> None:
+    def place_remote_host(self, host: Host, row: int, now_s: float = math.nan) -> None:
         """A host is of this VN, by the word of whoever has its switch: he has seen how many it may have."""
         came_from = self.known.came_from(host, now_s)
         self.forget_host(host)

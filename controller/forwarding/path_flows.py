@@ -85,7 +85,7 @@ class PathFlows:
         """A hello of one switch's port reached another's; return whether that brought a link up."""
         if self._is_edge(sender) or self._is_edge(receiver):
             return False
-        up = self.topology.hear(sender, receiver, now_s)
+        up = self.topology.record_probe(sender, receiver, now_s)
         self._links_changed = self._links_changed or up
         return up
 

@@ -69,7 +69,7 @@ class Table(IntEnum):
     COUNT = 7
     FORWARD = 8
     PHANTOM = 9
-    REPORT = 10
+    PACKET_IN = 10
 
 
 class MetadataFlag(IntFlag):
@@ -293,7 +293,7 @@ def count_marks(port_no: int, vlan_vid: int, mac: int, meter_id: int) -> Flow:
 def report(port_no: int, vlan_vid: int, meter_id: int | None) -> Flow:
     """Of a VN's marked frames, those that pass its meter go to the controller; all have been forwarded already."""
     match = Match(in_port=port_no, metadata=vlan_vid, metadata_mask=int(MetadataFlag.VLAN))
-    return _flow(Table.REPORT, 100, match, _REPORT, meter_id=meter_id)
+    return _flow(Table.PACKET_IN, 100, match, _REPORT, meter_id=meter_id)
 
 
 def meters_of_vn(flow: Flow) -> tuple[int, int, VnMeters] | None:
@@ -303,7 +303,7 @@ def meters_of_vn(flow: Flow) -> tuple[int, int, VnMeters] | None:
         return None
     if flow.table_id == Table.CLASSIFY and match.vlan_vid is not None and match.eth_type in CONTROL_ETH_TYPES:
         return match.in_port, match.vlan_vid, VnMeters(agent=flow.meter_id)
-    if flow.table_id == Table.REPORT and match.metadata is not None:
+    if flow.table_id == Table.PACKET_IN and match.metadata is not None:
         return match.in_port, match.metadata, VnMeters(report=flow.meter_id)
     if flow.table_id == Table.COUNT and match.vlan_vid is not None:
         return match.in_port, match.vlan_vid, VnMeters(newcomer=flow.meter_id)
@@ -336,7 +336,7 @@ def forward_to_edge(port: EdgePort, vlan_vid: int, mac: int, *, set_queue: bool 
 
     Where its VN has a ``phantom`` meter, what has gone out passes that, with its tag again.
     """
-    actions, table = _to_edge(port, vlan_vid, set_queue), Table.PHANTOM if phantom else Table.REPORT
+    actions, table = _to_edge(port, vlan_vid, set_queue), Table.PHANTOM if phantom else Table.PACKET_IN
     if phantom and not port.tagged:
         actions = (*actions, PushVlan(), SetVlanVid(vlan_vid))
     return _flow(Table.FORWARD, 100, Match(vlan_vid=vlan_vid, eth_dst=mac), *actions, goto_table=table)
@@ -345,13 +345,13 @@ def forward_to_edge(port: EdgePort, vlan_vid: int, mac: int, *, set_queue: bool 
 def phantom(vlan_vid: int, mac: int, meter_id: int) -> Flow:
     """What went out to an address passes the phantom meter of its VN; it drops what nobody needs any more."""
     match = Match(vlan_vid=vlan_vid, eth_dst=mac)
-    return _flow(Table.PHANTOM, 100, match, meter_id=meter_id, goto_table=Table.REPORT)
+    return _flow(Table.PHANTOM, 100, match, meter_id=meter_id, goto_table=Table.PACKET_IN)
 
 
 def forward_to_switch(port_no: int, vlan_vid: int, mac: int) -> Flow:
     """An address behind another switch: out of the port that leads there."""
     match = Match(vlan_vid=vlan_vid, eth_dst=mac)
-    return _flow(Table.FORWARD, 100, match, Output(port_no), goto_table=Table.REPORT)
+    return _flow(Table.FORWARD, 100, match, Output(port_no), goto_table=Table.PACKET_IN)
 
 
 def flood(
@@ -372,4 +372,4 @@ def flood(
                     continue
                 untagged = True
             actions.append(action)
-    return _flow(Table.FORWARD, 10, Match(vlan_vid=vlan_vid), *actions, goto_table=Table.REPORT)
+    return _flow(Table.FORWARD, 10, Match(vlan_vid=vlan_vid), *actions, goto_table=Table.PACKET_IN)

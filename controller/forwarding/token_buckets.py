@@ -28,7 +28,7 @@ class TokenBuckets:
         self._tokens = [most] * size
         self._filled_s = [0.0] * size
 
-    def take(self, row: int, now_s: float) -> bool:
+    def consume(self, row: int, now_s: float) -> bool:
         """Take a token of a row; return whether there was one."""
         elapsed_s = max(now_s - self._filled_s[row], 0.0)
         tokens = min(self._tokens[row] + elapsed_s * self._per_s, self._most)

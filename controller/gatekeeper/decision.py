@@ -23,7 +23,7 @@ class GatekeeperDecision(Decision):
     """how often the limit was halved since it was last at its most"""
     first_notified_s: FloatArray
     """when that began"""
-    told_s: FloatArray
+    last_notified_s: FloatArray
     """when the sender got the last message"""
     notified_drops_bps: FloatArray
     """what the receiver's queue dropped then"""
@@ -41,4 +41,4 @@ class GatekeeperDecision(Decision):
     @property
     def notified_s(self) -> FloatArray:
         """When senders got the last message, (rows,)."""
-        return self.told_s
+        return self.last_notified_s

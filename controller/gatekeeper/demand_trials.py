@@ -35,9 +35,9 @@ class DemandTrials:
     least_bps: FloatArray
 
     @classmethod
-    def remembered(cls, memory: PolicyState) -> DemandTrials:
+    def from_state(cls, memory: PolicyState) -> DemandTrials:
         """Return the trials that were kept."""
-        age, least_bps = memory.of_vn("trial_age"), memory.of_vn("trial_least_bps")
+        age, least_bps = memory.vn_column("trial_age"), memory.vn_column("trial_least_bps")
         return cls(np.where(np.isnan(age), np.inf, age), np.where(np.isnan(least_bps), np.inf, least_bps))
 
     def columns(self) -> dict[str, FloatArray]:

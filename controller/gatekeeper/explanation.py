@@ -25,7 +25,7 @@ def explain(decision: GatekeeperDecision, at: int, place: LocationName) -> Expla
     bounds.sort(key=lambda one: one[0])  # of equal ones the first: who is not limited has no congestion
     (_, bound), (next_bps, next_bound) = bounds[:2]
     grant_bps = float(decision.grant_bps[at])
-    estimated = "" if decision.view.vns.shaped[decision.view.receiver[at]] else ESTIMATED
+    estimated = "" if decision.view.vns.has_queue[decision.view.receiver[at]] else ESTIMATED
     return Explanation(at, grant_bps, bound + estimated, 0, 0, max(next_bps, grant_bps), next_bound)
 
 
@@ -47,7 +47,7 @@ def _egress_limit(decision: GatekeeperDecision, at: int, place: LocationName) ->
     capacity_bps = float(view.vns.capacity_bps[receiver])
     now = f"rising {format_rate_text(float(decision.rise_bps_per_s[at]))} per s"
     now += f", {format_rate_text(limit_bps)} of {format_rate_text(capacity_bps)}"
-    if np.isnan(decision.told_s[at]):
+    if np.isnan(decision.last_notified_s[at]):
         return f"its egress limit, which it began with, {now}"
     times, since_s = int(decision.halvings[at]), view.now_s - float(decision.first_notified_s[at])
     drops = (
@@ -65,5 +65,5 @@ def _told_last(decision: GatekeeperDecision, at: int) -> int:
     if view.parameters["pair"][sender] > 0.0:
         return at
     mine = np.flatnonzero(view.sender == sender)
-    told_s = np.nan_to_num(decision.told_s[mine], nan=-np.inf)
+    told_s = np.nan_to_num(decision.last_notified_s[mine], nan=-np.inf)
     return int(mine[np.argmax(told_s)]) if np.isfinite(told_s).any() else at

@@ -46,8 +46,8 @@ class IngressMonitor:
     @classmethod
     def remembered(cls, memory: PolicyState, depth: int) -> IngressMonitor:
         """Return the state that was kept, for windows of ``depth`` readings at most."""
-        rings = [np.column_stack([memory.of_vn(f"{name}_{age}") for age in range(depth)]) for name in _RINGS]
-        since, unread, calm, was = (memory.of_vn(name) for name in ("since_round", "unread", "calm", "congested"))
+        rings = [np.column_stack([memory.vn_column(f"{name}_{age}") for age in range(depth)]) for name in _RINGS]
+        since, unread, calm, was = (memory.vn_column(name) for name in ("since_round", "unread", "calm", "congested"))
         since = np.where(np.isnan(since), np.inf, since)
         return cls(rings[0], rings[1], since, np.nan_to_num(unread), np.nan_to_num(calm), was == 1.0)
 
@@ -69,7 +69,7 @@ class IngressMonitor:
             unread=np.where(known, 0.0, self.unread + 1.0),
         )
 
-    def told(self, receivers: BoolArray) -> IngressMonitor:
+    def notified(self, receivers: BoolArray) -> IngressMonitor:
         """Return the state after these VNs, (vns,), sent a round of messages."""
         return replace(self, since_round=np.where(receivers, 0.0, self.since_round))
 

@@ -92,9 +92,9 @@ class Gatekeeper(Policy):
     weighted: ClassVar[bool] = True
     needs_headroom: ClassVar[bool] = True
     declares_congestion: ClassVar[bool] = True
-    together: ClassVar[bool] = True
+    joint: ClassVar[bool] = True
     silence: ClassVar[StaleMode] = StaleMode.HOLD
-    reads: ClassVar[frozenset[ReadingKind]] = frozenset({ReadingKind.LINKS, ReadingKind.QUEUES})
+    required_readings: ClassVar[frozenset[ReadingKind]] = frozenset({ReadingKind.LINKS, ReadingKind.QUEUES})
 
     def check_interval(self, interval_ms: int) -> None:
         """Raise InvalidValueError where two rounds of messages are more than half a second apart."""
@@ -119,7 +119,7 @@ class Gatekeeper(Policy):
 
         Raises InvalidValueError without links: sending ports are rows of them.
         """
-        if view.links is None or view.others_bps is None or view.others_within_bps is None:
+        if view.links is None or view.cross_traffic_bps is None or view.cross_guaranteed_bps is None:
             raise InvalidValueError("links", view.links, f"are needed: {self.name} schedules sending ports")
         pairs = Pairs(view.sender, view.receiver, view.active, view.measured_bps, view.vns.weight[view.sender])
         seen = _receiving_side(view, memory, pairs)  # 1, 2
@@ -151,7 +151,7 @@ class Gatekeeper(Policy):
             seen.dropped_bps,
             seen.threshold_bps,
             sending_bps,
-            congested=seen.watch.congested & view.mine,
+            congested=seen.watch.congested & view.in_group,
             feedback=seen.messages,
             forfeits=told & (grant_bps < FORFEITS_BELOW * view.limit_bps),
             final_bps=np.maximum(settled_bps, MIN_RATE_BPS),
@@ -179,7 +179,7 @@ class _Limits:
 
 def _of(view: PolicyView, name: str) -> FloatArray:
     """Return a parameter by VN, (vns,); the default in VNs of others, where it is not used."""
-    return np.where(view.mine, view.parameters[name], getattr(Gatekeeper, name))
+    return np.where(view.in_group, view.parameters[name], getattr(Gatekeeper, name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,18 +208,20 @@ def _receiving_side(view: PolicyView, memory: PolicyState, pairs: Pairs) -> _Rec
     watch = watch.declared(dropped_bps, threshold_bps)
     above: BoolArray = np.nan_to_num(dropped_bps) > threshold_bps
     explained = view.received_bps >= ingress_monitor.EXPLAINED * np.nan_to_num(served_bps)
-    rounds = view.mine & above & explained & (watch.since_round >= _of(view, "hold")) & (_of(view, "feedback") > 0.0)
+    rounds = (
+        view.in_group & above & explained & (watch.since_round >= _of(view, "hold")) & (_of(view, "feedback") > 0.0)
+    )
     everybody = _of(view, "targets") > 0.0
     asked = np.flatnonzero(rounds[pairs.receiver])
     candidates = pairs.only(asked)
     told = ingress_monitor.targets(candidates, rounds, limit_bps, everybody)
     mine_bps = np.bincount(view.receiver, view.measured_bps, minlength=len(vns)).astype(np.float64)
-    sent_bps = np.where(view.mine, mine_bps, view.received_bps)
-    needed_bps = ingress_monitor.guarantee_needs(memory.of_vn("needed_bps"), sent_bps, limit_bps)
+    sent_bps = np.where(view.in_group, mine_bps, view.received_bps)
+    needed_bps = ingress_monitor.guarantee_needs(memory.vn_column("needed_bps"), sent_bps, limit_bps)
     served_bps = ingress_monitor.within_port(served_bps, needed_bps, limit_bps, capacity_bps, view.links.down)
     floor_bps = ingress_monitor.floors(candidates, limit_bps, served_bps, _of(view, "floor"), _of(view, "served"))
     room_bps = ingress_monitor.port_shares(candidates, capacity_bps, everybody)
-    watch = watch.told(np.bincount(candidates.receiver[told], minlength=len(vns)) > 0)
+    watch = watch.notified(np.bincount(candidates.receiver[told], minlength=len(vns)) > 0)
     messages = CongestionFeedback(view.rows[asked[told]], {FLOOR_BPS: floor_bps[told], ROOM_BPS: room_bps[told]})
     return _Received(watch, needed_bps, dropped_bps, threshold_bps, messages)
 
@@ -235,9 +237,9 @@ def _queues(view: PolicyView) -> tuple[FloatArray, FloatArray]:
     estimated_bps = ingress_monitor.estimated_drops(
         view.received_bps, vns.receive_limit_bps, vns.capacity_bps, links.down
     )
-    dropped_bps = np.where(vns.shaped, dropped_bps, estimated_bps)
-    served_bps = np.where(vns.shaped, served_bps, np.maximum(view.received_bps - estimated_bps, 0.0))
-    return np.where(view.mine, dropped_bps, np.nan), np.where(view.mine, served_bps, np.nan)
+    dropped_bps = np.where(vns.has_queue, dropped_bps, estimated_bps)
+    served_bps = np.where(vns.has_queue, served_bps, np.maximum(view.received_bps - estimated_bps, 0.0))
+    return np.where(view.in_group, dropped_bps, np.nan), np.where(view.in_group, served_bps, np.nan)
 
 
 def _sending_side(
@@ -251,7 +253,7 @@ def _sending_side(
     # A limit that stands on a switch, or was granted by another policy, is where a new pair goes on from.
     before_bps = np.where(np.isnan(before_bps) & np.isfinite(view.limit_bps), view.limit_bps, before_bps)
     limit_bps = egress_limits.started(before_bps, most_bps)
-    heard_bps, room_bps = (seen.messages.heard(name, view.rows) for name in (FLOOR_BPS, ROOM_BPS))
+    heard_bps, room_bps = (seen.messages.column_for(name, view.rows) for name in (FLOOR_BPS, ROOM_BPS))
     told = ~np.isnan(heard_bps)
     looked = (seen.watch.unread == 0.0) | (seen.watch.unread > BLIND_INTERVALS)
     rises = ~told & (view.unread_intervals == 0) & looked[view.receiver]
@@ -276,13 +278,13 @@ def _demands(view: PolicyView, memory: PolicyState, ceiling_bps: FloatArray) -> 
     """
     vns, links = view.vns, view.links
     assert links is not None
-    assert view.others_bps is not None
+    assert view.cross_traffic_bps is not None
     counters = FlowCounters(view.measured_bps, view.limit_bps, view.dropped_bps, view.active)
     guaranteed_bps = np.minimum(vns.send_limit_bps[view.sender], ceiling_bps)
     wanted_bps = estimate_demands(counters, LEAST_DEMAND_BPS, ByDemands.probe, ByDemands.headroom, guaranteed_bps)
     sent_bps = np.bincount(view.sender, view.measured_bps, minlength=len(vns)).astype(np.float64)
-    trials = DemandTrials.remembered(memory).after(
-        sent_bps, vns.send_limit_bps, links.up, view.others_bps, links.capacity_bps
+    trials = DemandTrials.from_state(memory).after(
+        sent_bps, vns.send_limit_bps, links.up, view.cross_traffic_bps, links.capacity_bps
     )
     factors = trials.factors(sent_bps, vns.send_limit_bps)[view.sender]
     return np.maximum(wanted_bps, view.measured_bps * factors), trials
@@ -292,11 +294,11 @@ def _scheduled(view: PolicyView, pairs: Pairs, demand_bps: FloatArray) -> tuple[
     """Return what the sending ports' schedulers leave pairs, (rows,), and VNs, (vns,)."""
     vns, links = view.vns, view.links
     assert links is not None
-    assert view.others_bps is not None
-    assert view.others_within_bps is not None
+    assert view.cross_traffic_bps is not None
+    assert view.cross_guaranteed_bps is not None
     sending = egress_limits.SendingVns(links.up, vns.send_limit_bps, vns.send_max_bps, vns.weight)
-    promised_bps = np.maximum(links.capacity_bps - view.others_within_bps, MIN_RATE_BPS)
-    left_bps = np.maximum(links.capacity_bps - view.others_bps, MIN_RATE_BPS)
+    promised_bps = np.maximum(links.capacity_bps - view.cross_guaranteed_bps, MIN_RATE_BPS)
+    left_bps = np.maximum(links.capacity_bps - view.cross_traffic_bps, MIN_RATE_BPS)
     return egress_limits.scheduled(pairs, demand_bps, sending, promised_bps, left_bps)
 
 

@@ -141,9 +141,9 @@ class HyGenICC(Policy):
     title: ClassVar[str] = "HyGenICC"
     weighted: ClassVar[bool] = True
     declares_congestion: ClassVar[bool] = True
-    together: ClassVar[bool] = True
+    joint: ClassVar[bool] = True
     silence: ClassVar[StaleMode] = StaleMode.HOLD
-    reads: ClassVar[frozenset[ReadingKind]] = frozenset({ReadingKind.LINKS, ReadingKind.MARKS})
+    required_readings: ClassVar[frozenset[ReadingKind]] = frozenset({ReadingKind.LINKS, ReadingKind.MARKS})
 
     def first_bps(self, newcomers: NewPairs) -> FloatArray:
         """Return where meters of new entries start: at an equal part of the receiver, until they are decided on."""
@@ -168,10 +168,10 @@ class HyGenICC(Policy):
         Raises InvalidValueError without links: shares are those of ports.
         """
         links, vns, sender = view.links, view.vns, view.sender
-        if links is None or view.others_within_bps is None:
+        if links is None or view.cross_guaranteed_bps is None:
             raise InvalidValueError("links", links, f"are needed: {self.name} shares out ports")
         of = {name: column[view.receiver] for name, column in view.parameters.items()}
-        room_bps = np.maximum(links.capacity_bps - view.others_within_bps, MIN_RATE_BPS)
+        room_bps = np.maximum(links.capacity_bps - view.cross_guaranteed_bps, MIN_RATE_BPS)
         ceiling_bps = view.ceiling_bps
         # 1
         share, marked, beyond = _marks(view)
@@ -190,7 +190,7 @@ class HyGenICC(Policy):
         bottlenecks, place = _bottlenecks(limiters, places, view)
         # 4
         before_bps, quiet, stood_s = (
-            np.where(pair, memory.pair_column(name)[first], memory.of_vn(name)[sender[first]])
+            np.where(pair, memory.pair_column(name)[first], memory.vn_column(name)[sender[first]])
             for name in ("rate_bps", "quiet", "stood_s")
         )
         waits = memory.pair_column("waits")
@@ -313,10 +313,10 @@ def _congestion(view: PolicyView, memory: PolicyState, share: FloatArray) -> dic
     phi = of_limiters(share, view.measured_bps, view.receiver, len(view.vns))
     states = {}
     for name, now in (("hot", phi >= CONGESTED_SHARE), ("full", phi >= CLOSED_SHARE), ("calm", phi < CONGESTED_SHARE)):
-        before = np.nan_to_num(memory.of_vn(name))
+        before = np.nan_to_num(memory.vn_column(name))
         states[name] = np.where(np.isnan(phi), before, np.where(now, before + 1.0, 0.0))
     closes, opens = states["full"] >= SURE_INTERVALS, states["calm"] >= SURE_INTERVALS
-    was = np.nan_to_num(memory.of_vn("closed"))
+    was = np.nan_to_num(memory.vn_column("closed"))
     return states | {"closed": np.where(closes, 1.0, np.where(opens, 0.0, was))}
 
 

@@ -52,7 +52,7 @@ def core_topology(config: Config) -> HoseTopology:
     for link in config.links:
         for one, other in (link.ends, link.ends[::-1]):
             port = forwarding.PortId(one.dpid, one.port_no)
-            built.hear(port, forwarding.PortId(other.dpid, other.port_no), 0.0)
+            built.record_probe(port, forwarding.PortId(other.dpid, other.port_no), 0.0)
             names[port] = f"{one}-{other}"
             capacity_bps[names[port]] = link.capacity_bps
     edges = {switch.dpid: switch.name for switch in config.switches.values() if switch.ports}

@@ -18,7 +18,7 @@ from controller.metering.receive_budgets import UNSEEN_S, first_meter_setting
 
 def limited_receivers(vns: VnTable, config: Config) -> BoolArray:
     """Return the VNs to which newcomers are limited, shape (vns,): those that no queue is meant to hold."""
-    return ~vns.shaped & (config.newcomers == "share")
+    return ~vns.has_queue & (config.newcomers == "share")
 
 
 def limited_senders(vns: VnTable, config: Config) -> BoolArray:

@@ -80,7 +80,7 @@ class StepResult(NamedTuple):
     limit_bps: FloatArray
     received_bps: FloatArray
     implausible: IntArray
-    brought_bps: tuple[FloatArray, FloatArray, FloatArray]
+    receiver_loads_bps: tuple[FloatArray, FloatArray, FloatArray]
     told: IntArray
 
 
@@ -255,7 +255,7 @@ def enforce(
         limit_bps=granted.limit_bps,
         received_bps=decided.received_bps,
         implausible=senders.seen.implausible.nonzero()[0],
-        brought_bps=senders.seen.brought_bps,
+        receiver_loads_bps=senders.seen.brought_bps,
         told=decided.told,
     )
     after = ControlState(

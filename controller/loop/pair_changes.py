@@ -43,7 +43,7 @@ def first_settings(
     standing_bps, standing_bits = first_meter_setting(
         vns.receive_limit_bps[receiver], senders.astype(np.float64), UNSEEN_S
     )
-    shaped, alone = vns.shaped[receiver], np.bincount(vns.vlan)[vns.vlan[receiver]] == 2
+    shaped, alone = vns.has_queue[receiver], np.bincount(vns.vlan)[vns.vlan[receiver]] == 2
     standing_bits = np.where(alone, standing_bits, standing_bits / 2)
     return (
         np.where(shaped, rate_bps, np.minimum(rate_bps, whole_rates(standing_bps))),
@@ -112,7 +112,7 @@ def _with_saved(state: ControlState, vns: VnTable, new: IntArray) -> ControlStat
     lower until the next interval, when it is known whether others came, too: the account then tells what they may use.
     """
     receiver = state.entries.receiver
-    alone = ~vns.shaped[receiver[new]] & (np.bincount(receiver, minlength=len(vns))[receiver[new]] == 1)
+    alone = ~vns.has_queue[receiver[new]] & (np.bincount(receiver, minlength=len(vns))[receiver[new]] == 1)
     rows = new[alone & (np.bincount(vns.vlan)[vns.vlan[receiver[new]]] > 2)]
     credit_bits = state.enforcement.credit_bits.copy()
     credit_bits[rows] = first_bursts(ceilings(state.entries, vns)[rows])

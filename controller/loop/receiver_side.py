@@ -66,7 +66,7 @@ def watch_receivers(
     taken_bits = loads.taken_bits
     counted_bps = limit_bps = vns.receive_max_bps
     if vns.some_shaped:
-        taken_bits, counted_bps = (np.where(vns.shaped, 0.0, column) for column in (taken_bits, counted_bps))
-        limit_bps = np.where(vns.shaped, NO_LIMIT_BPS, limit_bps)
+        taken_bits, counted_bps = (np.where(vns.has_queue, 0.0, column) for column in (taken_bits, counted_bps))
+        limit_bps = np.where(vns.has_queue, NO_LIMIT_BPS, limit_bps)
     horizon_s = min(now_s - float(accounts.updated_s[0]), MOST_HORIZON_S) + REACTION_S
     return ReceiverSide(allocators, *accounts.received(taken_bits, counted_bps, limit_bps, now_s, horizon_s))

@@ -57,7 +57,7 @@ class FloodRates:
 
     passed_bps: FloatArray
     dropped_bps: FloatArray
-    taken_bps: FloatArray
+    received_bps: FloatArray
     reports_dropped: FloatArray
     dropping: NDArray[np.bool_]
     _dropped_s: FloatArray
@@ -84,7 +84,7 @@ class FloodRates:
         return FloodRates(
             reindex(self.passed_bps, old_row, np.nan),
             reindex(self.dropped_bps, old_row, np.nan),
-            reindex(self.taken_bps, old_row, 0.0),
+            reindex(self.received_bps, old_row, 0.0),
             reindex(self.reports_dropped, old_row, 0.0),
             reindex(self.dropping, old_row, False),
             times(self._dropped_s),
@@ -148,9 +148,9 @@ class FloodRates:
         passed_bps = np.where(np.isnan(self.passed_bps), 0.0, self.passed_bps)
         taken_bps = np.maximum(np.bincount(vlan, passed_bps)[vlan] - passed_bps, 0.0)
         taken_bps = np.where(taken_bps < STEP * receive_limit_bps, 0.0, taken_bps)
-        far = np.abs(taken_bps - self.taken_bps) > STEP * receive_limit_bps
-        far |= (taken_bps == 0.0) & (self.taken_bps > 0.0)
+        far = np.abs(taken_bps - self.received_bps) > STEP * receive_limit_bps
+        far |= (taken_bps == 0.0) & (self.received_bps > 0.0)
         if far.any():
-            self.taken_bps = np.where(far, taken_bps, self.taken_bps)
+            self.received_bps = np.where(far, taken_bps, self.received_bps)
         before, self.dropping = self.dropping, now_s - self._dropped_s < FORGET_S
         return np.flatnonzero(self.dropping & ~before), np.flatnonzero(before & ~self.dropping)

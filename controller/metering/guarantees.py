@@ -25,10 +25,10 @@ class Guarantees(NamedTuple):
     ``missing`` it; ``missed_intervals`` counts for how long in all.
     """
 
-    owed_bps: FloatArray
+    entitled_bps: FloatArray
     received_bps: FloatArray
-    missing: BoolArray
-    missed_intervals: IntArray
+    violated: BoolArray
+    violated_intervals: IntArray
 
     @classmethod
     def unused(cls, vns: int) -> Guarantees:
@@ -39,10 +39,10 @@ class Guarantees(NamedTuple):
     def carried(self, old_row: IntArray) -> Guarantees:
         """Return the state for a re-arranged VN table."""
         return Guarantees(
-            reindex(self.owed_bps, old_row, 0.0),
+            reindex(self.entitled_bps, old_row, 0.0),
             reindex(self.received_bps, old_row, 0.0),
-            reindex(self.missing, old_row, False),
-            reindex(self.missed_intervals, old_row, 0),
+            reindex(self.violated, old_row, False),
+            reindex(self.violated_intervals, old_row, 0),
         )
 
     def after(
@@ -51,16 +51,16 @@ class Guarantees(NamedTuple):
         """Return the state after one more interval, in which each VN was offered and received so much."""
         share = min(interval_s / MEAN_S, 1.0)
         if measurement_native.library is not None:
-            before = (self.owed_bps, self.received_bps, self.missing, self.missed_intervals)
+            before = (self.entitled_bps, self.received_bps, self.violated, self.violated_intervals)
             columns = (_PROMISE, offered_bps, received_bps, limit_bps, *before)
             (owed, received, missing, missed), changed = enforcement_native.track_guarantees(share, columns)
             # Where nobody's state has changed it is the same column, so that callers need not compare.
-            return Guarantees(owed, received, missing if changed else self.missing, missed)
-        owed = self.owed_bps + share * (np.minimum(offered_bps, limit_bps) - self.owed_bps)
+            return Guarantees(owed, received, missing if changed else self.violated, missed)
+        owed = self.entitled_bps + share * (np.minimum(offered_bps, limit_bps) - self.entitled_bps)
         received = self.received_bps + share * (received_bps - self.received_bps)
-        least = np.where(self.missing, RESTORED_ABOVE, VIOLATED_BELOW) * owed
+        least = np.where(self.violated, RESTORED_ABOVE, VIOLATED_BELOW) * owed
         missing = (received < least) & (owed >= LEAST_OWED_BPS)
-        return Guarantees(owed, received, missing, self.missed_intervals + missing)
+        return Guarantees(owed, received, missing, self.violated_intervals + missing)
 
 
 def sender_entitlements(

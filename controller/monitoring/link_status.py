@@ -61,7 +61,7 @@ class LinkCommitments:
             built.add_switch(switch.dpid)
         for one in config.links:
             for sender, receiver in (one.ends, one.ends[::-1]):
-                built.hear(PortId(sender.dpid, sender.port_no), PortId(receiver.dpid, receiver.port_no), 0.0)
+                built.record_probe(PortId(sender.dpid, sender.port_no), PortId(receiver.dpid, receiver.port_no), 0.0)
         dpids = sorted(switch.dpid for switch in config.switches.values() if switch.ports)
         self._at = {dpid: at for at, dpid in enumerate(dpids)}
         self._ends: dict[PortId, tuple[set[int], set[int]]] = {}

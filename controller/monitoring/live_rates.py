@@ -31,7 +31,7 @@ def live_rates(central: CentralController, online: BoolArray | None = None) -> t
         passed, meant, dropped = (np.where(heard, rate_bps, np.nan) for rate_bps in told_bps)
         told_bps = (passed, meant, dropped)
     if all_online and times is None:
-        meant_for, received, dropped_for = fabric.brought_bps
+        meant_for, received, dropped_for = fabric.receiver_loads_bps
     else:
         received, meant_for, dropped_for = sum_by_row(entries.receiver, told_bps, vns)
     sent, meant_by, dropped_by = sum_by_row(entries.sender, told_bps, vns)
@@ -62,7 +62,7 @@ def flood_rates(central: CentralController, online: BoolArray | None = None) -> 
     fabric = central.fabric
     floods = fabric.floods
     now = _where(connected(central) if online is None else online, floods.passed_bps, floods.dropped_bps)
-    return (fabric.flood_limit_bps, *now, floods.taken_bps)
+    return (fabric.flood_limit_bps, *now, floods.received_bps)
 
 
 def mark_rates(central: CentralController, online: BoolArray | None = None) -> tuple[FloatArray, FloatArray]:

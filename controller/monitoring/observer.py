@@ -25,9 +25,9 @@ class Observer:
         self._fabric, self._vns = central.fabric, central.vns
         self._noted_s: float | None = None
 
-    def note(self, now_s: float) -> None:
+    def on_round_end(self, now_s: float) -> None:
         """A round has ended."""
-        self.follow()
+        self.sync_vns()
         central, fabric = self.central, self._fabric
         elapsed_s = fabric.config.interval_s if self._noted_s is None else max(now_s - self._noted_s, 0.0)
         self._noted_s = now_s
@@ -38,7 +38,7 @@ class Observer:
             self.series.close(central.vns, self.traffic.mean_bps, now_s)
             self.ports.read(central)
 
-    def follow(self) -> None:
+    def sync_vns(self) -> None:
         """Let the columns be those of the controller's VNs, which may be others since the configuration changed."""
         central = self.central
         if self._fabric is central.fabric:

@@ -90,8 +90,8 @@ def explain_pair(fabric: FabricState, row: int) -> PairExplanation:
         from_place,
         to_place,
         float(control_step.effective_limits_bps(state, vns)[row]),
-        in_words(found.bound),
-        found.place,
+        in_words(found.constraint),
+        found.rank,
         found.sharers,
         in_words(found.next_bound),
         found.lifted_bps,
@@ -101,7 +101,7 @@ def explain_pair(fabric: FabricState, row: int) -> PairExplanation:
 
 
 def _less_floods(fabric: FabricState, receiver: int) -> str:
-    taken_bps = float(fabric.floods.taken_bps[receiver])
+    taken_bps = float(fabric.floods.received_bps[receiver])
     return f", of which floods take {format_rate_text(taken_bps)}" if taken_bps else ""
 
 

@@ -98,7 +98,7 @@ class TimeSeries:
 
     def add(self, central: CentralController, rates_bps: FloatArray) -> None:
         """Take the rates of an interval, shape (COLUMNS, vns)."""
-        sums_bps = sum_by_row(self._vlan_of_vn, central.fabric.brought_bps, len(self._vlan_at))
+        sums_bps = sum_by_row(self._vlan_of_vn, central.fabric.receiver_loads_bps, len(self._vlan_at))
         most_bps = self._max_bps[: len(sums_bps)]
         np.maximum(most_bps, sums_bps, out=most_bps)
         for one in self._watched.values():

@@ -145,7 +145,7 @@ class TrafficTotals:
         return True
 
     @property
-    def missed_s(self) -> FloatArray:
+    def violated_s(self) -> FloatArray:
         """For how long each guarantee was missed since the start, shape (vns,)."""
         return np.asarray(self.seconds[MISSED[0] :].sum(axis=0))
 
@@ -157,10 +157,10 @@ class TrafficTotals:
     def _judge(self, central: CentralController, elapsed_s: float, now_s: float) -> None:
         """Count the seconds since the last look for the state that guarantees are in now: it is a mean over seconds."""
         guarantees = central.fabric.guarantees
-        outcome = np.where(guarantees.owed_bps >= LEAST_OWED_BPS, GuaranteeState.MET, GuaranteeState.IDLE).astype(
+        outcome = np.where(guarantees.entitled_bps >= LEAST_OWED_BPS, GuaranteeState.MET, GuaranteeState.IDLE).astype(
             np.int64
         )
-        missing = guarantees.missing
+        missing = guarantees.violated
         if missing.any():
             outcome[missing] = self._reasons(central, now_s)[missing]
             self.minutes[self._minute, missing] += elapsed_s
@@ -171,7 +171,7 @@ class TrafficTotals:
 
     def _reasons(self, central: CentralController, now_s: float) -> IntArray:
         fabric = central.fabric
-        flooded = fabric.floods.taken_bps >= FLOODED_PART * central.vns.receive_limit_bps
+        flooded = fabric.floods.received_bps >= FLOODED_PART * central.vns.receive_limit_bps
         why = np.where(flooded, GuaranteeState.MISSED_FLOODS, GuaranteeState.MISSED_GRANTS).astype(np.int64)
         if now_s - self._late_s < MEAN_S:
             why[:] = GuaranteeState.VIOLATED_CONTROLLER_LATE

@@ -34,14 +34,14 @@ def encode(
     With a ``place``, which returns where so many octets are to be written, what is returned is a view of that.
     """
     first = COLUMNS[type(frame)][0]
-    entries = columns_of_entries(frame.kind, head.pairs > 0, head.left, head.limits > 0)
+    entries = columns_of_entries(frame.kind, head.pairs_ref > 0, head.omitted, head.limits_ref > 0)
     rows = said if said is not None else frame.sender if isinstance(frame, ReportMessage | GrantMessage) else ()
     counts = len(getattr(frame, frame.first)), len(rows)
     of_entries = HEAD.size + counts[0] * first.octets
     octets = of_entries + counts[1] * entries.octets
     whole = np.empty(octets, np.uint8) if place is None else place(octets)
-    told = head.token, head.number, head.heard, *head.knows, head.pairs, head.limits
-    HEAD.pack_into(whole.data, 0, MAGIC, VERSION, frame.kind, head.asked, head.left, fabric, *told, *counts)
+    told = head.incarnation, head.number, head.ack, *head.acked_pairs, head.pairs_ref, head.limits_ref
+    HEAD.pack_into(whole.data, 0, MAGIC, VERSION, frame.kind, head.to_allocator, head.omitted, fabric, *told, *counts)
     _write(whole, HEAD.size, frame, first, None)
     _write(whole, of_entries, frame, entries, said)
     return whole.tobytes() if place is None else whole.data

@@ -75,14 +75,14 @@ class Header(NamedTuple):
     ``left`` and ``limits`` are what it leaves out besides.
     """
 
-    token: int
+    incarnation: int
     number: int
-    heard: int
-    asked: bool = False
-    knows: tuple[int, int] = (0, 0)
-    pairs: int = 0
-    left: int = OmittedColumns.NONE
-    limits: int = 0
+    ack: int
+    to_allocator: bool = False
+    acked_pairs: tuple[int, int] = (0, 0)
+    pairs_ref: int = 0
+    omitted: int = OmittedColumns.NONE
+    limits_ref: int = 0
 
 
 def fabric_digest(vns: VnTable, links: Iterable[str] = (), owners: bytes = b"") -> bytes:

@@ -69,7 +69,7 @@ class SwitchSnapshot:
     receiver_port: IntArray
     late: BoolArray
     sent_to: IntArray
-    lost: NDArray[np.uint64]
+    lost_switches: NDArray[np.uint64]
 
 
 def encode_snapshot(head: SnapshotHeader, fabric: bytes, places: SwitchSnapshot) -> bytes:

@@ -26,16 +26,16 @@ _NOTHING = VnHosts(np.empty(0, np.uint64), np.empty(0, np.uint64), np.empty(0, n
 class Subscriber:
     """A peer, as far as it is told of hosts: up to which change it ``known`` them, and what is ``under_way`` to it."""
 
-    known: int = 0
-    under_way: list[int] = field(default_factory=list)
+    acked: int = 0
+    in_flight: list[int] = field(default_factory=list)
     progress_s: float = -np.inf  # when it has said last that it knows more, or was told something after nothing
 
     def knows(self, number: int, now_s: float) -> None:
         """It says that it knows what was said up to a number; a lower one than before, when it has lost it."""
-        if number != self.known:
+        if number != self.acked:
             self.progress_s = now_s
-        self.under_way = [until for until in self.under_way if until > number] if number >= self.known else []
-        self.known = number
+        self.in_flight = [until for until in self.in_flight if until > number] if number >= self.acked else []
+        self.acked = number
 
 
 class HostPublisher:
@@ -86,17 +86,17 @@ class HostPublisher:
 
         What it does not say that it knows is said again after ``again_s``.
         """
-        if hearer.under_way and now_s - hearer.progress_s >= again_s:
-            hearer.under_way, hearer.progress_s = [], now_s
-        since = hearer.under_way[-1] if hearer.under_way else hearer.known
-        if since >= self.number or len(hearer.under_way) >= MAX_IN_FLIGHT:
+        if hearer.in_flight and now_s - hearer.progress_s >= again_s:
+            hearer.in_flight, hearer.progress_s = [], now_s
+        since = hearer.in_flight[-1] if hearer.in_flight else hearer.acked
+        if since >= self.number or len(hearer.in_flight) >= MAX_IN_FLIGHT:
             return since, since, _NOTHING
-        if not hearer.under_way:
+        if not hearer.in_flight:
             hearer.progress_s = now_s
         if since not in self._made:
             self._made[since] = self._put_together(since)
         until, hosts = self._made[since]
-        hearer.under_way.append(until)
+        hearer.in_flight.append(until)
         return since, until, hosts
 
     def _put_together(self, since: int) -> tuple[int, VnHosts]:

@@ -61,7 +61,7 @@ class HostReplication:
         self._owners, before = dict(owners), self._own
         self._own = frozenset(dpid for dpid, node in owners.items() if node == name)
         if new := self._own - before:  # what others said of them counts no more
-            self._others.take_back(np.flatnonzero(np.isin(self._vns.dpid, list(new))).tolist())
+            self._others.withdraw_claims(np.flatnonzero(np.isin(self._vns.dpid, list(new))).tolist())
 
     def hear(self, node: str, data: Octets, now_s: float) -> int:
         """Take a peer's frame, and return its token; raise FrameError for one that is of no use."""

@@ -134,7 +134,7 @@ class NodePartition(FabricPartition):
         owner_of = {dpid: self._number_of(owner.node) for dpid, owner in self.owners.items()}
         self._shard.state = fabric.state
         owner = np.array([owner_of.get(dpid, NO_OWNER) for dpid in self._vns.dpid.tolist()])
-        self._shard.recut(owner, token, allocator, owners_digest(self.owners))
+        self._shard.repartition(owner, token, allocator, owners_digest(self.owners))
         self._hosts.hear_owners({dpid: one.node for dpid, one in self.owners.items()}, self._name, token)
 
     def freeze_grants(self, now_s: float) -> None:
@@ -158,7 +158,7 @@ class NodePartition(FabricPartition):
         self._central.network.let_go(dpid)
         before = fabric.switches[dpid]
         fabric.switches[dpid] = SwitchRecord.of(before.switch, fabric.vns, fabric.config)
-        fabric.switches[dpid].can = before.can
+        fabric.switches[dpid].capabilities = before.capabilities
 
     def _owned_by(self, node: str) -> set[int]:
         return {dpid for dpid, owner in self.owners.items() if owner.node == node}
@@ -225,7 +225,7 @@ class NodePartition(FabricPartition):
         if head <= peer.head:
             raise MessageRejectedError(RejectCause.ORDER, f"number {head.number} is not above {peer.head.number}")
         owned = np.array(sorted(self._owned_by(node)), dtype=np.uint64)
-        own = (places.up, places.lost, places.receiver_dpid)
+        own = (places.up, places.lost_switches, places.receiver_dpid)
         if not all(np.isin(dpids, owned).all() for dpids in own):
             raise MessageRejectedError(RejectCause.NOT_OWNED, "speaks of switches that are not its own")
 
@@ -238,7 +238,7 @@ class NodePartition(FabricPartition):
             central.fabric.arrivals.came(dpid, now_s)
             if dpid not in network.topology.switches:
                 network.paths.switch_up(dpid)
-        for dpid in set(places.lost.tolist()) & network.topology.switches:
+        for dpid in set(places.lost_switches.tolist()) & network.topology.switches:
             network.paths.switch_down(dpid)
         ends = (places.sender_dpid, places.sender_port, places.receiver_dpid, places.receiver_port)
         rows = zip(*(column.tolist() for column in ends), strict=True)
@@ -264,7 +264,7 @@ class NodePartition(FabricPartition):
         """
         shard = self._shard
         if shard.groups is not groups:
-            shard.under(groups)
+            shard.set_policies(groups)
         shard.vns, shard.state = vns, state
         shard.report(readings, now_s)
         shard.encode_readings(observed, now_s)
@@ -277,9 +277,9 @@ class NodePartition(FabricPartition):
 
     def released(self) -> None:
         """Grants may rise again: policies begin again, with all senders."""
-        self._shard.forget()
+        self._shard.reset_policies()
 
-    def round(self, ready: Collection[int], now_s: float) -> None:
+    def end_interval(self, ready: Collection[int], now_s: float) -> None:
         """After an interval: see who is silent, and say what peers have to know.
 
         ``ready`` are the switches under this node's control.
@@ -293,7 +293,7 @@ class NodePartition(FabricPartition):
             self._sent_to, network.sent_to_elsewhere = sent_to, frozenset[int]().union(*sent_to)
         unheard = network.topology.switches - self.elsewhere - set(ready)
         if unheard:
-            network.topology.touch(unheard, now_s)
+            network.topology.refresh_switches(unheard, now_s)
         mine = self._owned_by(self._name)
         up = frozenset(mine.intersection(ready))
         self._had = (self._had | up) & mine

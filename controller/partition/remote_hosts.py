@@ -96,7 +96,7 @@ class RemoteHosts:
                 self._place(host, max(self._claims[host]))
                 self.note_changes(own)
 
-    def take_back(self, rows: list[int]) -> None:
+    def withdraw_claims(self, rows: list[int]) -> None:
         """Nobody claims hosts of these VNs any more."""
         for row in rows:
             for host in list(self._claimed.get(row, ())):
@@ -127,7 +127,7 @@ class RemoteHosts:
         return changed
 
     def _place(self, host: Host, row: int) -> None:
-        self._network.place(host, row, self.now_s)
+        self._network.place_remote_host(host, row, self.now_s)
         self.came.append(host)
 
     def _claim(self, host: Host, row: int) -> None:

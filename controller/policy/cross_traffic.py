@@ -39,4 +39,4 @@ def cross_traffic_load(
         return np.bincount(link, weights=uses_bps, minlength=len(links.capacity_bps)).astype(np.float64)
 
     within_bps = up_to(vns.receive_limit_bps)
-    return up_to(vns.receive_max_bps) if (vns.borrows & ~mine).any() else within_bps, within_bps
+    return up_to(vns.receive_max_bps) if (vns.uses_ceiling & ~mine).any() else within_bps, within_bps

@@ -36,4 +36,6 @@ def lower_ceiling(view: PolicyView, at: int) -> Explanation:
 
 def explain_idle_share(limit: Explanation, grant_bps: float) -> Explanation:
     """Explain the rate of a sender that was silent: its standing share, and then the ``limit`` that binds it."""
-    return replace(limit, bound=STARTING, next_bound=limit.bound, lifted_bps=limit.grant_bps, grant_bps=grant_bps)
+    return replace(
+        limit, constraint=STARTING, next_bound=limit.constraint, lifted_bps=limit.grant_bps, grant_bps=grant_bps
+    )

@@ -38,7 +38,7 @@ class CongestionFeedback:
     def __len__(self) -> int:
         return len(self.entry)
 
-    def heard(self, name: str, rows: IntArray) -> FloatArray:
+    def column_for(self, name: str, rows: IntArray) -> FloatArray:
         """Return what entries were told in one column, shape of ``rows``: any rows; NaN for those without a message."""
         if not len(self.entry):
             return np.full(len(rows), np.nan)

@@ -48,7 +48,7 @@ class PolicyView(NamedTuple):
     """since the interval before; 0 in the first"""
     entries: PairTable
     vns: VnTable
-    mine: BoolArray
+    in_group: BoolArray
     """(vns,) whether a VN's VLAN is under this policy"""
     parameters: Mapping[str, FloatArray]
     """(vns,) each, the parameters of the VN's VLAN, for policies that are decided together; NaN where it is not mine"""
@@ -78,9 +78,9 @@ class PolicyView(NamedTuple):
     """(rows,) for how many intervals the meter was not read, 0: just now"""
     links: LinkTable | None = None
     """with Reading.LINKS"""
-    others_bps: FloatArray | None = None
+    cross_traffic_bps: FloatArray | None = None
     """(links,) what VLANs under other policies use of a link, and 10 % more, up to limits or ceilings"""
-    others_within_bps: FloatArray | None = None
+    cross_guaranteed_bps: FloatArray | None = None
     """(links,) of that what is within their limits: the rest is borrowed, and what is mine is taken back from it"""
     queues: QueueReadings | None = None
     """with Reading.QUEUES: what the receiving queues of VNs sent and dropped; None where nobody read them"""
@@ -188,16 +188,16 @@ class Policy(ABC):
     """whether a VN without a ceiling may borrow up to its port's capacity, and not only up to its limit"""
     weighted: ClassVar[bool] = False
     """whether VNs' weights count"""
-    always_controls: ClassVar[bool] = True
+    controls_uncongested: ClassVar[bool] = True
     """whether senders are under control even while their receiver is not congested"""
     needs_headroom: ClassVar[bool] = False
     """whether it acts on what receivers' queues drop, so that the links before them must not drop instead"""
     declares_congestion: ClassVar[bool] = False
     """whether its decisions say which of its VNs are congested (``Decision.congested``)"""
-    together: ClassVar[bool] = False
+    joint: ClassVar[bool] = False
     """whether all VLANs under this policy are decided in one call, whatever their parameters"""
     silence: ClassVar[StaleMode] = StaleMode.LAST_KNOWN
-    reads: ClassVar[frozenset[ReadingKind]] = frozenset()
+    required_readings: ClassVar[frozenset[ReadingKind]] = frozenset()
 
     @classmethod
     def of(cls, values: Mapping[str, float]) -> Self:

@@ -60,8 +60,8 @@ class MaxMinPolicy(ByDemands, Policy):
     title: ClassVar[str] = "Network-wide weighted max-min"
     borrows: ClassVar[bool] = True
     weighted: ClassVar[bool] = True
-    together: ClassVar[bool] = True
-    reads: ClassVar[frozenset[ReadingKind]] = frozenset({ReadingKind.LINKS})
+    joint: ClassVar[bool] = True
+    required_readings: ClassVar[frozenset[ReadingKind]] = frozenset({ReadingKind.LINKS})
 
     def decide(self, view: PolicyView, memory: PolicyState) -> NetworkDecision:
         """Decide on all entries of the VLANs, each with its own VLAN's parameters.
@@ -79,7 +79,7 @@ class MaxMinPolicy(ByDemands, Policy):
 
         Raises InvalidValueError without links: they are what is shared out.
         """
-        if view.links is None or view.others_bps is None or view.others_within_bps is None:
+        if view.links is None or view.cross_traffic_bps is None or view.cross_guaranteed_bps is None:
             raise InvalidValueError("links", view.links, f"are needed: {self.name} shares out all of them")
         vns, sender, receiver = view.vns, view.sender, view.receiver
         counters = FlowCounters(view.measured_bps, view.limit_bps, view.dropped_bps, view.active)
@@ -89,10 +89,10 @@ class MaxMinPolicy(ByDemands, Policy):
         constraints = Constraints.of(  # 2
             vns.send_limit_bps,
             vns.receive_limit_bps,
-            np.maximum(view.links.capacity_bps - view.others_within_bps, MIN_RATE_BPS),
+            np.maximum(view.links.capacity_bps - view.cross_guaranteed_bps, MIN_RATE_BPS),
             vns.send_max_bps,
             vns.receive_max_bps,
-            np.maximum(view.links.capacity_bps - view.others_bps, MIN_RATE_BPS),
+            np.maximum(view.links.capacity_bps - view.cross_traffic_bps, MIN_RATE_BPS),
         )
         paths = _paths(memory, constraints, view, view.links)
         weight = vns.weight[sender]

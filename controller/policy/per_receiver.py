@@ -77,7 +77,7 @@ class PerReceiverPolicy(Policy):
     does not ignores them.
     """
 
-    always_controls: ClassVar[bool] = False
+    controls_uncongested: ClassVar[bool] = False
     sums_within_limit: ClassVar[bool] = True
     """whether a receiver's grants sum to at most its limit, to within rounding, 1e-12 of it"""
     remembers: ClassVar[tuple[str, ...]] = ()
@@ -118,7 +118,7 @@ class PerReceiverPolicy(Policy):
             active=view.active,
             check=rows is not memory.derived,
         )
-        state = {name: memory.of_vn(name)[receivers] for name in self.remembers}
+        state = {name: memory.vn_column(name)[receivers] for name in self.remembers}
         granted_bps, after = self.allocate(requests, state)
         grants_bps = native.with_idle_share(requests, granted_bps)
         if grants_bps is None:
@@ -145,7 +145,7 @@ class PerReceiverPolicy(Policy):
             return found
         own = f"{SEND_LIMIT}, of which it sends {format_rate_text(elsewhere_bps)} elsewhere"
         return replace(
-            found, bound=found.bound.replace(SEND_LIMIT, own), next_bound=found.next_bound.replace(SEND_LIMIT, own)
+            found, bound=found.constraint.replace(SEND_LIMIT, own), next_bound=found.next_bound.replace(SEND_LIMIT, own)
         )
 
 

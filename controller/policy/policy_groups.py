@@ -41,7 +41,7 @@ class PolicyGroup:
     vns: IntArray
     parameters: Mapping[str, FloatArray] = field(default_factory=dict)
 
-    def mine(self, vns: int) -> BoolArray:
+    def member_mask(self, vns: int) -> BoolArray:
         """Return which of so many VNs are the group's, (vns,); it is kept, and nobody's to write to."""
         kept: BoolArray | None = self.__dict__.get("_mine")
         if kept is None or len(kept) != vns:
@@ -75,7 +75,7 @@ def groups_of(vns: VnTable, choices: Choices) -> tuple[PolicyGroup, ...]:
     for vid, choice in sorted(choices.items()):
         policy = make_policy(choice.algorithm, choice.parameters)
         values = check_parameters(policy.name, parameters_of(type(policy)), choice.parameters)
-        key = policy.name if policy.together else repr((policy.name, sorted(values.items())))
+        key = policy.name if policy.joint else repr((policy.name, sorted(values.items())))
         made.setdefault(key, policy)
         values_of.setdefault(key, {})[vid] = values
     return tuple(
@@ -83,7 +83,7 @@ def groups_of(vns: VnTable, choices: Choices) -> tuple[PolicyGroup, ...]:
             key,
             policy,
             np.flatnonzero(np.isin(vns.vlan_vid, list(values_of[key]))),
-            _by_vn(vns, values_of[key]) if policy.together else {},
+            _by_vn(vns, values_of[key]) if policy.joint else {},
         )
         for key, policy in made.items()
     )
@@ -101,9 +101,9 @@ def apply_choices(vns: VnTable, choices: Choices) -> VnTable:
         return np.where(chosen, np.isin(vns.vlan_vid, vids), before)
 
     return vns.with_columns(
-        borrows=column(lambda policy: policy.borrows, vns.borrows),
+        borrows=column(lambda policy: policy.borrows, vns.uses_ceiling),
         port_ceilings=column(lambda policy: policy.port_ceilings, vns.port_ceilings),
-        always_controlled=column(lambda policy: policy.always_controls, vns.always_controlled),
+        always_controlled=column(lambda policy: policy.controls_uncongested, vns.always_controlled),
     )
 
 
@@ -137,8 +137,8 @@ def required_readings(groups: Iterable[PolicyGroup]) -> frozenset[ReadingKind]:
     """Return what these policies read."""
     groups = tuple(groups)
     if len(groups) == 1:
-        return groups[0].policy.reads
-    return frozenset[ReadingKind]().union(*(group.policy.reads for group in groups))
+        return groups[0].policy.required_readings
+    return frozenset[ReadingKind]().union(*(group.policy.required_readings for group in groups))
 
 
 def held_while_stale(groups: Iterable[PolicyGroup], receiver: IntArray, vns: int) -> BoolArray | bool:

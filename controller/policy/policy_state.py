@@ -37,7 +37,7 @@ class PolicyState:
     by_use: Columns = field(default_factory=dict)
     derived: object = None
 
-    def of_vn(self, name: str) -> FloatArray:
+    def vn_column(self, name: str) -> FloatArray:
         """Return a column by VN, (vns,)."""
         return _column(self.by_vn, name, self.vns)
 
@@ -49,7 +49,7 @@ class PolicyState:
         """Return a column by link, (links,)."""
         return _column(self.by_link, name, len(self.links))
 
-    def of_use(self, name: str, vn: IntArray, link: IntArray) -> FloatArray:
+    def vn_link_column(self, name: str, vn: IntArray, link: IntArray) -> FloatArray:
         """Return a column for these pairs of a VN and a link, shape of ``vn``; mostly they are yesterday's."""
         if vn is self.use_vn and link is self.use_link:
             return _column(self.by_use, name, len(vn))

@@ -12,7 +12,7 @@ times the limit, whatever its gain was."""
 
 def is_network_wide(policy: Policy | type[Policy]) -> bool:
     """Return whether a policy sees more than a receiver's senders, so that one controller has to decide for all."""
-    return bool(policy.reads) or policy.always_controls
+    return bool(policy.required_readings) or policy.controls_uncongested
 
 
 def check_shardable(policy: Policy | type[Policy]) -> None:

@@ -70,21 +70,21 @@ class SeawallExact(ByDemands, Policy):
     title: ClassVar[str] = "Seawall's promise, computed"
     borrows: ClassVar[bool] = True
     weighted: ClassVar[bool] = True
-    together: ClassVar[bool] = True
+    joint: ClassVar[bool] = True
     silence: ClassVar[StaleMode] = StaleMode.HOLD
-    reads: ClassVar[frozenset[ReadingKind]] = frozenset({ReadingKind.LINKS})
+    required_readings: ClassVar[frozenset[ReadingKind]] = frozenset({ReadingKind.LINKS})
 
     def decide(self, view: PolicyView, memory: PolicyState) -> ExactDecision:
         """Decide on all entries. Raises InvalidValueError without links: they are what is shared out."""
         known = memory.derived.ways if isinstance(memory.derived, _Problem) else None
         ways = PathLoops.of(view, replace(memory, derived=known), self.name)
         assert view.links is not None
-        assert view.others_bps is not None
+        assert view.cross_traffic_bps is not None
         vns, loops = view.vns, ways.loops
         counters = FlowCounters(view.measured_bps, view.limit_bps, view.dropped_bps, view.active)
         probe, headroom = (view.parameters[name][view.sender] for name in ("probe", "headroom"))
         demand_bps = estimate_demands(counters, LEAST_DEMAND_BPS, probe, headroom)  # 1
-        capacity_bps = np.maximum(TARGET * view.links.capacity_bps - view.others_bps, MIN_RATE_BPS)  # 2
+        capacity_bps = np.maximum(TARGET * view.links.capacity_bps - view.cross_traffic_bps, MIN_RATE_BPS)  # 2
         constraints = Constraints.of(vns.send_max_bps, vns.receive_max_bps, capacity_bps)
         if known is ways and isinstance(memory.derived, _Problem):
             paths = memory.derived.paths

@@ -36,7 +36,7 @@ class PathLoops:
 
         Raises InvalidValueError without links: they are what the policy called ``name`` shares out.
         """
-        if view.links is None or view.others_bps is None:
+        if view.links is None or view.cross_traffic_bps is None:
             raise InvalidValueError("links", view.links, f"are needed: {name} shares out all of them")
         known = memory.derived
         if isinstance(known, PathLoops) and known.links is view.links:
@@ -75,7 +75,7 @@ class LinkState:
         4. What the law steers by (used_rates).
         """
         assert view.links is not None
-        assert view.others_bps is not None
+        assert view.cross_traffic_bps is not None
         links = len(view.links.names)
         queued_bits, foreign_bps = (np.nan_to_num(memory.link_column(name)) for name in ("queued_bits", "foreign_bps"))
         before = LinkBacklog(queued_bits, foreign_bps, memory.link_column("lost"))
@@ -89,7 +89,7 @@ class LinkState:
         used_bps = used_pair_rates(view)  # 4
         return cls(
             used_bps,
-            np.maximum(view.links.capacity_bps - view.others_bps, MIN_RATE_BPS),
+            np.maximum(view.links.capacity_bps - view.cross_traffic_bps, MIN_RATE_BPS),
             link_loads(ways.loops, used_bps, before.lost) + np.maximum(ledger.foreign_bps, 0.0),
             ledger,
             _lost(view, ways.loops, ledger.lost),  # 3

@@ -106,9 +106,11 @@ class _SenderShares(Policy):
     law: ClassVar[Law]
     borrows: ClassVar[bool] = True
     weighted: ClassVar[bool] = True
-    together: ClassVar[bool] = True
+    joint: ClassVar[bool] = True
     silence: ClassVar[StaleMode] = StaleMode.HOLD
-    reads: ClassVar[frozenset[ReadingKind]] = frozenset({ReadingKind.LINKS, ReadingKind.PORTS, ReadingKind.QUEUES})
+    required_readings: ClassVar[frozenset[ReadingKind]] = frozenset(
+        {ReadingKind.LINKS, ReadingKind.PORTS, ReadingKind.QUEUES}
+    )
 
     def decide(self, view: PolicyView, memory: PolicyState) -> SeawallDecision:
         """Decide on all entries. Raises InvalidValueError without links: they are what is shared out."""
@@ -179,10 +181,10 @@ class _SenderShares(Policy):
         receiver = int(view.receiver[at])
         ceilings = lower_ceiling(view, at)
         grant_bps = float(decision.grant_bps[at])
-        rest.append((ceilings.grant_bps, ceilings.bound))
+        rest.append((ceilings.grant_bps, ceilings.constraint))
         link = (float(left_bps.min()), _link_words(decision, first))
         if grant_bps < link[0] * (1.0 - 1e-9):  # less than any link leaves it
-            bound = ceilings.bound if grant_bps >= ceilings.grant_bps else f"what {place(receiver)} may receive"
+            bound = ceilings.constraint if grant_bps >= ceilings.grant_bps else f"what {place(receiver)} may receive"
             return Explanation(at, grant_bps, bound, 0, 0, link[0], link[1])
         own = np.flatnonzero(loops.use_loop == loops.use_loop[first])
         place_there = 1 + int((allocation.left_bps[own] > allocation.left_bps[first] * (1.0 + 1e-9)).sum())
@@ -203,7 +205,7 @@ class _SenderShares(Policy):
 
     def _state(self, memory: PolicyState, view: PolicyView, loops: Loops, links: LinkState) -> RateLoopState:
         """Return the loops' state. A new loop whose entries all have limits already goes on from there."""
-        columns = {name: memory.of_use(name, loops.sender, loops.link) for name in _LOOP}
+        columns = {name: memory.vn_link_column(name, loops.sender, loops.link) for name in _LOOP}
         rate_bps = columns["rate_bps"]
         fresh = np.isnan(rate_bps)
         if fresh.any():
@@ -213,7 +215,7 @@ class _SenderShares(Policy):
             columns["rate_bps"] = np.where(found, np.minimum(found_bps, links.capacity_bps[loops.link]), rate_bps)
         if self.law is Law.PROPORTIONAL:
             return RateLoopState(**columns, curve=laws.Curve.none(len(loops)))
-        curve = laws.Curve(*(memory.of_use(name, loops.sender, loops.link) for name in _OF_CURVE))
+        curve = laws.Curve(*(memory.vn_link_column(name, loops.sender, loops.link) for name in _OF_CURVE))
         return RateLoopState(**columns, curve=curve)
 
     def _columns(self, state: RateLoopState) -> dict[str, FloatArray]:

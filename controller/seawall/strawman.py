@@ -44,9 +44,11 @@ class SeawallStrawman(Policy):
     title: ClassVar[str] = "Seawall's strawman"
     borrows: ClassVar[bool] = True
     weighted: ClassVar[bool] = True
-    together: ClassVar[bool] = True
+    joint: ClassVar[bool] = True
     silence: ClassVar[StaleMode] = StaleMode.HOLD
-    reads: ClassVar[frozenset[ReadingKind]] = frozenset({ReadingKind.LINKS, ReadingKind.PORTS, ReadingKind.QUEUES})
+    required_readings: ClassVar[frozenset[ReadingKind]] = frozenset(
+        {ReadingKind.LINKS, ReadingKind.PORTS, ReadingKind.QUEUES}
+    )
 
     def decide(self, view: PolicyView, memory: PolicyState) -> StrawmanDecision:
         """Decide on all entries: each for itself. Raises InvalidValueError without links."""
@@ -79,7 +81,7 @@ class SeawallStrawman(Policy):
         if grant_bps >= ceilings.grant_bps:
             return ceilings
         loop = f"its own loop on the losses of its way, narrowest at link {view.links.names[decision.narrowest[at]]}"
-        return Explanation(at, grant_bps, loop, 0, 0, ceilings.grant_bps, ceilings.bound)
+        return Explanation(at, grant_bps, loop, 0, 0, ceilings.grant_bps, ceilings.constraint)
 
 
 def _shares(loops: Loops, view: PolicyView, capacity_bps: FloatArray) -> FloatArray:

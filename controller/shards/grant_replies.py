@@ -80,7 +80,7 @@ class GrantReplies:
 
     def for_local_senders(self, own: IntArray) -> tuple[SetRate, KeepAlive]:
         """Return what the shard's own senders are told, whose rows of its entry table are ``own``."""
-        here = self.table.places[0]
+        here = self.table.part_rows[0]
         if self.changed is self.table.trues:
             return SetRate(own, self.rate_bps[here]), KeepAlive(own[:0])
         if shard_native.library is not None:
@@ -92,13 +92,13 @@ class GrantReplies:
 
     def forfeits_of_own(self, own: IntArray) -> IntArray:
         """Return which of them lose their bursts, rows of the same."""
-        return own[self.forfeits[self.table.places[0]]] if self.has_forfeits else own[:0]
+        return own[self.forfeits[self.table.part_rows[0]]] if self.has_forfeits else own[:0]
 
     def for_peers(self, about: ReceiverStatus, said: Sequence[int]) -> dict[int, PeerGrants]:
         """Return what these peers are told, whose reports are the parts of the table, in its order."""
         entries = self.table.entries
         whole = GrantMessage(*about, entries.sender, entries.receiver, self.rate_bps, self.forfeits)
-        places = self.table.places[1:]
+        places = self.table.part_rows[1:]
         rows = places if self.of_all else [at[~np.isnan(self.rate_bps[at])] for at in places]
         return {number: PeerGrants(whole, at) for number, at in zip(said, rows, strict=True)}
 

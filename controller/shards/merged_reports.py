@@ -79,7 +79,7 @@ class MergedReports:
             for name in LEFT[which]:
                 if left & which and all(is_omitted(getattr(one, name)) for one in said):
                     kept[name] = column
-        names, places = [name for name in here_of if name not in kept], table.places[1:]
+        names, places = [name for name in here_of if name not in kept], table.part_rows[1:]
         reported = [[_column(one, name, at) for name in names] for one, at in zip(said, places, strict=True)]
         if "unread_intervals" in names:
             here_of["unread_intervals"] = seen.unread_intervals.astype(np.int64)
@@ -119,7 +119,7 @@ class MergedReports:
         """Return what policies see that look at all entries, under control or not."""
         used = [self.measured.measured_bps], [[one.measured_bps] for one in self.said]
         (used_bps,) = self.table.merged(self.own, *used)
-        limit_bps, here = np.minimum(seen.limit_bps, ceilings(self.table.entries, vns)), self.table.places[0]
+        limit_bps, here = np.minimum(seen.limit_bps, ceilings(self.table.entries, vns)), self.table.part_rows[0]
         if state.adopted_bps is not None:
             limit_bps[here] = np.minimum(limit_bps[here], state.adopted_bps[self.own])
         return seen._replace(used_bps=used_bps, limit_bps=limit_bps)
@@ -144,10 +144,10 @@ def _in_force(
     granted = [one.limits for one in said if isinstance(one.limits, GrantRecord)]
     if not granted or len(granted) < len(said):
         return None
-    rate_bps, places = granted[0].rate_bps, table.places[1:]
+    rate_bps, places = granted[0].rate_bps, table.part_rows[1:]
     if not all(one.rate_bps is rate_bps and one.rows is at for one, at in zip(granted, places, strict=True)):
         return None
-    at = table.places[0]
+    at = table.part_rows[0]
     if shard_native.library is not None:
         same = shard_native.same(rate_bps, at, here_bps, own)
     else:

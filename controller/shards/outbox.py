@@ -31,7 +31,7 @@ class Outbox:
         """The VNs belong to others from now on."""
         self.token, self.fabric, self._sends = token, fabric, np.empty(0, dtype=np.bool_)
 
-    def begin(self, peers: Iterable[int]) -> None:
+    def begin_interval(self, peers: Iterable[int]) -> None:
         """Begin an interval's messages to these peers."""
         self.number += 1
         self._messages = {number: Bundle(self._octets.get(number, 0)) for number in peers}

@@ -31,8 +31,8 @@ class PairPartition:
     entries: PairTable
     own: IntArray
     own_pairs: Pairs
-    crosses: BoolArray
-    to: Mapping[int, IntArray]
+    remote_mask: BoolArray
+    remote_rows: Mapping[int, IntArray]
     receivers: Mapping[int, IntArray]
     _found: dict[int, tuple[GrantMessage, IntArray, IntArray | slice]] = field(default_factory=dict)
 
@@ -45,12 +45,12 @@ class PairPartition:
         receivers = {number: np.unique(entries.receiver[rows]) for number, rows in to.items()}
         return cls(entries, own, pairs, ~mine[entries.receiver], to, receivers)
 
-    def told(self, control: ControlArray, silent_intervals: Int16Array) -> dict[int, IntArray]:
+    def reportable_rows(self, control: ControlArray, silent_intervals: Int16Array) -> dict[int, IntArray]:
         """Return the rows that each peer is told of: where all are, the same array as before.
 
         They are those under control, and those with traffic (``Control``, ``Measurement``; (entries,) each).
         """
-        return {number: _told(rows, control, silent_intervals) for number, rows in self.to.items()}
+        return {number: _told(rows, control, silent_intervals) for number, rows in self.remote_rows.items()}
 
     @cached_property
     def all_rows(self) -> IntArray:
@@ -61,7 +61,7 @@ class PairPartition:
         """Return the rows that a peer grants a rate, and the rows of ``grants``; entries may have gone meanwhile."""
         last = self._found.get(peer)
         if last is None or last[0].sender is not grants.sender or last[0].receiver is not grants.receiver:
-            own, entries = self.to[peer], self.entries
+            own, entries = self.remote_rows[peer], self.entries
             theirs = PairTable(entries.sender[own], entries.receiver[own], entries.meter_id[own])
             rows, at = match_pairs(theirs, grants)
             rows = own if len(rows) == len(own) else own[rows]

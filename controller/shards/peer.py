@@ -78,7 +78,7 @@ class Peer:
         self._last: dict[type[Frame], int] = {}
         self._said_s: OrderedDict[int, float] = OrderedDict()
 
-    def recut(self, theirs: ShardScope, mine: ShardScope, fabric: bytes) -> None:
+    def repartition(self, theirs: ShardScope, mine: ShardScope, fabric: bytes) -> None:
         """It has the VNs of ``theirs`` from now on, this shard those of ``mine``; what it said is void."""
         self.owns, self.decides, self._asked = theirs
         self._mine, self._fabric = mine, fabric
@@ -139,28 +139,28 @@ class Peer:
         return None
 
     def _accept(self, head: Header, frame: Frame, now_s: float) -> None:
-        if head.token < self.token:  # 2
+        if head.incarnation < self.token:  # 2
             raise MessageRejectedError(
-                RejectCause.TOKEN, f"token {head.token} is below {self.token}: its owner was replaced"
+                RejectCause.TOKEN, f"token {head.incarnation} is below {self.token}: its owner was replaced"
             )
-        if head.token > self.token:
-            self.token, self._number, self._last, self._grants = head.token, 0, {}, None
+        if head.incarnation > self.token:
+            self.token, self._number, self._last, self._grants = head.incarnation, 0, {}, None
             self._knows, self.granted = (0, 0), 0
         kind = type(frame)
         if head.number <= (last := self._last.get(kind, 0)):  # 3
             raise MessageRejectedError(RejectCause.ORDER, f"number {head.number} is not above {last}")
         self._last[kind] = head.number
         self._number = max(self._number, head.number)
-        said_s = self._said_s.get(head.heard, -math.inf)
+        said_s = self._said_s.get(head.ack, -math.inf)
         if now_s - said_s > LATE_INTERVALS * self._interval_s:  # 4
-            raise MessageRejectedError(RejectCause.LATE, f"knows nothing newer than number {head.heard}")
+            raise MessageRejectedError(RejectCause.LATE, f"knows nothing newer than number {head.ack}")
         if not self._may_say(frame):  # 5
             raise MessageRejectedError(RejectCause.NOT_OWNED, "speaks of VNs that are not its own, or not this shard's")
-        if not isinstance(frame, GrantMessage) and head.asked != self._mine.allocates:  # 6
+        if not isinstance(frame, GrantMessage) and head.to_allocator != self._mine.allocates:  # 6
             raise MessageRejectedError(RejectCause.NOT_OWNED, "takes another one for the allocator")
-        if head.asked and head.left & OmittedColumns.AMOUNTS:
+        if head.to_allocator and head.omitted & OmittedColumns.AMOUNTS:
             raise MessageRejectedError(RejectCause.NOT_OWNED, "leaves out what the allocator has to know")
-        self._knows = head.knows
+        self._knows = head.acked_pairs
         self._know(head, frame)
         if isinstance(frame, ReportMessage):
             self.report, self._reported_s = frame, now_s
@@ -173,12 +173,12 @@ class Peer:
 
     def _know(self, head: Header, frame: Frame) -> None:
         """Remember the pairs of a frame."""
-        if not isinstance(frame, ReportMessage | GrantMessage) or head.pairs:
+        if not isinstance(frame, ReportMessage | GrantMessage) or head.pairs_ref:
             return
         known, first = self._known.get(type(frame)), head.number
-        if known is not None and known.token == head.token and _has_pairs_of(frame, known.frame):
+        if known is not None and known.token == head.incarnation and _has_pairs_of(frame, known.frame):
             first = known.first
-        self._known[type(frame)] = PreviousMessage(head.token, first, head.number, frame)
+        self._known[type(frame)] = PreviousMessage(head.incarnation, first, head.number, frame)
 
     def _may_say(self, frame: Frame) -> bool:
         if isinstance(frame, LinkUseMessage | PortReadingsMessage):

@@ -43,7 +43,7 @@ class ReceivedGrants:
         rows, self._forfeits = self._forfeits, []
         return rows
 
-    def obey(
+    def apply(
         self,
         machines: SendRateControllers,
         entries: PairTable,
@@ -64,17 +64,17 @@ class ReceivedGrants:
             grants = peer.take_grants()
             if grants is not None:
                 self._hear(peer, grants)
-                heard.append((crossing.to[number], crossing.receivers[number]))
+                heard.append((crossing.remote_rows[number], crossing.receivers[number]))
                 rows, at = crossing.granted(number, grants)
                 granted.append(SetRate(rows, grants.rate_bps[at]))
-                if rows is crossing.to[number]:
+                if rows is crossing.remote_rows[number]:
                     whole[number] = peer.granted
                 if not is_omitted(grants.forfeits) and grants.forfeits.any():
                     self._forfeits.append(rows[grants.forfeits[at]])
                 continue
-            kept.append(crossing.to[number])
+            kept.append(crossing.remote_rows[number])
             if GRANT_HOLD_S < peer.grant_age_s(now_s) < np.inf:
-                silent.append(crossing.to[number])
+                silent.append(crossing.remote_rows[number])
         if heard:
             machines = self.apply_grants(machines, entries, adopted_bps, vns, heard, granted, kept)
         if silent:
@@ -85,7 +85,9 @@ class ReceivedGrants:
         if adopted_bps is None and whole:
             limited = machines.control == _LIMITED
             known = limited.all()
-            numbers = {one: number for one, number in whole.items() if known or limited[crossing.to[one]].all()}
+            numbers = {
+                one: number for one, number in whole.items() if known or limited[crossing.remote_rows[one]].all()
+            }
             self._granted = machines.limit_bps, numbers  # who is idle has no limit
         return machines
 

@@ -28,7 +28,7 @@ class ReceiverTable:
 
     entries: PairTable
     parts: tuple[Pairs, ...]
-    places: tuple[IntArray, ...]
+    part_rows: tuple[IntArray, ...]
     _of_all: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     @classmethod
@@ -63,7 +63,7 @@ class ReceiverTable:
             self._of_all = np.bincount(self.entries.receiver, minlength=vns)
         return self._of_all
 
-    def under(self, wanted: BoolArray) -> IntArray:
+    def controlled_rows(self, wanted: BoolArray) -> IntArray:
         """Return the rows whose receivers are ``wanted`` (vns,), ascending; mostly they are all, the same array."""
         if wanted[self._receivers].all():
             return self._rows
@@ -106,11 +106,11 @@ class ReceiverTable:
         where they are there.
         """
         if shard_native.library is not None:
-            return shard_native.merge(self.places, own, here, said)
+            return shard_native.merge(self.part_rows, own, here, said)
         made = []
         for number, column in enumerate(here):
             whole = np.empty(len(self.entries), dtype=column.dtype)
-            for place, part in zip(self.places, (column[own], *(one[number] for one in said)), strict=True):
+            for place, part in zip(self.part_rows, (column[own], *(one[number] for one in said)), strict=True):
                 whole[place] = part[place] if len(part) == len(whole) else part
             made.append(whole)
         return made

@@ -90,13 +90,13 @@ class Shard(RemoteSide):
     ) -> None:
         for group in groups:
             check_shardable(group.policy)
-        if not vns.shaped.all():
-            row = int(np.flatnonzero(~vns.shaped)[0])
+        if not vns.has_queue.all():
+            row = int(np.flatnonzero(~vns.has_queue)[0])
             raise InvalidValueError("queues", vns.key(row), "has no queue, and its senders share an account")
         self.vns, self.groups, self._number_of_shard = vns, groups, number
         self._interval_s, self._links, self._owners = interval_s, tuple(links), b""
         self.mine, self._outbox = np.zeros(len(vns), dtype=np.bool_), Outbox()
-        self.decides, self._wide, self._no_shares = self.mine, *_kinds(groups, len(vns))
+        self.decided_mask, self._wide, self._no_shares = self.mine, *_kinds(groups, len(vns))
         self._owner, self.allocator = owner, NO_OWNER
         self.peers: dict[int, Peer] = {}
         self.state = ControlState.start(vns, groups)
@@ -111,9 +111,11 @@ class Shard(RemoteSide):
         self._counted = np.zeros(len(vns), dtype=np.int64)  # (vns,) how many senders each receiver shares among
         self._answers: GrantReplies | None = None
         self._use: LinkUseMessage | None = None
-        self.recut(owner, token)
+        self.repartition(owner, token)
 
-    def recut(self, owner: IntArray, token: int, allocator: int | None = None, owners_digest: bytes = b"") -> None:
+    def repartition(
+        self, owner: IntArray, token: int, allocator: int | None = None, owners_digest: bytes = b""
+    ) -> None:
         """The VNs belong to others from now on; call it between intervals.
 
         ``allocator`` decides for VLANs whose policy sees the whole network; None: who owns the first VN that has an
@@ -128,27 +130,27 @@ class Shard(RemoteSide):
         self._owner, self.allocator, self._owners = owner, allocator, owners_digest
         fabric = fabric_digest(self.vns, self._links, owners_digest)
         self._outbox.set_identity(token, fabric)
-        self._told.congested = np.where(self.decides, self.state.allocators.congested, self._told.congested)
+        self._told.congested = np.where(self.decided_mask, self.state.allocators.congested, self._told.congested)
         decider = np.where(self._wide, allocator, owner)
-        self.mine, self.decides = (np.equal(column, self._number_of_shard) for column in (owner, decider))
+        self.mine, self.decided_mask = (np.equal(column, self._number_of_shard) for column in (owner, decider))
         wide = self.is_network_wide
-        mine = ShardScope(self.mine, self.decides, wide and allocator == self._number_of_shard)
+        mine = ShardScope(self.mine, self.decided_mask, wide and allocator == self._number_of_shard)
         others = sorted({*owner.tolist(), allocator} - {self._number_of_shard, NO_OWNER})
         before_peers, self.peers = self.peers, {}
         for one in others:
             theirs = ShardScope(np.equal(owner, one), np.equal(decider, one), wide and allocator == one)
             peer = before_peers.get(one) or Peer(theirs, mine, fabric, self._interval_s, len(self._links))
-            peer.recut(theirs, mine, fabric)
+            peer.repartition(theirs, mine, fabric)
             self.peers[one] = peer
         self._granted, self._began_s, self._crossing, self._use = {}, np.inf, None, None
         self._told.forget_forfeits()
-        self.forget()
+        self.reset_policies()
 
-    def forget(self) -> None:
+    def reset_policies(self) -> None:
         """Let policies begin again: what they have learned they learned of a part of the senders."""
         self._memories = self._nothing
 
-    def under(self, groups: tuple[PolicyGroup, ...]) -> None:
+    def set_policies(self, groups: tuple[PolicyGroup, ...]) -> None:
         """VLANs have other policies, or others of their parameters: all begin again. Raises InvalidValueError."""
         for group in groups:
             check_shardable(group.policy)
@@ -157,7 +159,7 @@ class Shard(RemoteSide):
         before = self._wide
         self._wide, self._no_shares = _kinds(groups, len(self.vns))
         if not np.array_equal(before, self._wide):
-            self.recut(self._owner, self._outbox.token, self.allocator, self._owners)
+            self.repartition(self._owner, self._outbox.token, self.allocator, self._owners)
 
     @property
     def is_network_wide(self) -> bool:
@@ -170,21 +172,24 @@ class Shard(RemoteSide):
 
     def report(self, readings: Readings, now_s: float) -> dict[int, Octets]:
         """Begin an interval; return a frame for each peer."""
-        self._outbox.begin(self.peers)
+        self._outbox.begin_interval(self.peers)
         self._began_s = min(self._began_s, now_s)
         self.state = self.state._replace(machines=self._obey(self.state.machines, now_s))
         vns, crossing, entries = self.vns, self._crossing_now(), self.state.entries
         senders, loads = control_step.read(self.state, vns, self.groups, readings, now_s, self)
         if self.is_network_wide:
-            always = crossing.crosses & vns.always_controlled[entries.receiver] & ~senders.machines.controlled
+            always = crossing.remote_mask & vns.always_controlled[entries.receiver] & ~senders.machines.controlled
             machines = senders.machines.on_initialize(InitializeTrafficControl(np.flatnonzero(always)))
             senders = senders._replace(machines=machines)
         reports = traffic_reports(senders.machines, crossing.all_rows, entries, vns, senders.seen.measured)
         left = self._left(senders, reports)
         self._began, self._said = control_step.Began(senders, loads), (reports, left)
-        silent_intervals, told = senders.seen.measured.silent_intervals, crossing.to  # who has traffic is told of
+        silent_intervals, told = (
+            senders.seen.measured.silent_intervals,
+            crossing.remote_rows,
+        )  # who has traffic is told of
         if not left & OmittedColumns.ACTIVE:
-            told = crossing.told(senders.machines.control, silent_intervals)
+            told = crossing.reportable_rows(senders.machines.control, silent_intervals)
         unread = senders.seen.unread_intervals
         columns: list[NDArray[Any]] = [
             entries.sender,
@@ -199,7 +204,7 @@ class Shard(RemoteSide):
             reports.active,
         ]
         limits = {
-            number: self._told.granted(senders.machines, number) if rows is crossing.to[number] else 0
+            number: self._told.granted(senders.machines, number) if rows is crossing.remote_rows[number] else 0
             for number, rows in told.items()
         }
         return self._outbox.write_reports(self.peers, loads, columns, told, left, limits, now_s)
@@ -243,7 +248,7 @@ class Shard(RemoteSide):
         """
         assert self._answers is not None
         answers, counted = self._answers, self._counted
-        decided = np.flatnonzero(self.decides & (congested | (self.vns.always_controlled & (counted > 0))))
+        decided = np.flatnonzero(self.decided_mask & (congested | (self.vns.always_controlled & (counted > 0))))
         about = ReceiverStatus(decided, np.maximum(counted[decided], 1), congested[decided])
         told = answers.for_peers(about, list(self._live(now_s)))
         self._granted |= told
@@ -259,7 +264,7 @@ class Shard(RemoteSide):
     # -- what is elsewhere, in ``read`` and ``decide``
 
     def crosses(self, entries: PairTable) -> BoolArray:  # noqa: D102
-        return self._crossing_now().crosses
+        return self._crossing_now().remote_mask
 
     def with_loads(self, loads: ReceiverLoads) -> ReceiverLoads:  # noqa: D102
         add_loads(loads, [peer.report for peer in self.peers.values() if peer.report is not None])
@@ -270,22 +275,22 @@ class Shard(RemoteSide):
         self._merge(self._crossing_now().own_pairs, list(self._live(now_s).values()))
         allocators = receivers.allocators
         # What others' receivers get is not known here: they are not calm for that when they become own ones.
-        calm_intervals = np.where(self.decides, allocators.calm_intervals, 0)
-        congested = np.where(self.decides, allocators.congested, self._told.congested)
+        calm_intervals = np.where(self.decided_mask, allocators.calm_intervals, 0)
+        congested = np.where(self.decided_mask, allocators.congested, self._told.congested)
         if self.state.adopted_bps is not None:
             congested |= self._held_by_peers()
         allocators = allocators._replace(congested=congested, calm_intervals=calm_intervals, memories=self._memories)
         return receivers._replace(allocators=allocators)
 
     def own(self, rows: IntArray) -> IntArray:  # noqa: D102
-        return rows[~self._crossing_now().crosses[rows]]
+        return rows[~self._crossing_now().remote_mask[rows]]
 
     def view(self, senders: SenderSide, receivers: ReceiverSide, vns: VnTable, seen: IntervalContext) -> ReceiverInput:
         """Return what own senders and those of peers that are not silent report."""
         assert self._said is not None
         (said_here, left_out), table, live = self._said, self._table, self._live(seen.now_s)
         # Initialize is on its way, at least.
-        under = table.under(receivers.allocators.congested | vns.always_controlled)
+        under = table.controlled_rows(receivers.allocators.congested | vns.always_controlled)
         left_out &= ~OmittedColumns.AMOUNTS if self.is_network_wide else -1
         gathered = MergedReports.of(table, self._crossing_now().own, senders, said_here, list(live.values()), left_out)
         reports, observed = gathered.reports(under), seen.observed
@@ -299,7 +304,7 @@ class Shard(RemoteSide):
                 read = merge_readings(observed, self.mine, self.peers.values(), len(table.entries))
                 seen = with_readings(seen, read, table.entries.receiver, unheard)
         self._counted = left.senders + table.senders(reports.entry, len(vns))
-        self._told.senders = np.where(self.decides, np.maximum(self._counted, 1), self._told.senders)
+        self._told.senders = np.where(self.decided_mask, np.maximum(self._counted, 1), self._told.senders)
         return ReceiverInput(table.entries, left.vns, reports, seen)
 
     def answered(
@@ -312,7 +317,7 @@ class Shard(RemoteSide):
             set_rate = _not_above(set_rate, view.reports)
             self._memories = self._nothing  # learned from part of the senders
         self._answers = answers = GrantReplies.of(self._table, view.reports, set_rate, allocators.decisions)
-        congested = np.where(self.decides, allocators.congested, self._told.congested)
+        congested = np.where(self.decided_mask, allocators.congested, self._told.congested)
         allocators = allocators._replace(congested=congested, memories=self._nothing, decisions=())
         told = SenderMessages(*answers.for_local_senders(own), answers.forfeits_of_own(own))
         return receivers._replace(allocators=allocators), told
@@ -347,20 +352,20 @@ class Shard(RemoteSide):
         vns, entries = len(self.vns), self.state.entries
         reported = sum(len(part[0]) for part in self._table.parts[1:])
         known = np.bincount(self._table.entries.receiver, minlength=vns) if reported else np.zeros(vns, dtype=np.int64)
-        known = np.where(self.decides, known, np.where(self._told.congested, self._told.senders, 0))
+        known = np.where(self.decided_mask, known, np.where(self._told.congested, self._told.senders, 0))
         elsewhere: IntArray = np.maximum(known - np.bincount(entries.receiver, minlength=vns), 0)
         return elsewhere
 
     def _obey(self, machines: SendRateControllers, now_s: float) -> SendRateControllers:
         state = self.state
         crossing = self._crossing_now()
-        return self._told.obey(machines, state.entries, state.adopted_bps, self.vns, crossing, self.peers, now_s)
+        return self._told.apply(machines, state.entries, state.adopted_bps, self.vns, crossing, self.peers, now_s)
 
     def _crossing_now(self) -> PairPartition:
         """Return where the entries lead; it is made again when there are others, or other owners."""
         if self._crossing is None or self._crossing.entries is not self.state.entries:
             decides = {number: peer.decides for number, peer in self.peers.items()}
-            self._crossing = PairPartition.of(self.state.entries, self.decides, decides)
+            self._crossing = PairPartition.of(self.state.entries, self.decided_mask, decides)
         return self._crossing
 
     # -- receivers: what peers have reported
@@ -376,7 +381,7 @@ class Shard(RemoteSide):
         for peer in self.peers.values():
             if (said := peer.report) is not None:
                 limited[said.receiver[np.isfinite(said.limit_bps)]] = True
-        return limited & self.decides & ~self.vns.always_controlled
+        return limited & self.decided_mask & ~self.vns.always_controlled
 
     def _merge(self, own: Pairs, said: list[ReportMessage]) -> None:
         """Let the table be of these entries; policies remember what they knew of those that were there."""
@@ -405,7 +410,7 @@ class Shard(RemoteSide):
 
 def _kinds(groups: tuple[PolicyGroup, ...], vns: int) -> tuple[BoolArray, BoolArray]:
     """Return for which VNs one shard decides, and which are under policies that answer to drops or marks, (vns,)."""
-    marks = [group.vns for group in groups if ReadingKind.MARKS in group.policy.reads]
+    marks = [group.vns for group in groups if ReadingKind.MARKS in group.policy.required_readings]
     no_shares = need_headroom(groups, vns)
     no_shares[np.concatenate([np.empty(0, dtype=np.int64), *marks])] = True
     return network_wide_mask(groups, vns), no_shares

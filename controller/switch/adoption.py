@@ -21,7 +21,7 @@ from controller.switch.flow_stats_reader import is_own
 from controller.switch.meters.meter_settings import MeterSettingsTable
 
 NO_ROW = -1
-_TELLING = (Table.CLASSIFY, Table.RATE_CONTROL, Table.COUNT, Table.REPORT)
+_TELLING = (Table.CLASSIFY, Table.RATE_CONTROL, Table.COUNT, Table.PACKET_IN)
 
 
 def split_own_flows(flows: Iterable[Flow | UnknownFlow]) -> tuple[FlowTable, int]:

@@ -23,7 +23,7 @@ class CounterDeltas:
     """
 
     key: IntArray
-    moved: Mapping[str, FloatArray]
+    delta: Mapping[str, FloatArray]
     elapsed_s: FloatArray
 
     @classmethod
@@ -70,7 +70,7 @@ class CounterDeltas:
         """Return how fast a counter went for any keys; NaN where that is unknown or it went back."""
         rate = np.full(len(key), np.nan)
         found, row = self.rows_of(key)
-        moved = self.moved[name][row]
+        moved = self.delta[name][row]
         rate[found] = np.where(moved >= 0.0, moved, np.nan) / self.elapsed_s[row]
         return rate
 

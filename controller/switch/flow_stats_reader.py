@@ -72,7 +72,7 @@ class InstalledFlows:
             breathe()
         for _ in reader.update.pieces():
             breathe()
-        self.own, self.foreign, self._templates = reader.update.table, reader.foreign, reader.of_use()
+        self.own, self.foreign, self._templates = reader.update.table, reader.foreign, reader.used_templates()
         self._digest = digest
         return reader.update.changed
 
@@ -173,7 +173,7 @@ class _Reader:
             for template in some:
                 template.used = False
 
-    def of_use(self) -> _Templates:
+    def used_templates(self) -> _Templates:
         """Return the templates that entries of this listing were like."""
         used = [(length, one) for length, some in self._templates.items() for one in some if one.used]
         found: _Templates = {}
@@ -228,7 +228,7 @@ class _Reader:
             if count % _DECODED_AT_ONCE == 0:
                 yield
         if read:
-            self.update.take(FlowColumns.together(read).at(np.argsort(np.concatenate(order))))
+            self.update.take(FlowColumns.concatenate(read).at(np.argsort(np.concatenate(order))))
         yield
 
     def _alike(

@@ -38,7 +38,7 @@ class FlowColumns(NamedTuple):
         return self.at(order[last])
 
     @classmethod
-    def together(cls, parts: list[FlowColumns]) -> FlowColumns:
+    def concatenate(cls, parts: list[FlowColumns]) -> FlowColumns:
         """Return the rows of all ``parts``, one behind the other."""
         return cls(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
@@ -60,7 +60,7 @@ class FlowTableRefresh:
 
     def place_of(self, effect: FlowTemplate) -> int:
         """Return the place of an effect."""
-        return self._effects.place_of(effect)
+        return self._effects.template_index(effect)
 
     def take(self, listed: FlowColumns) -> None:
         """Take entries, whose effects are where ``place_of`` says."""
@@ -95,7 +95,7 @@ class FlowTableRefresh:
             for part in self._merged([self._rows.at(self._seen & ~self._replaced), *self._new]):
                 merged.append(part)
                 yield
-            self._rows = FlowColumns.together(merged)
+            self._rows = FlowColumns.concatenate(merged)
 
     @property
     def table(self) -> FlowTable:
@@ -108,6 +108,6 @@ class FlowTableRefresh:
         pivots = samples[_MERGED_AT_ONCE // _SAMPLED :: _MERGED_AT_ONCE // _SAMPLED]
         cuts = [[0, *np.searchsorted(run.key, pivots).tolist(), len(run.key)] for run in runs]
         for ranges in zip(*map(pairwise, cuts), strict=True):
-            yield FlowColumns.together(
+            yield FlowColumns.concatenate(
                 [run.at(slice(*limits)) for run, limits in zip(runs, ranges, strict=True)]
             ).sorted()

@@ -154,7 +154,7 @@ class SwitchRecord:
     meter_ids: MeterIdPool
     first_meter_id: int
     vn_meters: dict[int, VnMeters]
-    can: Capabilities
+    capabilities: Capabilities
     connected: bool = False
     installed: FlowTable = field(default_factory=FlowTable)
     changed_keys: set[bytes] = field(default_factory=set)
@@ -182,7 +182,7 @@ class SwitchRecord:
         ids = MeterIdPool(config.first_meter_id, config.last_meter_id)
         vn_meters: dict[int, VnMeters] = {}
         for row in np.flatnonzero(vns.dpid == switch.dpid).tolist():
-            meter_id = ids.take()
+            meter_id = ids.allocate()
             if meter_id is None:
                 reason = f"leaves switch {switch.name} fewer meter ids than it has VNs"
                 raise InvalidValueError("openflow.last_meter_id", config.last_meter_id, reason)
@@ -196,7 +196,7 @@ class SwitchRecord:
 
     def meters_in_use(self) -> dict[int, VnMeters]:
         """Return the meters of each of its VNs; they have none where the switch's meters are of no use."""
-        return self.vn_meters if self.can.uses_meters else dict.fromkeys(self.vn_meters, VnMeters())
+        return self.vn_meters if self.capabilities.uses_meters else dict.fromkeys(self.vn_meters, VnMeters())
 
     def vn_meter_columns(self) -> tuple[IntArray, IntArray]:
         """Return its VNs (rows of the VN table) and their meters, a row per field of VnMeters; 0 for none."""
@@ -251,7 +251,7 @@ class SwitchRecord:
         lacking = 0
         for row, name in missing:
             if not (self.thrifty and name in SPARED):
-                completed[row][name] = self.meter_ids.take()
+                completed[row][name] = self.meter_ids.allocate()
                 lacking += completed[row][name] is None
         self.set_vn_meters({row: VnMeters(**mine) for row, mine in completed.items()})
         return lacking
@@ -273,10 +273,10 @@ class SwitchRecord:
 
     def limit_meter_ids(self) -> None:
         """Give out only ids that the switch can have: none where its meters are of no use."""
-        features = self.can.features
+        features = self.capabilities.features
         most = self.meter_ids.last if features is None else features.max_meter
-        self.meter_ids.limit_to(most if self.can.uses_meters else 0)
-        self.meter_ids.most_used = self.can.told.count
+        self.meter_ids.limit_to(most if self.capabilities.uses_meters else 0)
+        self.meter_ids.most_used = self.capabilities.told.count
 
     def set_flows(self, mods: Iterable[tuple[FlowModCommand, Flow]]) -> None:
         """Queue planned flow-mods, and note what the switch is to hold from then on."""
@@ -293,7 +293,7 @@ class SwitchRecord:
         self.installed.discard(packed)
         self.changed_keys.add(packed)
 
-    def hold(self, keys: Collection[bytes], flows: FlowTable) -> None:
+    def mark_installed(self, keys: Collection[bytes], flows: FlowTable) -> None:
         """Note that of the entries of these packed keys the switch holds those in ``flows``."""
         for packed in keys:
             self.installed.put_from(flows, packed)
@@ -306,7 +306,7 @@ class SwitchRecord:
         With ``keep_meters`` none is deleted yet: flow entries that name it may wait to be deleted.
         """
         taken, self.update = self.update, SwitchUpdate()
-        taken.fit(self.can.bounds)
+        taken.fit(self.capabilities.bounds)
         if keep_meters:
             taken.meter_deletes, self.update.meter_deletes = self.update.meter_deletes, taken.meter_deletes
         for meter_id in taken.meter_deletes:

@@ -19,7 +19,7 @@ from experiments.evaluation.run_matrix import SCALE
 class ClaimVerdict:
     """What one fabric gave, what the paper's ``best`` control gave there, and whether the claim holds."""
 
-    found: str
+    result: str
     holds: bool | None
     best: str = "-"
 
@@ -30,7 +30,7 @@ class Claim:
 
     key: str
     section: str
-    says: str
+    title: str
     judge: Callable[[Measured], ClaimVerdict]
 
 

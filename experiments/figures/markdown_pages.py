@@ -121,8 +121,8 @@ def _claims(results: PaperResults) -> list[str]:
     for claim in results.paper.claims:
         verdicts = results.verdicts(claim.key)
         holds = [bold(HOLDS[one.holds]) for one in verdicts.values()]
-        failed = [f"{SHORT[fabric]}: {one.found}" for fabric, one in verdicts.items() if one.holds is False]
-        lines.append(_row([claim.section, claim.says, *holds, "; ".join(failed)]))
+        failed = [f"{SHORT[fabric]}: {one.result}" for fabric, one in verdicts.items() if one.holds is False]
+        lines.append(_row([claim.section, claim.title, *holds, "; ".join(failed)]))
     return lines
 
 

@@ -92,9 +92,9 @@ def conditions_digest(paper: Paper, summaries: Sequence[dict[str, Any]], made: M
     for claim in paper.compared:
         verdicts = {name: claim.judge(measured[name]) for name in names}
         holds = {name: verdict.holds for name, verdict in verdicts.items()}
-        shown = [f"{HOLDS[verdict.holds]}: {verdict.found}" for verdict in verdicts.values()]
+        shown = [f"{HOLDS[verdict.holds]}: {verdict.result}" for verdict in verdicts.values()]
         claims.append(
-            {"section": claim.section, "says": claim.says, "verdicts": shown, "decides": deciding_condition(holds)}
+            {"section": claim.section, "says": claim.title, "verdicts": shown, "decides": deciding_condition(holds)}
         )
     kept = ("fabric", "commits", "machine", "programs", "command")
     return {

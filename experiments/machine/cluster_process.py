@@ -105,7 +105,7 @@ class Cluster:
         """Raise ControllerError if that node has ended."""
         self.nodes[self.in_charge].check_alive()
 
-    def recovered(self) -> bool:
+    def check_recovered(self) -> bool:
         """Look whether a node controls every switch, which is in charge then; return whether one does."""
         found = [number for number in range(len(self.nodes)) if self.controls(number)]
         self.in_charge = found[0] if found else self.in_charge
@@ -137,7 +137,7 @@ class Cluster:
 
     def wait_controls(self, timeout_s: float = START_S) -> int:
         """Wait until a node controls every switch; return it. Raises ControllerError when none does."""
-        self.wait(self.recovered, "a node controls every switch", timeout_s)
+        self.wait(self.check_recovered, "a node controls every switch", timeout_s)
         return self.in_charge
 
     def wait_ready(self, switches: Iterable[str] = (), timeout_s: float = START_S) -> None:
@@ -221,7 +221,7 @@ class ShardedNodes(Cluster):
         self.nodes[number_of(owner)].end(signal.SIGKILL)
         return owner
 
-    def recovered(self) -> bool:
+    def check_recovered(self) -> bool:
         """Look whether every switch is under its owner's control, as all nodes say that are there; return whether.
 
         One of them has to be the active one, which is in charge then.

@@ -227,10 +227,10 @@ class ModelAgents:
 
     def _interval(self, number: int) -> None:
         if number in self.running:
-            self.by_pn[number].interval()
+            self.by_pn[number].run_interval()
             self._later(number, self.by_pn[number].interval_s)
 
     def _deliver(self, port: PortId, octets: bytes) -> None:
         number = self._number_of_port.get(port)
         if number in self.running and self.frames[number].deliver(octets):
-            self.by_pn[number].hear()
+            self.by_pn[number].receive_frames()

@@ -193,7 +193,7 @@ class ControlPlane:
     def _hello(self) -> None:
         self._hello_s = self.model.now_s
         for receiver, sender in self.model.links.items():
-            self.central.hello_heard(sender, receiver, self.model.now_s)
+            self.central.on_discovery_frame(sender, receiver, self.model.now_s)
 
     # -- bytes
 
@@ -249,9 +249,9 @@ class ControlPlane:
                 self.counts.packet_ins += 1
                 packet = parse_packet_in(message)
                 if packet.table_id == Table.CLASSIFY and is_control(packet.data):
-                    self.central.control_frame_heard(dpid, packet.in_port, packet.data, now_s)
+                    self.central.on_control_frame(dpid, packet.in_port, packet.data, now_s)
                 else:
-                    self.central.frame_reported(dpid, packet, now_s)
+                    self.central.on_packet_in(dpid, packet, now_s)
             elif kind == MessageType.FLOW_REMOVED:
                 self.central.on_flow_removed(dpid, parse_flow_removed(message), now_s)
             elif kind == MessageType.MULTIPART_REPLY:

@@ -25,7 +25,7 @@ class DelayedGrants(Policy):
 
     name: ClassVar[str] = "late"
     title: ClassVar[str] = "Late grants"
-    always_controls: ClassVar[bool] = False
+    controls_uncongested: ClassVar[bool] = False
 
     def decide(self, view: PolicyView, memory: PolicyState) -> Decision:
         """Return the grants that arrive now, and remember those that were decided now."""

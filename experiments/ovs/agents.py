@@ -62,9 +62,9 @@ def run_all(agents: dict[FrameSocket, Agent], stopped: threading.Event) -> None:
         left_s = due_s[sock] - time.monotonic()
         if left_s > 0:
             for ready in select.select(list(agents), [], [], left_s)[0]:
-                agents[ready].hear()
+                agents[ready].receive_frames()
             continue
-        agents[sock].interval()
+        agents[sock].run_interval()
         due_s[sock] = max(due_s[sock] + agents[sock].interval_s, time.monotonic())
 
 

@@ -212,7 +212,9 @@ CLAIMS = (
 
 
 def _with_gain(claim: Claim, judge: Callable[[Measured], ClaimVerdict]) -> Claim:
-    return replace(claim, key=f"{claim.key}-k", says=claim.says.replace(" (k = 0.5)", "") + " (k = 0.07)", judge=judge)
+    return replace(
+        claim, key=f"{claim.key}-k", title=claim.title.replace(" (k = 0.5)", "") + " (k = 0.07)", judge=judge
+    )
 
 
 _BY_KEY = {claim.key: claim for claim in CLAIMS}

@@ -122,7 +122,7 @@ class NodesDecisions:
     def take(self) -> None:
         """Ask for the limits, if it is time to, or whether all switches are under control again."""
         if self._awaits:
-            if not self._nodes.recovered():
+            if not self._nodes.check_recovered():
                 return
             assert self._killed_s is not None
             self.out_of_control_s = time.monotonic() - self._killed_s

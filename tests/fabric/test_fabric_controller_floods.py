@@ -92,6 +92,6 @@ def test_neighbours_are_found_under_a_blast(
 def test_frames_reach_the_controller_through_a_meter_and_are_forwarded_all_the_same(
     fabric: tuple[OvsFabric, Application, Path],
 ) -> None:
-    entries = re.findall(rf"table={Table.REPORT:d},.*", ofctl("dump-flows", "s1"))
+    entries = re.findall(rf"table={Table.PACKET_IN:d},.*", ofctl("dump-flows", "s1"))
     assert len(entries) == 6
     assert all("meter:" in entry and "CONTROLLER:128" in entry for entry in entries)

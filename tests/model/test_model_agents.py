@@ -257,11 +257,11 @@ def test_a_flood_of_forged_frames_takes_no_more_than_its_budget() -> None:
     agents, port = plane.central.agents, port_of(model, 1)
     (frame,) = forged(2, Opcode.TRAFFIC_REPORT)
     for _ in range(5_500):  # what 100,000 a second are in an interval, and no switch holds any of it back
-        plane.central.control_frame_heard(*port, frame, model.now_s)
+        plane.central.on_control_frame(*port, frame, model.now_s)
     refused = agents.ports[port].refused
     assert refused["budget"] >= 5_000
     assert agents.refused() == refused
-    assert not agents.hear(PortId(99, 1), frame, model.now_s)
+    assert not agents.receive_frame(PortId(99, 1), frame, model.now_s)
     assert agents.refused() == refused + Counter({"no-agent": 1})
     assert received_bps(model, 2.0, 4.0) == pytest.approx(25e6, rel=0.03)
 
@@ -322,7 +322,7 @@ def test_a_silenced_port_stays_silent_when_the_configuration_is_read_again() -> 
 def test_a_port_without_an_agent_is_not_listened_to() -> None:
     model, plane, _ = fabric_of("none")
     (frame,) = forged(1, Opcode.HELLO)
-    plane.central.control_frame_heard(*port_of(model, 1), frame, model.now_s)
+    plane.central.on_control_frame(*port_of(model, 1), frame, model.now_s)
     assert plane.central.agents.refused() == {"no-agent": 1}
     assert EventKind.AGENT_UP not in kinds(plane)
 
@@ -347,7 +347,7 @@ def test_reports_are_taken_for_senders_at_that_port_alone() -> None:
         (frame,) = encode(
             FrameAddress(CONTROLLER_MAC, 0x02_00_00_00_00_77, 2, 5), Opcode.TRAFFIC_REPORT, entry, sequence, 0
         )
-        plane.central.control_frame_heard(*port_of(model, 2), frame, model.now_s)
+        plane.central.on_control_frame(*port_of(model, 2), frame, model.now_s)
     model.run(3.2)
     row = int(np.flatnonzero(plane.central.state.entries.sender == plane.central.vns.row_of(2, *port_of(model, 1)))[0])
     assert plane.central.state.measured.passed_bps[row] == pytest.approx(before[row], rel=0.01)

@@ -63,7 +63,7 @@ def test_with_frames_at_once_shards_grant_what_one_process_grants_bit_for_bit(al
     whole, shards = OneProcess(two_vlans(algorithm)), cut(two_vlans(algorithm), owner)
     np.testing.assert_array_equal(whole.run(SILENCE, 6), shards.limit_bps)
     for one in (whole, *shards.shards.values()):
-        one.forget()  # what was learned before all had heard each other
+        one.reset_policies()  # what was learned before all had heard each other
     shown = to_vns(whole.world, {RECEIVER: GREEDY_KBIT, RECEIVER + 1: GREEDY_KBIT})  # what drops, for certain
     for offered_kbit in (shown, *(to_vns(whole.world, one) for one in offered), shown, shown):
         np.testing.assert_array_equal(shards.run(offered_kbit), whole.run(offered_kbit))
@@ -153,7 +153,7 @@ def test_a_silent_nodes_senders_are_held_and_take_nothing_of_the_others_guarante
     shards, offered = congested(CUTS[0])  # 0 decides, 1 has the receiver's switch and two of its senders
     shards.owner[:] = np.where(shards.world.vns.port_no == 4, 0, shards.owner)
     for shard in shards.shards.values():
-        shard.recut(shards.owner, 2)
+        shard.repartition(shards.owner, 2)
     shards.run(offered, 20)
     shards.network.cut = {1}
     shards.run(offered, SILENT_INTERVALS)
@@ -172,7 +172,7 @@ def test_another_one_who_decides_goes_on_from_the_limits_in_force():
     shards, offered = congested(CUTS[0])
     rows, before_bps = to_receiver(shards), shards.limit_bps.copy()
     for shard in shards.shards.values():
-        shard.recut(shards.owner, 2, allocator=1)
+        shard.repartition(shards.owner, 2, allocator=1)
     rise_bps = Gatekeeper.slope * CAPACITY_BPS * INTERVAL_S / (PORTS - 1)
     for number in range(1, 20):
         shards.run(offered)

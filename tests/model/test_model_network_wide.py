@@ -160,7 +160,7 @@ def test_another_allocator_frees_nobody_and_comes_to_the_same_grants(owner):
     whole, shards = OneProcess(with_core()), cut(with_core(), owner, delay=1)
     before_bps = shards.run(GREEDY, 40).copy()
     for shard in shards.shards.values():
-        shard.recut(shards.owner, 2, allocator=1)
+        shard.repartition(shards.owner, 2, allocator=1)
     for _ in range(40):
         assert (shards.run(GREEDY) <= before_bps * (1 + 1e-9)).all()
     np.testing.assert_allclose(shards.limit_bps, whole.run(GREEDY, 80), rtol=1e-6)
@@ -171,7 +171,7 @@ def test_another_allocator_frees_nobody_and_comes_to_the_same_grants(owner):
 def test_two_who_take_themselves_for_the_allocator_raise_no_grant():
     shards = cut(with_core(), [0, 0, 0, 1, 1, 1])
     before_bps = shards.run(GREEDY, 10).copy()
-    shards.shards[1].recut(shards.owner, 1, allocator=1)
+    shards.shards[1].repartition(shards.owner, 1, allocator=1)
     own = shards.owner[shards.world.entries.sender] == 1
     for _ in range(HELD - 10):
         assert (shards.run([900, 0])[own] <= before_bps[own] * (1 + 1e-9)).all()

@@ -129,7 +129,7 @@ def test_three_policies_share_a_port():
     assert 55 * M < rates_bps[20] < 100 * M - rates_bps[10] - 0.95 * rates_bps[30] + 3 * M
     view = loop.fabric.central.state.allocators.decisions[1].view
     down = view.links.down[loop.fabric.central.vns.row_of(20, *HUB)]
-    assert 25 * M < view.others_bps[down] <= 40 * M
-    assert view.others_within_bps[down] == view.others_bps[down]
+    assert 25 * M < view.cross_traffic_bps[down] <= 40 * M
+    assert view.cross_guaranteed_bps[down] == view.cross_traffic_bps[down]
     for row in range(6):
         assert explain_pair(loop.fabric.central.fabric, row).bound

@@ -31,6 +31,6 @@ def test_there_is_one_of_receivers_without_queues_of_agents_and_of_a_restart():
     def starts(name):
         return [one for one in read(path_of(name)) if isinstance(one, Start)]
 
-    assert not starts("fs-without-queues")[0].vns.shaped.any()
+    assert not starts("fs-without-queues")[0].vns.has_queue.any()
     assert any(start.state.adopted_bps is not None for start in starts("fp-after-restart"))
     assert any(one.shaped.any() for one in read(path_of("fp-with-agents")) if isinstance(one, Interval))

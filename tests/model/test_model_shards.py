@@ -155,13 +155,13 @@ def test_a_new_owner_speaks_for_the_same_switches_and_the_old_one_is_not_heard()
 def test_who_knows_other_owners_is_not_heard_and_nobody_gains_by_it():
     whole, shards = OneProcess("fs"), cut("fs", [0, 0, 1, 1, 2, 2], delay=1)
     before_bps = shards.run(GREEDY, 40).copy()
-    shards.shards[0].recut(shards.owner, 1, owners_digest=b"new")
+    shards.shards[0].repartition(shards.owner, 1, owners_digest=b"new")
     for _ in range(40):
         assert (shards.run(GREEDY) <= before_bps * (1 + 1e-9)).all()
     refused = shards.causes[RejectCause.FABRIC]
     assert refused > 40
     for one in (1, 2):
-        shards.shards[one].recut(shards.owner, 1, owners_digest=b"new")
+        shards.shards[one].repartition(shards.owner, 1, owners_digest=b"new")
     np.testing.assert_array_equal(shards.run(GREEDY, 40), whole.run(GREEDY, 40))
     assert shards.causes[RejectCause.FABRIC] == refused + 8  # what 1 and 2 had under way
 

@@ -83,7 +83,7 @@ def policy_step(name: str, limit_bps: float, senders: int, parameters: Mapping[s
             elapsed_s=INTERVAL_S,
             entries=entries,
             vns=vns,
-            mine=np.ones(len(vns), dtype=np.bool_),
+            in_group=np.ones(len(vns), dtype=np.bool_),
             parameters=group.parameters,
             received_bps=received_bps,
             passed_bps=delivered_bps,
@@ -99,8 +99,8 @@ def policy_step(name: str, limit_bps: float, senders: int, parameters: Mapping[s
             active=demand_bps > 0,
             unread_intervals=np.zeros(senders, dtype=np.int64),
             links=links,
-            others_bps=np.zeros(len(links.names)),
-            others_within_bps=np.zeros(len(links.names)),
+            cross_traffic_bps=np.zeros(len(links.names)),
+            cross_guaranteed_bps=np.zeros(len(links.names)),
         )
         decision = group.policy.decide(view, memory)
         memory = decision.memory
@@ -123,10 +123,10 @@ def _star(limit_bps: float, senders: int, name: str, parameters: Mapping[str, ob
         capacity_bps=np.full(rows, 1e12),
         send_ceiling_bps=np.full(rows, np.nan),
         receive_ceiling_bps=np.full(rows, np.nan),
-        borrows=np.zeros(rows, dtype=np.bool_),
+        uses_ceiling=np.zeros(rows, dtype=np.bool_),
         port_ceilings=np.zeros(rows, dtype=np.bool_),
         always_controlled=np.zeros(rows, dtype=np.bool_),
-        shaped=np.ones(rows, dtype=np.bool_),
+        has_queue=np.ones(rows, dtype=np.bool_),
     )
     return apply_choices(vns, {1: PolicyChoice(name, parameters or {})})
 

@@ -70,7 +70,7 @@ class Fabric:
         for receiver in list(ports if ports is not None else self.peers):
             sender = self.peers.get(receiver)
             if sender is not None and {sender.dpid, receiver.dpid} <= self.up:
-                self.central.hello_heard(sender, receiver, self.now_s)
+                self.central.on_discovery_frame(sender, receiver, self.now_s)
 
     def cut(self, port: PortId) -> None:
         """Take a link away, unseen."""
@@ -133,7 +133,7 @@ class Fabric:
         delivery.reports = len(reports)
         if report:
             for dpid, packet in reports:
-                self.central.frame_reported(dpid, packet, self.now_s)
+                self.central.on_packet_in(dpid, packet, self.now_s)
             self.push()
         return delivery
 

@@ -55,7 +55,7 @@ class MemoryEtcd:
         """Return whether there is such a lease."""
         return lease_id in self.leases
 
-    def left_s(self, lease_id: int) -> int:
+    def remaining_ttl_s(self, lease_id: int) -> int:
         """Return what is left of a lease."""
         return self.left_of.get(lease_id, 3)
 

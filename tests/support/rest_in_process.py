@@ -48,7 +48,7 @@ class Desk:
         self.counts_since_s: dict[int, float] = {}
         self.changes = 0
         self.service = Service(self.central, lambda: self.now_s)
-        self.service.changed = self._changed  # type: ignore[method-assign]
+        self.service.on_change = self._changed  # type: ignore[method-assign]
         self.app = create_app(self.service)
         self.client: FlaskClient = self.app.test_client()
 
@@ -85,8 +85,8 @@ class Desk:
         """The host with MAC address = port number at one port of s1 sends to the one at another."""
         for port, to in ((receiver_port, sender_port), (sender_port, receiver_port)):
             frame = build_frame(FrameHeader(to, port, vlan_vid, 0x0800), b"")
-            self.central.frame_reported(DPID, reported(port, vlan_vid, frame, MetadataFlag.UNKNOWN_SOURCE), self.now_s)
-        self.central.frame_reported(DPID, reported(sender_port, vlan_vid, frame, MetadataFlag.NEW_PAIR), self.now_s)
+            self.central.on_packet_in(DPID, reported(port, vlan_vid, frame, MetadataFlag.UNKNOWN_SOURCE), self.now_s)
+        self.central.on_packet_in(DPID, reported(sender_port, vlan_vid, frame, MetadataFlag.NEW_PAIR), self.now_s)
 
     def run(self, offered_bps: list[float], dropped_bps: list[float], intervals: int) -> None:
         """Run intervals in which the entries of s1, in the order of the table, see these loads.

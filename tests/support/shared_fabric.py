@@ -97,11 +97,11 @@ class Nodes:
     def hello_heard(self, sender: PortId, receiver: PortId, now_s: float) -> None:
         central = self.of(receiver.dpid)
         if central is not None and self.of(sender.dpid) is not None:
-            central.hello_heard(sender, receiver, now_s)
+            central.on_discovery_frame(sender, receiver, now_s)
 
     def frame_reported(self, dpid: int, *report: Any) -> None:
         if (central := self.of(dpid)) is not None:
-            central.frame_reported(dpid, *report)
+            central.on_packet_in(dpid, *report)
 
     def take_updates(self) -> dict[int, SwitchUpdate]:
         due: dict[int, SwitchUpdate] = {}
@@ -125,7 +125,7 @@ class Nodes:
                 pass
             own = {dpid: found for dpid, found in stats.items() if self.owner[dpid] == name and dpid in self.up}
             self.centrals[name].interval(own, {dpid: received_s[dpid] for dpid in own}, now_s)
-            self.sharing[name].round([dpid for dpid in self.up if self.owner[dpid] == name], now_s)
+            self.sharing[name].end_interval([dpid for dpid in self.up if self.owner[dpid] == name], now_s)
             self._messages += [(name, hearer, data) for hearer, data in self.sharing[name].take_messages().items()]
 
 

@@ -206,7 +206,7 @@ def packet_in(frame: Frame, in_port: int, flow: Flow, metadata: int = 0) -> Pack
 
 def reported(in_port: int, vlan_vid: int, frame: bytes, why: MetadataFlag) -> PacketIn:
     """The packet-in of a frame that was marked on its way."""
-    return PacketIn(1, Table.REPORT, 0, in_port, frame, int(why) | vlan_vid)
+    return PacketIn(1, Table.PACKET_IN, 0, in_port, frame, int(why) | vlan_vid)
 
 
 def keys_of(flows: Iterable[Flow]) -> set[FlowKey]:

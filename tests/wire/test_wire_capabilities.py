@@ -43,7 +43,7 @@ def talk(run: WireRun) -> None:
 
 
 def meters_of_flows(run: WireRun) -> set[int | None]:
-    tables = (Table.SEND_LIMIT, Table.RATE_CONTROL, Table.REPORT)
+    tables = (Table.SEND_LIMIT, Table.RATE_CONTROL, Table.PACKET_IN)
     return {flow.meter_id for flow in run.flows(1) if flow.table_id in tables}
 
 

@@ -197,7 +197,7 @@ def test_facts_without_a_revision_are_kept_by_the_active_node_alone(etcd: EtcdCl
     store.keep_facts({"port s1 1": "eth1"})
     store.commit(change(2), {}, {}, {"file": "y"})
     standing = store_of(etcd).load()
-    assert (standing.revision, standing.facts) == (2, {"file": "y", "port s1 1": "eth1"})
+    assert (standing.revision, standing.metadata) == (2, {"file": "y", "port s1 1": "eth1"})
     standby = EtcdStore(etcd, PREFIX, lambda: None, lambda: "on standby")
     standby.load()
     with pytest.raises(StoreError, match="on standby"):

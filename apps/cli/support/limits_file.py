@@ -32,7 +32,7 @@ def read_limits(path: Path) -> list[dict[str, Any]]:
     if not document.problems and not isinstance(document.data, list):
         problems.append(Problem((), "is not a list: write - {vlan: 10, port: s1:3, receive: 400M}"))
     if problems or document.problems:
-        raise ConfigError(str(path), [*document.problems, *document.place(problems)])
+        raise ConfigError(str(path), [*document.problems, *document.with_positions(problems)])
     return rows
 
 

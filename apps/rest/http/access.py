@@ -135,7 +135,7 @@ class ConnectionSlots:
         self._held[key] += count
         return True
 
-    def give_back(self, address: str, count: int = 1) -> None:
+    def release(self, address: str, count: int = 1) -> None:
         """Give places back that were taken."""
         key = _subnet(address)
         self._held[key] -= count

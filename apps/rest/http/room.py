@@ -51,7 +51,7 @@ class Room:
 
     def give_back(self, address: str, count: int) -> None:
         """Give back what was taken."""
-        self._places.give_back(address, count)
+        self._places.release(address, count)
         if not self._places.held and not self._is_due:
             self._is_due = True
             self._later(TIDY_S, self._tidy_up)

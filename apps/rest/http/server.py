@@ -113,7 +113,7 @@ class _Acceptor:
                 log.info("REST: no connection with %s: %s", address, error)
         finally:
             sock.close()
-            self.places.give_back(address[0])
+            self.places.release(address[0])
 
     def _secure(self, sock: Any, tls: ssl.SSLContext) -> Any:
         connection = tls.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)

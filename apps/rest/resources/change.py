@@ -171,7 +171,7 @@ def _answer(here: Service, outcome: ChangeOutcome, dry_run: bool, response: Resp
     if dry_run:
         response.headers["Dry-Run"] = "true"
     else:
-        here.changed(outcome.revision)
+        here.on_change(outcome.revision)
     return response
 
 

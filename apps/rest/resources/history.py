@@ -54,7 +54,7 @@ def list_history(query: request_parameters.HistoryQuery) -> Json:
     if place != (None, None, None):
         if place[0] is None:
             raise problems.invalid(InvalidValueError("vlan", "", "is needed with switch and port"))
-        shown = [change for change in shown if settings.changes_at(change.revision, place)]
+        shown = [change for change in shown if settings.change_concerns(change.revision, place)]
     return {"next": cursor, "changes": [_without_items(asdict(change)) for change in shown]}
 
 

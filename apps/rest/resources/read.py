@@ -33,7 +33,7 @@ def get_health(query: request_parameters.NoQuery) -> Json:
 def get_revision(query: request_parameters.NoQuery) -> Json:
     """Show the last change, and the last one that is in force on the switches."""
     here = service()
-    return here.in_force(here.settings.revision)
+    return here.revision_status(here.settings.revision)
 
 
 @api.get("/loop", responses={200: health.Loop, **NOT_FOUND})
@@ -72,7 +72,7 @@ def list_vns(query: request_parameters.VnListQuery) -> Json:
     here = service()
     rows = lookup.vn_rows(here.central, query.given("vlan"), query.given("switch"))
     if query.missing:
-        rows = rows[here.central.fabric.guarantees.missing[rows]]
+        rows = rows[here.central.fabric.guarantees.violated[rows]]
     rows, more = _page_of_rows(rows, _row_behind(query.cursor), query.limit)
     cursor = make_cursor(*here.settings.file.names[rows[-1]]) if more else None
     return {"next": cursor, "vns": views.vn_views(here, rows), "revision": here.settings.revision}

@@ -18,7 +18,7 @@ def get_series(query: request_parameters.SeriesQuery) -> Json:
     """Show the last five minutes of a VLAN, or of a VN from when it was first asked for; give one of both."""
     here = service()
     central, series = here.central, here.observer.series
-    here.observer.follow()
+    here.observer.sync_vns()
     vlan, vn = query.given("vlan"), query.given("vn")
     if (vlan is None) == (vn is None):
         raise invalid(InvalidValueError("vlan", vlan or "", "give either vlan or vn: 10, or 10/s1/3"))

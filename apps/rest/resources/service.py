@@ -75,10 +75,10 @@ class Service:
         """Return what ``/v1/health`` answers."""
         return {"status": "ready", "switches": {}}
 
-    def changed(self, revision: int) -> None:
+    def on_change(self, revision: int) -> None:
         """Send what follows from a change that was made and stored; when this fails the client gets a 500."""
 
-    def in_force(self, revision: int) -> Json:
+    def revision_status(self, revision: int) -> Json:
         """Return what ``health.Revision`` has; ``revision`` is the last change."""
         return {"revision": revision, "installed_revision": revision, "waiting": [], "missing": []}
 

@@ -16,10 +16,10 @@ from apps.rest.schema.change_responses import OverrideView
 from apps.rest.schema.fabric_responses import GuaranteeView, ViolatedBy
 from apps.rest.schema.responses import (
     AgentView,
-    EntryView,
     EventView,
     ExplanationView,
     HostView,
+    PairView,
     PortView,
     UnmeteredPairView,
     VlanView,
@@ -114,18 +114,18 @@ def vn_views(service: Service, rows: IntArray, outcome: ChangeOutcome | None = N
 
 def _guarantees(service: Service, rows: IntArray) -> list[Json]:
     """Return how the guarantees of these VNs fare as ``GuaranteeView`` has it."""
-    service.observer.follow()
+    service.observer.sync_vns()
     found, traffic = service.central.fabric.guarantees, service.observer.traffic
     seconds = traffic.seconds[:, rows].round(3)
     by = [dict(zip(ViolatedBy.model_fields, one, strict=True)) for one in seconds[MISSED[0] :].T.tolist()]
     columns = (
-        json_rates(found.owed_bps[rows]),
+        json_rates(found.entitled_bps[rows]),
         json_rates(found.received_bps[rows]),
-        found.missing[rows].tolist(),
+        found.violated[rows].tolist(),
         [utc(service, since_s) for since_s in traffic.missing_since_s[rows].tolist()],
         seconds[GuaranteeState.IDLE].tolist(),
         seconds[GuaranteeState.MET].tolist(),
-        traffic.missed_s[rows].round(3).tolist(),
+        traffic.violated_s[rows].round(3).tolist(),
         traffic.missed_last_hour_s[rows].round(3).tolist(),
         by,
     )
@@ -194,7 +194,7 @@ def entry_views(central: CentralController, rows: IntArray) -> list[Json]:
         [str(one) for one in shaping],
         control,
         [
-            one is not Shaping.METER or central.fabric.record_of_sender(row).can.limits.works
+            one is not Shaping.METER or central.fabric.record_of_sender(row).capabilities.limits.works
             for row, one in zip(sender.tolist(), shaping, strict=True)
         ],
         state.enforcement.unresponsive[rows].tolist(),
@@ -205,7 +205,7 @@ def entry_views(central: CentralController, rows: IntArray) -> list[Json]:
         _shares(shown.lost),
         shown.bottleneck,
     )
-    return _objects(EntryView, columns)
+    return _objects(PairView, columns)
 
 
 def host_views(service: Service, hosts: HostColumns) -> list[Json]:

@@ -131,7 +131,7 @@ class PortLocation(BaseModel):
     port_no: int
 
 
-class EntryView(BaseModel):
+class PairView(BaseModel):
     """A pair of VNs that talk, in one direction, and the meter that limits it at the sender's edge switch."""
 
     vlan_vid: int
@@ -242,7 +242,7 @@ class Ports(Page):
 class Entries(Page):
     """The pairs that were asked for; pairs that are silent age and vanish."""
 
-    entries: list[EntryView]
+    entries: list[PairView]
     unmetered: list[UnmeteredPairView] = Field(
         description="all pairs that talk and have no meter: they are not limited, and their rates are unknown"
     )

@@ -60,9 +60,9 @@ def keys_of(here: Service, picked: Columns) -> Json:
 
 def state_of(here: Service, picked: Columns) -> Json:
     """Return the state; its arrays are in the order of ``keys_of``."""
-    here.observer.follow()
+    here.observer.sync_vns()
     central, fabric = here.central, here.central.fabric
-    in_force, loop = here.in_force(here.settings.revision), here.loop(2**62)
+    in_force, loop = here.revision_status(here.settings.revision), here.loop(2**62)
     health = here.health()
     state: Json = {
         "at": views.utc(here, here.clock()),
@@ -75,7 +75,7 @@ def state_of(here: Service, picked: Columns) -> Json:
         "rounds": loop["rounds"] if loop else 0,
     }
     mean_bps = here.observer.traffic.mean_bps[_ROWS]
-    congested, missing = locally_congested(central), fabric.guarantees.missing
+    congested, missing = locally_congested(central), fabric.guarantees.violated
     if picked.is_fabric:
         vids, of_vn = np.unique(central.vns.vlan_vid, return_inverse=True)
         state["rows"] = [

@@ -149,9 +149,9 @@ class SharedReader:
                 self.forget(arrival.fileno)
         if was_over:
             return True
-        self.meters.look()
+        self.meters.notify_if_done()
         return goes_on or self._awaited() > 0
 
     def _awaited(self) -> int:
         """Return how many answers to roll calls are awaited."""
-        return int(self.meters.left[0] + self.barriers.left[0])
+        return int(self.meters.pending_count[0] + self.barriers.pending_count[0])

@@ -136,7 +136,7 @@ class ConnectionLimits(Generic[Visitor]):
         if self._waiting.pop(visitor, None) is not None:
             self._strangers[visitor] = None
 
-    def keep(self, visitor: Visitor) -> None:
+    def mark_controlled(self, visitor: Visitor) -> None:
         """Note that a visitor is a switch under control."""
         if visitor in self._strangers:
             del self._strangers[visitor]

@@ -145,7 +145,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
         with suppress(OSError, ValueError):
             self.socket.shutdown(socket.SHUT_RDWR)
 
-    def cut_off(self, reason: EvictionReason) -> None:
+    def evict(self, reason: EvictionReason) -> None:
         """Hang up on somebody who misbehaves: nothing is sent any more. Waits for nothing."""
         if self._ended:
             return
@@ -188,22 +188,22 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
         """
         if self._ended or self._queue.closing:
             return False
-        if self.gate is not None and not self.gate.lets_out(data):
+        if self.gate is not None and not self.gate.allows(data):
             return True
         if not self._queue.put(data, last=close_socket):
-            self.cut_off(EvictionReason.UNREAD)
+            self.evict(EvictionReason.UNREAD)
             return False
         return True
 
-    def lane(self) -> int | None:
+    def direct_socket(self) -> int | None:
         """Return the socket for a roll call (bulk_request.py); None where it is not read so now."""
         return self.fileno if self._shared and not self._buffer and native_sockets.library is not None else None
 
-    def open_lane(self) -> int | None:
+    def direct_send_socket(self) -> int | None:
         """Return the same where what is written to that socket is what ``enqueue`` would send there."""
-        return None if self.gate is not None or self._queue.octets or self._queue.closing else self.lane()
+        return None if self.gate is not None or self._queue.octets or self._queue.closing else self.direct_socket()
 
-    def put_back(self, octets: bytes) -> None:
+    def push_back(self, octets: bytes) -> None:
         """Take the beginning of a message that a roll call has read: the rest comes as any other."""
         self._buffer[:0] = octets
 
@@ -212,7 +212,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
             self._queue.send_all()
             self.close()
         except TimeoutError:
-            self.cut_off(EvictionReason.UNREAD)
+            self.evict(EvictionReason.UNREAD)
         except OSError:
             self.close()
 
@@ -291,7 +291,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
         while (head := self._head(offset)) is not None and not self._ended:
             version, kind, length, xid = head
             if length < HEADER.size:
-                self.cut_off(EvictionReason.LENGTH)
+                self.evict(EvictionReason.LENGTH)
                 break
             acted = self._handle(version, kind, xid, _cut(buffer, offset, length))
             offset += length
@@ -348,7 +348,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
             with suppress(OSError):  # nothing else waits to be sent: the kernel takes so little at once
                 self.socket.send(HEADER.pack(ofp.VERSION, MessageType.ERROR, HEADER.size + len(refusal), 0) + refusal)
             self._queue.octets = 0  # the refusal must arrive: no reset
-            self.cut_off(EvictionReason.VERSION)
+            self.evict(EvictionReason.VERSION)
             return
         self._to_ryu(MessageType.HELLO, 0, HEADER.pack(ofp.VERSION, MessageType.HELLO, HEADER.size, 0))
 
@@ -359,7 +359,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
             self._drop("nobody asked")
             return
         if kind == MessageType.FEATURES_REPLY and message[_AUXILIARY_ID_AT : _AUXILIARY_ID_AT + 1] > b"\0":
-            self.cut_off(EvictionReason.AUXILIARY)
+            self.evict(EvictionReason.AUXILIARY)
             return
         flags = message[_MULTIPART_MORE_AT : _MULTIPART_MORE_AT + 2] if kind == MessageType.MULTIPART_REPLY else b""
         if not int.from_bytes(flags) & ofp.MULTIPART_REPLY_MORE:
@@ -381,7 +381,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
             if self.state in handler.callers[event.__class__].dispatchers:
                 handler(event)
         if len(self._ports or ()) > MOST_PORTS:
-            self.cut_off(EvictionReason.PORTS)
+            self.evict(EvictionReason.PORTS)
 
     def _drop(self, why: str) -> None:
         PeerDatapath.counts.dropped[why] += 1

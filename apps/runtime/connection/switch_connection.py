@@ -33,7 +33,7 @@ MAX_FORGOTTEN = 1000  # replies that may still come though nobody waits for them
 class Gate(Protocol):
     """Decides whether messages may go to a switch."""
 
-    def lets_out(self, data: Buffer) -> bool:
+    def allows(self, data: Buffer) -> bool:
         """Return whether these messages may go out now."""
 
 
@@ -53,19 +53,19 @@ class Transport(Protocol):
     def close(self) -> None:
         """Hang up."""
 
-    def cut_off(self, reason: EvictionReason) -> None:
+    def evict(self, reason: EvictionReason) -> None:
         """Hang up on a peer that misbehaves."""
 
     def enqueue(self, data: Buffer) -> bool:
         """Send messages without waiting; return whether the connection stands."""
 
-    def lane(self) -> int | None:
+    def direct_socket(self) -> int | None:
         """Return the socket at which a roll call may be answered now."""
 
-    def open_lane(self) -> int | None:
+    def direct_send_socket(self) -> int | None:
         """Return it if what is written there is what ``enqueue`` would send: nobody looks at it, nothing waits."""
 
-    def put_back(self, octets: bytes) -> None:
+    def push_back(self, octets: bytes) -> None:
         """Take the beginning of a message that a roll call has read: the rest comes as any other."""
 
 
@@ -177,7 +177,7 @@ class SwitchConnection:
         if reason is None:
             self._datapath.close()
         else:
-            self._datapath.cut_off(reason)
+            self._datapath.evict(reason)
 
     def send(self, encode: Callable[[int], bytes], messages: int) -> None:
         """Send messages; ``encode`` is given the first of as many xids."""
@@ -215,7 +215,7 @@ class SwitchConnection:
 
         None where nothing was sent: then it is to be asked as usual, by ``request``.
         """
-        fileno = self._datapath.lane()
+        fileno = self._datapath.direct_socket()
         if fileno is None or self.closed:
             return None
         self._called[roll] = xid
@@ -228,7 +228,7 @@ class SwitchConnection:
 
         None where it is to be sent by ``call`` or ``request``. Else it must be sent there (``send_bulk_request``).
         """
-        fileno = None if self.closed else self._datapath.open_lane()
+        fileno = None if self.closed else self._datapath.direct_send_socket()
         if fileno is None:
             return None
         xid = self._called[roll] = self.reserve(1)
@@ -245,12 +245,12 @@ class SwitchConnection:
         if isinstance(called, int):
             called = self._called[roll] = Reply(called)
             begun, part = roll.partial_reply(self._datapath.fileno)
-            if roll.take_back(self._datapath.fileno):
+            if roll.cancel(self._datapath.fileno):
                 self._awaited[called.xid] = called
                 if len(begun):
                     self._held_octets += called.begin(begun)
                 if part:
-                    self._datapath.put_back(part)
+                    self._datapath.push_back(part)
         return called
 
     def fall_back_all(self) -> None:

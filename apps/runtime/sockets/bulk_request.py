@@ -35,16 +35,16 @@ class BulkBarrier:
 
     def __init__(self) -> None:
         self.index_of: IntArray = np.full(256, _NOBODY, np.int64)
-        self.left: IntArray = np.zeros(1, np.int64)
+        self.pending_count: IntArray = np.zeros(1, np.int64)
         self._called: list[int] = []
         self._filenos: IntArray = np.empty(0, np.int64)
         self._numbers: IntArray = np.empty(0, np.int64)
         self.xid: IntArray = np.empty(0, np.int64)
         self.at_s: FloatArray = np.empty(0)
         self._all_in = TimedWait()
-        self.call([], [])
+        self.start([], [])
 
-    def call(self, filenos: list[int], xids: Sequence[int]) -> None:
+    def start(self, filenos: list[int], xids: Sequence[int]) -> None:
         """Await answers at these sockets, to requests with these xids."""
         if filenos != self._called:
             self.index_of[self._filenos] = _NOBODY
@@ -57,34 +57,34 @@ class BulkBarrier:
         self.index_of[self._filenos] = self._numbers
         self.xid[:] = xids
         self.at_s.fill(np.nan)
-        self.left[0] = len(filenos)
+        self.pending_count[0] = len(filenos)
         self.columns = self._columns()
 
     def _columns(self) -> tuple[NDArray[np.generic], ...]:
         """Return who is called."""
-        return self.index_of, self.xid, self.at_s, self.left
+        return self.index_of, self.xid, self.at_s, self.pending_count
 
     @property
     def is_over(self) -> bool:
         """Whether no answer is awaited any more."""
-        return not self.left[0]
+        return not self.pending_count[0]
 
-    def take_back(self, fileno: int) -> bool:
+    def cancel(self, fileno: int) -> bool:
         """Await no answer at a socket any more; return whether one was awaited."""
         if self._number(fileno) == _NOBODY:
             return False
         self.index_of[fileno] = _NOBODY
-        self.left[0] -= 1
-        self.look()
+        self.pending_count[0] -= 1
+        self.notify_if_done()
         return True
 
     def partial_reply(self, fileno: int) -> tuple[NDArray[np.void], bytes]:
         """Return what has come of the answer that is awaited at a socket: METER_STATS, and a part that is not whole."""
         return np.empty(0, METER_STATS), b""
 
-    def look(self) -> None:
+    def notify_if_done(self) -> None:
         """Wake whoever waits for the answers once none is awaited any more."""
-        if not self.left[0]:
+        if not self.pending_count[0]:
             self._all_in.end()
 
     def wait(self, timeout_s: float) -> bool:

@@ -38,7 +38,7 @@ class CountingMeters(CounterMeters):
         """Return the state with some of the meters only."""
         return self._rows(np.flatnonzero(kept))
 
-    def given(self, sender: IntArray, receiver: IntArray, meter_id: IntArray) -> CountingMeters:
+    def added(self, sender: IntArray, receiver: IntArray, meter_id: IntArray) -> CountingMeters:
         """Return the state with more meters, of which nothing is known yet."""
         senders, receivers = np.concatenate([self.sender, sender]), np.concatenate([self.receiver, receiver])
         more = np.concatenate([np.arange(len(self)), np.full(len(sender), -1)])

@@ -57,7 +57,7 @@ class MeterIdPool:
     def _all_used(self) -> bool:
         return self.most_used is not None and self.used >= self.most_used
 
-    def take(self) -> int | None:
+    def allocate(self) -> int | None:
         """Return a free id, now in use, or None when there is none left."""
         if self._all_used:
             return None

@@ -37,7 +37,7 @@ class MeterSettingsTable(Mapping[int, MeterSetting]):
         return cls(meter_id, to_kilo(rate_bps), to_kilo(burst_bits))
 
     @classmethod
-    def standing(cls, meters: NDArray[np.void]) -> MeterSettingsTable:
+    def from_installed(cls, meters: NDArray[np.void]) -> MeterSettingsTable:
         """Return what a switch says its meters are set to (METER_CONFIG)."""
         return cls(meters["meter_id"], meters["rate_kbps"], meters["burst_kbits"])
 
@@ -63,7 +63,7 @@ class MeterSettingsTable(Mapping[int, MeterSetting]):
         settings = map(MeterSetting, self.rate_kbps.tolist(), self.burst_kbits.tolist())
         return dict(zip(self.meter_id.tolist(), settings, strict=True))
 
-    def joined(self, other: MeterSettingsTable) -> MeterSettingsTable:
+    def merged(self, other: MeterSettingsTable) -> MeterSettingsTable:
         """Return these meters and others, whose ids are different ones."""
         columns = zip(self._columns, other._columns, strict=True)
         return MeterSettingsTable(*(np.concatenate(both) for both in columns))

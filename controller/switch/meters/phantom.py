@@ -36,7 +36,7 @@ class PhantomMeters(CounterMeters):
     def _any(self) -> bool:
         return bool(self.meter_id.any())
 
-    def given(self, rows: IntArray, meter_id: IntArray) -> PhantomMeters:
+    def added(self, rows: IntArray, meter_id: IntArray) -> PhantomMeters:
         """Return the state in which VNs have these meters, of which nothing is known yet; NO_METER takes them away."""
         ids = self.meter_id.copy()
         ids[rows] = meter_id

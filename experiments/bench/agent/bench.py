@@ -208,14 +208,14 @@ def agent_cost(pairs: int) -> float:
         receivers = SENDER + 1 + np.arange(pairs)
         mirror.speak(Opcode.INITIALIZE, receivers)
         mirror.speak(Opcode.SET_RATE, receivers, rate_kbps=np.full(pairs, 4000))
-        agent.hear()
+        agent.receive_frames()
         assert ShapedPair(VLAN, VN_AGGREGATE) not in agent.pairs.rate_kbps
         used_s, intervals = 0.0, 40
         for _ in range(intervals):
             mirror.interval()
             before_s = _used_s()
-            agent.hear()
-            agent.interval()
+            agent.receive_frames()
+            agent.run_interval()
             used_s += _used_s() - before_s
         return used_s / (intervals * INTERVAL_S) * 100
     finally:

@@ -48,19 +48,19 @@ def run_many_agents(agents: int = AGENTS, pairs: int = PAIRS_OF_AGENT) -> dict[s
         central.fabric.learn(Host(VLAN, mac), port, now_s)
     said = {port: _FakeAgent(int(macs[number])) for number, port in enumerate(ports)}
     for port, voice in said.items():
-        central.control_frame_heard(*port, voice.hello(), now_s)
+        central.on_control_frame(*port, voice.hello(), now_s)
     rows = [row for port in ports if (row := central.vns.row_of(VLAN, *port)) is not None]
     for number, sender in enumerate(rows):
         for step in range(1, pairs + 1):
             receiver = rows[(number + step) % len(rows)]
-            central.pairs.seen(Pair(sender, receiver), now_s)
+            central.pairs.on_pair_seen(Pair(sender, receiver), now_s)
     hear_s, interval_s, frames_in, frames_out = 0.0, 0.0, 0, 0
     for number in range(INTERVALS):
         now_s += INTERVAL_S
         coming = [(port, frame) for port, voice in said.items() for frame in voice.reports(int(now_s * 1000))]
         begun_s = time.process_time()
         for port, frame in coming:
-            central.control_frame_heard(*port, frame, now_s)
+            central.on_control_frame(*port, frame, now_s)
         heard_s = time.process_time()
         central.interval({}, {}, now_s)
         going = central.take_agent_frames()

@@ -331,7 +331,7 @@ def _packet_in() -> bytes:
         for number in range(_PARTS_AT_ONCE)
     )
     mark = int(MetadataFlag.UNKNOWN_SOURCE) | hostile_hosts.VLAN
-    return b"".join(replies.packet_in(1, Table.REPORT, 0, 1, frame, 0xFFFF, mark) for frame in frames)
+    return b"".join(replies.packet_in(1, Table.PACKET_IN, 0, 1, frame, 0xFFFF, mark) for frame in frames)
 
 
 _NAME_AT, _NAME_BYTES = 16, 16  # of an ofp_port

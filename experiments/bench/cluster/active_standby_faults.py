@@ -32,7 +32,7 @@ class ActiveStandbyFaults(FaultScenarios):
     def others_control(self, victim: int) -> bool:  # noqa: D102
         return self.nodes.controls(1 - victim)
 
-    def has_stood(self, victim: int) -> bool:
+    def is_unchanged(self, victim: int) -> bool:
         """Whether this node has been active under the same generation throughout, and the other one is not."""
         same = self._generation(victim) == self._generation_before and self._ends(victim) == self._ends_before
         return same and self.nodes.role(1 - victim) != "active"
@@ -42,12 +42,12 @@ class ActiveStandbyFaults(FaultScenarios):
         port = self.nodes.openflow[active][1]
         with self.cut(active, f"tcp dport {port}" if incoming else "", f"tcp sport {port}" if outgoing else ""):
             self.nodes.wait(lambda: self._switches(active) == {"disconnected"}, "the switches have gone")
-            self.stands(active)
+            self.assert_stable(active)
 
     def _standby_without_link(self) -> None:
         active = self.ready()
         with self.unplugged(1 - active):
-            self.stands(active)
+            self.assert_stable(active)
 
     def _ends(self, number: int) -> int:
         """Return how often a node has written that it is active no more."""

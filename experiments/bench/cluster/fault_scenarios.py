@@ -44,7 +44,7 @@ class FaultScenarios(ABC):
         """Whether the other nodes have every switch under control."""
 
     @abstractmethod
-    def has_stood(self, victim: int) -> bool:
+    def is_unchanged(self, victim: int) -> bool:
         """Whether everybody is what they were when all was ``ready``."""
 
     def without_etcd(self) -> dict[str, Callable[[], None]]:
@@ -110,10 +110,10 @@ class FaultScenarios(ABC):
                 return member.ended
 
             self.nodes.wait(ended, "a member whose disk is full has ended")
-            self.stands(victim)
+            self.assert_stable(victim)
         member.launch()
         member.wait_answers()
-        self.stands(victim)
+        self.assert_stable(victim)
 
     def _etcd_full(self) -> None:
         self.ready()
@@ -147,7 +147,7 @@ class FaultScenarios(ABC):
         for member in self.nodes.etcd.members:
             member.wait_answers()
         self.nodes.wait_controls()
-        self.kept()
+        self.assert_change_stored()
 
     # -- nodes' disks and clocks
 
@@ -162,7 +162,7 @@ class FaultScenarios(ABC):
             for number in range(len(logs)):
                 stack.enter_context(full(self.ground.disks[name_of(number)]))
             sizes = [log.stat().st_size for log in logs]
-            self.stands(victim)
+            self.assert_stable(victim)
             self._replaced(victim, signal.SIGKILL)
             self.expect([log.stat().st_size for log in logs] == sizes, "no log could be written")
 
@@ -172,18 +172,18 @@ class FaultScenarios(ABC):
         for here_s, there_s in ((STEP_S, 0), (-STEP_S, 0), (-STEP_S, STEP_S)):
             for number, clock in enumerate(self.ground.clocks):
                 clock.step(here_s if number == victim else there_s)
-            self.kept()
-        self.stands(victim)
+            self.assert_change_stored()
+        self.assert_stable(victim)
         self._replaced(victim, signal.SIGTERM)
         for clock in self.ground.clocks:
             clock.step(0)
-        self.kept()
+        self.assert_change_stored()
 
     def _replaced(self, victim: int, by: signal.Signals) -> None:
         """End the victim, let the others take over, and start it again."""
         self.nodes.nodes[victim].end(by)
         self.nodes.wait(lambda: self.others_control(victim), "the other nodes control the switches")
-        self.kept()
+        self.assert_change_stored()
         self.nodes.nodes[victim].start()
         self.nodes.wait_ready()
 
@@ -193,17 +193,17 @@ class FaultScenarios(ABC):
         """The other nodes have to take over, and the victim to change nothing any more."""
         self.nodes.wait(lambda: self.others_control(victim), "the other nodes control the switches")
         self.expect(self.nodes.role(victim) not in ("active", "sharing"), f"{name_of(victim)} does not decide as well")
-        self.kept()
+        self.assert_change_stored()
 
-    def stands(self, victim: int, hold_s: float = HOLD_S) -> None:
+    def assert_stable(self, victim: int, hold_s: float = HOLD_S) -> None:
         """Nothing has to change hands for ``hold_s``, and a change to be kept."""
-        self.kept()
+        self.assert_change_stored()
         until_s = time.monotonic() + hold_s
-        while time.monotonic() < until_s and self.has_stood(victim):
+        while time.monotonic() < until_s and self.is_unchanged(victim):
             time.sleep(LOOK_EVERY_S)
-        self.expect(self.has_stood(victim), "everybody is what they were, without an interruption")
+        self.expect(self.is_unchanged(victim), "everybody is what they were, without an interruption")
 
-    def kept(self) -> None:
+    def assert_change_stored(self) -> None:
         """A change has to be kept, now or soon."""
         self.nodes.wait(self.loaded.change_once, "a change is kept")
 

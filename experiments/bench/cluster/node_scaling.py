@@ -230,7 +230,7 @@ class _Fabric:
         self.run(SETTLE // 2)
         for node in self.nodes:
             for pair in self._pairs(node.place):
-                node.central.pairs.seen(pair, self.now_s)
+                node.central.pairs.on_pair_seen(pair, self.now_s)
             node.wires.push()
             while node.central.network.desired.pending:
                 node.wires.push()

@@ -63,7 +63,7 @@ class ShardedFaults(FaultScenarios):
     def others_control(self, victim: int) -> bool:  # noqa: D102
         return self._shared.shared_by([number for number in self._numbers if number != victim])
 
-    def has_stood(self, victim: int) -> bool:
+    def is_unchanged(self, victim: int) -> bool:
         """Whether all nodes name the same owners as before, and no switch has had another writer."""
         return self._told([self._owners_before]) and self._writers() == self._writers_before
 
@@ -75,7 +75,7 @@ class ShardedFaults(FaultScenarios):
         with self.cut(victim, f"ip saddr {source}" if incoming else "", f"ip daddr {source}" if outgoing else ""):
             controlled = partial(self._shared.shared_by, self._numbers)
             self.nodes.wait(lambda: self._told(wanted) and controlled(), f"another node than {name} has {SWITCH}")
-            self.kept()
+            self.assert_change_stored()
         time.sleep(HOLD_S)
         self.expect(self._told(wanted), f"{SWITCH} stays where it is once {name} could have it again, others too")
 
@@ -84,19 +84,19 @@ class ShardedFaults(FaultScenarios):
         hosts = [host for number, host in enumerate(self.ground.network.hosts) if number != victim]
         to, off = (f"ip {end} {{ {', '.join(hosts)} }}" for end in ("daddr", "saddr"))
         with self.cut(victim, off if incoming else "", to if outgoing else ""):
-            self.stands(victim, PEERS_HOLD_S + HOLD_S)
+            self.assert_stable(victim, PEERS_HOLD_S + HOLD_S)
             heard = self._heard(victim)
             time.sleep(AFTER_S)
             self.expect(self._heard(victim) == heard, f"no frame passes between {name_of(victim)} and the others")
         self.nodes.wait(lambda: self._heard(victim) > heard, "frames pass again")
-        self.stands(victim)
+        self.assert_stable(victim)
 
     def _a_member_killed(self) -> None:
         """Kill each member of etcd, one after the other: nothing happens."""
         victim = self.ready()
         for member in self.nodes.etcd.members:
             member.stop()
-            self.stands(victim)
+            self.assert_stable(victim)
             member.launch()
             member.wait_answers()
 

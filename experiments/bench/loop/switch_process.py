@@ -161,13 +161,13 @@ def fill(plan: LoopPlan, central: CentralController, datapaths: dict[int, BusyDa
     for dpid in datapaths:
         central.switch_connected(dpid, [], nothing, 0.0)
     for edge, core in plan.links:
-        central.hello_heard(edge, core, 0.0)
-        central.hello_heard(core, edge, 0.0)
+        central.on_discovery_frame(edge, core, 0.0)
+        central.on_discovery_frame(core, edge, 0.0)
     for row in range(len(central.vns)):
         key = central.vns.key(row)
         central.fabric.learn(Host(key.vlan_vid, _mac(row)), PortId(key.dpid, key.port_no), 0.0)
     for pair in pairs_of(plan, central):
-        central.pairs.seen(pair, 0.0)
+        central.pairs.on_pair_seen(pair, 0.0)
     while updates := central.take_updates():  # some entries at a time
         for dpid, update in updates.items():
             datapaths[dpid].receive(update.encode(1), time.monotonic())

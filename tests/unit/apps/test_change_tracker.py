@@ -11,7 +11,7 @@ from apps.change_tracker import ChangeTracker
 class Peers(dict[int, Any]):
     """Two switches that have confirmed whatever they were sent."""
 
-    def note_confirmed(self) -> None:
+    def collect_confirmations(self) -> None:
         """Have nothing to note."""
 
 
@@ -31,7 +31,7 @@ class Desk:
 
     def waiting(self, revision: int) -> tuple[int, list[str]]:
         """Return the last change in force and who is waited for."""
-        found = self.changes.view(revision)
+        found = self.changes.status(revision)
         assert found["missing"] == ["s3"]
         return found["installed_revision"], found["waiting"]
 

@@ -41,7 +41,7 @@ def metrics_of(central):
     peers.dropped["type"] += 7
     observer = Observer(central)
     for step in range(40):
-        observer.note(100.0 + 0.055 * step)
+        observer.on_round_end(100.0 + 0.055 * step)
     metrics = Metrics(shell, loops, shell, peers, observer, Reloads(2, 1, 1.8e9, "abc"))
     metrics.requests.update({"200": 7, "429": 2})
     return metrics

@@ -91,7 +91,7 @@ class FakeShell:
         for dpid, update in self.central.take_updates().items():
             self.peers[dpid].connection.send(update.encode, len(update))
 
-    def renew_peers(self) -> None:
+    def sync_switches(self) -> None:
         for peer in self.peers.values():
             peer.meters, peer.queues = object(), object()
 

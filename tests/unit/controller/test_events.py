@@ -12,7 +12,7 @@ INTERVAL_S = 0.055
 
 
 def note(log: EventLog, kind: EventKind, at_s: float) -> list[int]:
-    named = log.named(kind, ROWS, at_s)
+    named = log.limit_named(kind, ROWS, at_s)
     for row in named:
         log.add(kind, f"row {row}", at_s)
     log.report_suppressed(at_s)
@@ -29,7 +29,7 @@ def test_of_many_at_once_the_first_are_named_and_the_others_counted() -> None:
 
 def test_few_are_all_named_and_nothing_more_is_told() -> None:
     log = EventLog()
-    assert log.named(BEGAN, ROWS[:7], 5.0) == list(range(7))
+    assert log.limit_named(BEGAN, ROWS[:7], 5.0) == list(range(7))
     log.report_suppressed(6.0)
     assert not log.after(0)
 
@@ -42,7 +42,7 @@ def test_who_goes_on_gets_few_lines_a_second_and_each_kind_has_its_own() -> None
     assert log.counts[BEGAN] == 182 * len(ROWS)
     told = [event for event in log.after(0) if "not named here" in event.text]
     assert 9 <= len(told) <= 11
-    assert len(log.named(ENDED, ROWS, 15.0)) == NAMED_BURST
+    assert len(log.limit_named(ENDED, ROWS, 15.0)) == NAMED_BURST
 
 
 def test_events_of_every_day_push_out_no_others_and_all_are_in_order() -> None:

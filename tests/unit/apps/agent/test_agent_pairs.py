@@ -38,8 +38,8 @@ def counted(sent=(), dropped=(), backlog=()) -> PairCounters:
 def pairs():
     """A pair under control whose rate is 5 Mb/s."""
     made = AgentPairs([10], 100)
-    made.hear(said(Opcode.INITIALIZE, RECEIVER))
-    made.hear(said(Opcode.SET_RATE, RECEIVER, rate_kbps=[5000]))
+    made.on_frame(said(Opcode.INITIALIZE, RECEIVER))
+    made.on_frame(said(Opcode.SET_RATE, RECEIVER, rate_kbps=[5000]))
     assert made.take_changes() == ([(PAIR, 5_000_000)], [])
     return made
 
@@ -52,7 +52,7 @@ def silent(pairs: AgentPairs, intervals: int) -> None:
 
 def test_a_rate_without_initialize_is_not_for_an_idle_machine() -> None:
     pairs = AgentPairs([10], 100)
-    pairs.hear(said(Opcode.SET_RATE, RECEIVER, rate_kbps=[5000]))
+    pairs.on_frame(said(Opcode.SET_RATE, RECEIVER, rate_kbps=[5000]))
     assert pairs.take_changes() == ([], [])
 
 
@@ -125,8 +125,8 @@ def test_available_is_what_the_vn_does_not_send_elsewhere(pairs) -> None:
 
 def test_pairs_beyond_the_most_and_of_other_vlans_are_refused() -> None:
     pairs = AgentPairs([10], 2)
-    pairs.hear(said(Opcode.INITIALIZE, *range(2, 7)))
-    pairs.hear(said(Opcode.INITIALIZE, RECEIVER, vid=20))
+    pairs.on_frame(said(Opcode.INITIALIZE, *range(2, 7)))
+    pairs.on_frame(said(Opcode.INITIALIZE, RECEIVER, vid=20))
     assert (len(pairs.pairs), pairs.refused) == (2, 4)
 
 

@@ -40,7 +40,7 @@ class FakeEtcd:
         self._check()
         return lease_id in self.leases
 
-    def left_s(self, lease_id: int) -> int:
+    def remaining_ttl_s(self, lease_id: int) -> int:
         self._check()
         return self.left
 
@@ -94,7 +94,7 @@ class Run:
 
     def interval(self) -> None:
         self.now_s += ASK_INTERVAL_S
-        self.node.round()
+        self.node.poll_etcd()
         self.help()
 
 
@@ -102,7 +102,7 @@ class Run:
 def run() -> Run:
     run = Run()
     run.interval()
-    run.node.round()
+    run.node.poll_etcd()
     run.help()
     return run
 
@@ -110,9 +110,9 @@ def run() -> Run:
 def test_the_first_node_becomes_active_at_the_round_after_the_answer() -> None:
     run = Run()
     run.interval()
-    assert run.node.held() is None  # etcd has answered, and the loop has not seen it
-    run.node.round()
-    assert run.node.held() == 40
+    assert run.node.active_generation() is None  # etcd has answered, and the loop has not seen it
+    run.node.poll_etcd()
+    assert run.node.active_generation() == 40
     assert run.node.describe()["role"] == "active"
 
 
@@ -120,37 +120,37 @@ def test_a_loop_that_is_stuck_loses_the_lease(run: Run) -> None:
     for _ in range(100):
         run.help()  # whatever else of the process still runs
     run.now_s += TTL_S - LEASE_MARGIN_S
-    assert run.node.held() is None
+    assert run.node.active_generation() is None
     assert run.waiting == []
 
 
 def test_one_question_at_a_time_however_slow_etcd_is(run: Run) -> None:
     for _ in range(100):
         run.now_s += ASK_INTERVAL_S
-        run.node.round()
+        run.node.poll_etcd()
     assert len(run.waiting) == 1
 
 
 def test_an_answer_counts_from_when_it_was_asked_for(run: Run) -> None:
     run.now_s += ASK_INTERVAL_S
-    run.node.round()
+    run.node.poll_etcd()
     run.now_s += TTL_S - LEASE_MARGIN_S  # so long etcd took
     run.help()
-    run.node.round()
-    assert run.node.held() is None
+    run.node.poll_etcd()
+    assert run.node.active_generation() is None
 
 
 def test_a_silent_etcd_is_outlived_for_less_than_the_lease_and_its_return_is_noticed(run: Run) -> None:
     run.etcd.down = True
     began_s = run.now_s
-    while run.node.held() is not None:
+    while run.node.active_generation() is not None:
         run.interval()
     assert run.now_s - began_s <= TTL_S - LEASE_MARGIN_S + ASK_INTERVAL_S
     assert run.node.describe()["etcd"] == "nobody is there"
     run.etcd.down = False
     run.interval()
     run.interval()
-    assert run.node.held() == 40
+    assert run.node.active_generation() == 40
     assert (run.started_over, run.node.takeovers) == (0, 1)  # nobody else was active: what it knows still counts
 
 
@@ -170,14 +170,14 @@ def test_a_full_etcd_costs_no_lease_and_nobody_takes_over_on_it(run: Run) -> Non
     run.etcd.full = True
     for _ in range(40):
         run.interval()
-    assert run.node.held() == 40
+    assert run.node.active_generation() == 40
     run.etcd.owner = "", 0
     run.interval()
-    run.node.round()
+    run.node.poll_etcd()
     assert "space exceeded" in run.node.problem
     run.etcd.full = False
     run.interval()
-    run.node.round()
+    run.node.poll_etcd()
     assert run.node.problem == ""
 
 
@@ -185,11 +185,11 @@ def test_a_node_that_is_active_again_after_another_forgets_what_it_knew(run: Run
     run.etcd.owner, run.etcd.revision = ("n2", 99), 41
     run.interval()
     run.interval()
-    assert (run.node.held(), run.started_over) == (None, 0)
+    assert (run.node.active_generation(), run.started_over) == (None, 0)
     run.etcd.owner, run.etcd.revision = ("n1", 1), 42
     run.interval()
     run.interval()
-    assert (run.node.held(), run.started_over, run.node.takeovers) == (42, 1, 2)
+    assert (run.node.active_generation(), run.started_over, run.node.takeovers) == (42, 1, 2)
 
 
 def test_a_lease_that_is_gone_is_replaced_and_the_key_was_another_nodes_meanwhile(run: Run) -> None:
@@ -197,7 +197,7 @@ def test_a_lease_that_is_gone_is_replaced_and_the_key_was_another_nodes_meanwhil
     run.etcd.owner = "n2", 99
     run.interval()
     run.interval()
-    assert run.node.held() is None
+    assert run.node.active_generation() is None
     for _ in range(3):
         run.interval()
     described = run.node.describe()
@@ -206,10 +206,10 @@ def test_a_lease_that_is_gone_is_replaced_and_the_key_was_another_nodes_meanwhil
 
 
 def test_a_node_that_leaves_gives_its_lease_up_and_never_asks_again(run: Run) -> None:
-    run.node.leave()
-    assert (run.etcd.revoked, run.node.held()) == ([1], None)
+    run.node.release_lease()
+    assert (run.etcd.revoked, run.node.active_generation()) == ([1], None)
     run.interval()
-    assert (run.waiting, run.node.held()) == ([], None)
+    assert (run.waiting, run.node.active_generation()) == ([], None)
 
 
 def test_settings_of_the_other_node_come_before_the_lease_counts(run: Run) -> None:
@@ -221,13 +221,13 @@ def test_settings_of_the_other_node_come_before_the_lease_counts(run: Run) -> No
 
     run.node.follow = refuse
     run.etcd.head = [KeyValue("head", b"", 7, 7, 0)]
-    while run.node.held() is not None:
+    while run.node.active_generation() is not None:
         run.interval()
     assert followed
     run.node.follow = lambda: True
     run.interval()
     run.interval()
-    assert run.node.held() == 40
+    assert run.node.active_generation() == 40
 
 
 def test_a_lease_that_has_run_out_is_ended_before_etcd_looks(run: Run) -> None:
@@ -235,22 +235,22 @@ def test_a_lease_that_has_run_out_is_ended_before_etcd_looks(run: Run) -> None:
     run.etcd.left = TTL_S - 1
     for _ in range(10):
         run.interval()
-    assert (run.etcd.revoked, run.node.held()) == ([], None)
+    assert (run.etcd.revoked, run.node.active_generation()) == ([], None)
     run.etcd.left, run.etcd.revision = 0, 42
     run.interval()
     began_s = run.now_s
     while not run.etcd.revoked:
         assert run.now_s < began_s + 1.5
         run.now_s += 0.05
-        run.node.round()
+        run.node.poll_etcd()
         run.help()
     assert began_s + 1.0 <= run.now_s <= began_s + 1.1
-    run.node.round()
+    run.node.poll_etcd()
     run.help()
-    assert (run.etcd.revoked, run.node.held()) == ([99], 42)
+    assert (run.etcd.revoked, run.node.active_generation()) == ([99], 42)
     run.interval()
     run.now_s += ASK_INTERVAL_S / 2
-    run.node.round()
+    run.node.poll_etcd()
     assert run.waiting == []  # it asks as often as before
 
 
@@ -272,5 +272,5 @@ def test_a_lease_that_etcd_has_ended_in_the_same_moment_is_no_problem(run: Run) 
     run.etcd.revoke = refuse  # type: ignore[method-assign]
     for _ in range(6):
         run.interval()
-    run.node.round()
-    assert (run.node.held(), run.node.problem) == (42, "")
+    run.node.poll_etcd()
+    assert (run.node.active_generation(), run.node.problem) == (42, "")

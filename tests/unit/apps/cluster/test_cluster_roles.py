@@ -64,7 +64,7 @@ class Run:
         self.leadership = Leadership(TTL_S)
         self.roles = RoleManager(
             lambda dpid: self.leadership.wanted_role(self.now_s),
-            lambda dpid: self.leadership.held(self.now_s),
+            lambda dpid: self.leadership.active_generation(self.now_s),
             lambda: self.now_s,
             lambda function, *arguments: function(*arguments),
         )
@@ -78,8 +78,8 @@ class Run:
         self.roles.round()
 
     def connect(self) -> Any:
-        connection = FakeConnection(lambda: self.leadership.held(self.now_s))
-        self.roles.arrived(connection)  # type: ignore[arg-type]
+        connection = FakeConnection(lambda: self.leadership.active_generation(self.now_s))
+        self.roles.on_connected(connection)  # type: ignore[arg-type]
         return connection
 
 
@@ -137,7 +137,7 @@ def test_a_refused_generation_is_never_asked_for_again(run: Run, refusal: str) -
 def test_is_slave_closes_the_gate_and_the_same_generation_is_not_asked_for_again(run: Run) -> None:
     switch = run.connect()
     run.hear(5, mine=True)
-    run.roles.demoted(switch)
+    run.roles.on_demoted(switch)
     for _ in range(5):
         run.hear(5, mine=True)
     assert (run.released, switch.asked, switch.gate.is_open) == ([1], [(MASTER, 5)], False)

@@ -35,8 +35,8 @@ class Desk:
 
     def ask(self, now_s: float) -> None:
         found = self.etcd.read(*self.shared.reading)
-        self.shared.ask(self.etcd, found, self.lease_id, 2, now_s)  # type: ignore[arg-type]
-        self.shared.put_in_force()
+        self.shared.synchronize(self.etcd, found, self.lease_id, 2, now_s)  # type: ignore[arg-type]
+        self.shared.apply_snapshot()
 
 
 def cluster(name: str) -> Cluster:
@@ -96,8 +96,8 @@ def test_who_was_second_takes_nothing_and_knows_the_owner(desks: tuple[Desk, Des
     stale = first.etcd.read(*second.shared.reading)
     first.ask(JOIN_DELAY_S + 2.0)
     second.lease_id = 14
-    second.shared.ask(first.etcd, stale, 14, 2, JOIN_DELAY_S + 9.0)  # type: ignore[arg-type]
-    second.shared.put_in_force()
+    second.shared.synchronize(first.etcd, stale, 14, 2, JOIN_DELAY_S + 9.0)  # type: ignore[arg-type]
+    second.shared.apply_snapshot()
     assert {owner.lease_id for owner in second.shared.owners.values()} == {11}
 
 
@@ -170,12 +170,12 @@ def test_a_switch_that_its_owner_does_not_reach_is_taken_and_all_know_before(des
 def test_each_owners_lease_is_looked_after_by_others(desks: tuple[Desk, Desk]) -> None:
     shared = desks[0].shared
     found = desks[0].etcd.read(*shared.reading)
-    assert (shared.watched(found, 11), shared.watched(found, 12)) == ({12}, {11})
+    assert (shared.monitored_leases(found, 11), shared.monitored_leases(found, 12)) == ({12}, {11})
     for lease_id in range(20, 30):
         desks[0].etcd.transact([], [put(f"/dets/x/own/{lease_id:016x}", b"n9", lease_id)], [])
     found = desks[0].etcd.read(*shared.reading)
     leases = [11, 12, *range(20, 30)]
-    watched = [shared.watched(found, one) for one in leases]
+    watched = [shared.monitored_leases(found, one) for one in leases]
     assert {len(some) for some in watched} == {MOST_WATCHED}
     assert all(sum(one in some for some in watched) == MOST_WATCHED for one in leases)
 
@@ -197,14 +197,14 @@ def test_a_dead_owners_lease_is_ended_early_and_its_switches_are_taken_at_once()
     while now_s < 110.0 and ended_s is None:
         now_s += URGENT_INTERVAL_S
         etcd.left_of[dead] = max(3 - int(now_s - 104.0), 0) if now_s > 104.0 else 3
-        node.round()
+        node.poll_etcd()
         while asked:
             function, at_s = asked.pop()
             function(at_s)
         ended_s = now_s if dead not in etcd.leases else None
     assert node.problem == ""
     assert ended_s == pytest.approx(108.0, abs=0.2)  # a second after less than a second was left
-    node.round()
+    node.poll_etcd()
     assert {one.node for one in shared.owners.values()} == {"n1"}
     assert set(shared.owners) == DPIDS
 
@@ -262,7 +262,7 @@ def test_a_node_speaks_only_while_it_may_rely_on_its_lease() -> None:
         "owners": {"s1": "n1", "s2": "n2"},
         "nodes": {"n1": "http://n1:1", "n2": "http://n2:1"},
     }
-    node.leadership.lose()
+    node.leadership.invalidate()
     central.interval({}, {}, 50.1)
     exchange.after_interval()
     assert len(links.sent) == 1

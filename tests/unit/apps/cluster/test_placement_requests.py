@@ -34,14 +34,14 @@ class Cluster:
 
     def sleep(self, seconds: float) -> None:
         self.now_s += seconds
-        known = self.wishes.known()
+        known = self.wishes.read_state()
         for dpid in known.owners:
             to = move_target(dpid, known)
             if to is not None and not self.deaf:
                 self.etcd.transact([], [put(self.place("own", dpid), to.encode(), 6)], [])
 
     def owners(self) -> dict[int, str]:
-        return dict(self.wishes.known().owners)
+        return dict(self.wishes.read_state().owners)
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def test_a_drained_node_keeps_what_no_other_reaches_and_says_so(cluster: Cluster
     assert cluster.wishes.wait_drained("n1") == ["s3"]
     assert cluster.owners() == {1: "n2", 2: "n2", 3: "n1"}
     cluster.wishes.undrain("n1")
-    assert cluster.wishes.known().drained == []
+    assert cluster.wishes.read_state().drained == []
 
 
 def test_a_drain_that_nobody_follows_ends(cluster: Cluster) -> None:
@@ -66,11 +66,11 @@ def test_a_drain_that_nobody_follows_ends(cluster: Cluster) -> None:
 
 def test_a_move_is_a_wish_that_ends_with_it(cluster: Cluster) -> None:
     assert cluster.wishes.move("s1", "n2")
-    assert (cluster.owners()[1], cluster.wishes.known().wants, cluster.etcd.leases) == ("n2", {}, set())
+    assert (cluster.owners()[1], cluster.wishes.read_state().wants, cluster.etcd.leases) == ("n2", {}, set())
     assert cluster.wishes.move("s1", "n2")  # it is there
     cluster.deaf = True
     assert not cluster.wishes.move("s2", "n2")
-    assert (cluster.owners()[2], cluster.wishes.known().wants, cluster.etcd.leases) == ("n1", {}, set())
+    assert (cluster.owners()[2], cluster.wishes.read_state().wants, cluster.etcd.leases) == ("n1", {}, set())
 
 
 def test_a_pin_stays_and_is_not_moved_by_hand_or_balance(cluster: Cluster) -> None:
@@ -134,4 +134,4 @@ def test_two_who_drain_at_once_do_not_drain_all(cluster: Cluster, monkeypatch: p
     monkeypatch.setattr(cluster.etcd, "transact", later)
     with pytest.raises(DetsError, match="somebody has changed the cluster meanwhile"):
         cluster.wishes.drain("n1")
-    assert cluster.wishes.known().drained == ["n2"]
+    assert cluster.wishes.read_state().drained == ["n2"]

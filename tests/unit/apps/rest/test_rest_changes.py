@@ -34,7 +34,7 @@ class Rest:
         self.central = CentralController(star())
         self.pushes = 0
         service = Service(self.central, lambda: 5.0, **options)
-        service.changed = self._push
+        service.on_change = self._push
         app = create_app(service)
         self.client: FlaskClient = app.test_client()
 

@@ -125,7 +125,7 @@ def test_filters_that_name_nothing_are_refused(desk: Desk, query: str, status: i
 def test_no_list_looks_at_hosts_one_by_one(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """A page costs its own hosts and columns."""
     for number in range(2000):
-        desk.central.network.place(Host(10, 0x06_00_00_00_00_00 + number), 0)
+        desk.central.network.place_remote_host(Host(10, 0x06_00_00_00_00_00 + number), 0)
     for name in ("all", "of_vn", "vn_of", "moved_from"):
         monkeypatch.setattr(KnownHosts, name, None)
     assert len(desk.get("/v1/hosts?limit=250")["hosts"]) == 250

@@ -28,7 +28,7 @@ def watched() -> Desk:
     desk.service.observer.series.of_vn(desk.central.vns, int(desk.central.vns.row_of(10, 0xA1, 2) or 0), desk.now_s)
     for _ in range(60):
         desk.run([30e6, 20e6], [0.0, 0.0], 1)
-        desk.service.observer.note(desk.now_s)
+        desk.service.observer.on_round_end(desk.now_s)
     return desk
 
 
@@ -59,8 +59,8 @@ def test_links_that_were_found_have_no_capacity_and_no_promise(desk: Desk) -> No
     desk.connect()
     desk.connect(0xA2)
     for ends in ((PortId(0xA1, 9), PortId(0xA2, 8)), (PortId(0xA2, 8), PortId(0xA1, 9))):
-        desk.central.hello_heard(*ends, desk.now_s)
-    desk.service.observer.note(desk.now_s)
+        desk.central.on_discovery_frame(*ends, desk.now_s)
+    desk.service.observer.on_round_end(desk.now_s)
     (link,) = desk.get("/v1/links")["links"]
     assert (link["a"]["switch"], link["a"]["port_no"], link["b"]["switch"], link["b"]["port_no"]) == ("s1", 9, "s2", 8)
     assert (link["up"], link["capacity_bps"]) == (True, None)
@@ -96,7 +96,7 @@ def test_marks_losses_and_bottlenecks_of_vns_are_those_of_what_is_sent_to_them(w
     assert vn["marked_share"] == pytest.approx(share, abs=1e-3)
     assert (vn["lost_share"], vn["bottleneck"]) == (None, "link s1:2 (receiving)")
     assert watched.get("/v1/vns/10/s1/1").items() >= silent.items()  # nobody sends to it
-    watched.service.observer.note(watched.now_s)
+    watched.service.observer.on_round_end(watched.now_s)
     (_, keys), (_, state) = frames(watched, "&vlan=10")
     shown = [dict(zip(keys["columns"], row, strict=True)) for row in zip(*state["rows"], strict=True)]
     assert shown[1]["marked"] / shown[1]["received"] == pytest.approx(share, abs=0.03)
@@ -160,7 +160,7 @@ def test_changes_of_a_vlan_and_of_a_vn(desk: Desk) -> None:
 def test_only_vns_that_miss_their_guarantee(watched: Desk) -> None:
     assert watched.get("/v1/vns?missing=true")["vns"] == []
     row = int(watched.central.vns.row_of(10, 0xA1, 2) or 0)
-    watched.central.fabric.guarantees.missing[row] = True
+    watched.central.fabric.guarantees.violated[row] = True
     assert [vn["port_no"] for vn in watched.get("/v1/vns?missing=true")["vns"]] == [2]
 
 

@@ -199,8 +199,8 @@ def test_what_a_lost_switch_counts_is_unknown_and_not_zero(busy: Desk) -> None:
 def test_a_receiver_of_a_lost_switchs_senders_receives_it_is_not_known_what(busy: Desk) -> None:
     busy.connect(OTHER_DPID)
     frame = build_frame(FrameHeader(2, 7, 10, 0x0800), b"")
-    busy.central.frame_reported(OTHER_DPID, reported(7, 10, frame, MetadataFlag.UNKNOWN_SOURCE), busy.now_s)
-    busy.central.frame_reported(OTHER_DPID, reported(7, 10, frame, MetadataFlag.NEW_PAIR), busy.now_s)
+    busy.central.on_packet_in(OTHER_DPID, reported(7, 10, frame, MetadataFlag.UNKNOWN_SOURCE), busy.now_s)
+    busy.central.on_packet_in(OTHER_DPID, reported(7, 10, frame, MetadataFlag.NEW_PAIR), busy.now_s)
     busy.run([30e6, 20e6, 0.0], [0.0, 0.0, 0.0], 1)
     assert busy.get("/v1/vns/10/s1/2")["measured_receive_bps"] is not None
     busy.central.switch_disconnected(OTHER_DPID, busy.now_s)

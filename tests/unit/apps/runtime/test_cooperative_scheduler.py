@@ -30,7 +30,7 @@ class Process:
     def sleep(self, seconds: float) -> None:
         self.now_s += seconds
         if self.idle and self.now_s >= self.begins_s:  # whoever sleeps lets the loop come round
-            self.begins_s, self.at_work = float("inf"), self.spare.round()
+            self.begins_s, self.at_work = float("inf"), self.spare.control_round()
             self.at_work.__enter__()
 
     def set(self) -> None:
@@ -54,7 +54,7 @@ class Process:
 
 def test_between_rounds_nobody_waits() -> None:
     process = Process()
-    with process.spare.round():
+    with process.spare.control_round():
         process.now_s = 0.020
     process.spare.sleep(0.0)
     assert process.now_s == 0.020
@@ -65,7 +65,7 @@ def test_between_rounds_nobody_waits() -> None:
 def test_during_a_round_work_waits_for_its_end() -> None:
     process = Process()
     process.round_ends_s = 0.030
-    with process.spare.round():
+    with process.spare.control_round():
         process.now_s = 0.002
         process.spare.sleep(0.0)
         assert process.now_s == 0.030
@@ -74,9 +74,9 @@ def test_during_a_round_work_waits_for_its_end() -> None:
 def test_work_goes_on_while_a_round_waits() -> None:
     process = Process()
     process.round_ends_s = 0.030
-    with process.spare.round():
+    with process.spare.control_round():
         process.now_s = 0.002
-        with process.spare.waiting():
+        with process.spare.io_wait():
             process.spare.sleep(0.0)
             assert process.now_s == 0.002
         process.spare.sleep(0.0)
@@ -156,7 +156,7 @@ def test_no_pass_of_the_hub_takes_longer_than_a_round_or_a_piece_however_many_wo
 
     def request(number: int) -> None:
         while True:
-            spare.breathe()
+            spare.yield_control()
             pieces[number] += 1
             hub.now_s += piece_s
 
@@ -164,9 +164,9 @@ def test_no_pass_of_the_hub_takes_longer_than_a_round_or_a_piece_however_many_wo
         while True:
             began_s = hub.now_s
             begun_s.append(began_s)
-            with spare.round():
+            with spare.control_round():
                 hub.now_s += round_s / 2  # it works
-                with spare.waiting():
+                with spare.io_wait():
                     hub.sleep(round_s / 2)
             hub.sleep(max(began_s + INTERVAL_S - hub.now_s, 0.0))
 
@@ -184,7 +184,7 @@ def test_no_pass_of_the_hub_takes_longer_than_a_round_or_a_piece_however_many_wo
 @pytest.mark.parametrize("early_s", [ROUND_GUARD_S / 2, 0.0, -0.02])
 def test_work_waits_for_a_round_that_is_about_to_begin_or_late(early_s: float) -> None:
     process = Process()
-    with process.spare.round():
+    with process.spare.control_round():
         process.now_s = 0.010
     process.begins_s, process.round_ends_s = INTERVAL_S, INTERVAL_S + 0.030
     process.now_s = INTERVAL_S - early_s
@@ -194,7 +194,7 @@ def test_work_waits_for_a_round_that_is_about_to_begin_or_late(early_s: float) -
 
 def test_nobody_waits_longer_than_an_interval_for_a_round_that_does_not_come() -> None:
     process = Process()
-    with process.spare.round():
+    with process.spare.control_round():
         process.now_s = 0.010
     process.now_s = INTERVAL_S + 0.001
     process.spare.sleep(0.0)
@@ -203,7 +203,7 @@ def test_nobody_waits_longer_than_an_interval_for_a_round_that_does_not_come() -
 
 def test_nobody_waits_longer_than_an_interval_when_rounds_leave_nothing() -> None:
     process = Process()
-    with process.spare.round():
+    with process.spare.control_round():
         process.now_s = 0.001
         process.spare.sleep(0.0)
         assert process.now_s == pytest.approx(0.001 + INTERVAL_S)
@@ -211,9 +211,9 @@ def test_nobody_waits_longer_than_an_interval_when_rounds_leave_nothing() -> Non
 
 def test_nobody_waits_where_rounds_take_longer_than_their_interval() -> None:
     process = Process()
-    with process.spare.round():
+    with process.spare.control_round():
         process.now_s = 2 * INTERVAL_S
-    with process.spare.round():
+    with process.spare.control_round():
         process.spare.wait()
         assert process.now_s == 2 * INTERVAL_S
     process.spare.wait()
@@ -222,7 +222,7 @@ def test_nobody_waits_where_rounds_take_longer_than_their_interval() -> None:
 
 def test_a_late_round_stops_nobody() -> None:
     process = Process()
-    with process.spare.round():
+    with process.spare.control_round():
         pass
     process.now_s = 10 * INTERVAL_S
     process.spare.sleep(0.0)
@@ -231,6 +231,6 @@ def test_a_late_round_stops_nobody() -> None:
 
 def test_a_round_that_fails_has_ended_as_well() -> None:
     process = Process()
-    with pytest.raises(ZeroDivisionError), process.spare.round():
+    with pytest.raises(ZeroDivisionError), process.spare.control_round():
         raise ZeroDivisionError
     assert process.is_set()

@@ -370,13 +370,13 @@ def test_a_plan_that_is_undone_leaves_settings_and_store_as_they_were(tmp_path: 
     place = Place(tmp_path / "x.db")
     place.vns({ONE: {"send_limit_bps": 1_000_000}})
     before = place.settings.history(99, 9), place.settings.values, place.settings.file
-    facts = read_state(place.store.path).facts
+    facts = read_state(place.store.path).metadata
     plan = place.settings.prepare(parse_config(CONFIG.replace("40M", "41M")))
     assert place.settings.values is before[1]  # kept, and not in force
     assert len(place.settings.history(99, 9)) == 3
     plan.undo()
     assert (place.settings.history(99, 9), place.settings.values, place.settings.file) == before
-    assert (place.settings.revision, read_state(place.store.path).facts) == (2, facts)
+    assert (place.settings.revision, read_state(place.store.path).metadata) == (2, facts)
     assert place.vns({ONE: {"send_limit_bps": 2_000_000}}).revision == 3
 
 

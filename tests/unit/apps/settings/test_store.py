@@ -243,7 +243,7 @@ def test_a_change_in_the_history_that_cannot_be_read_is_named(store: Store, path
 def test_a_change_is_taken_back_with_its_facts(store: Store, path: Path) -> None:
     before = read_state(str(path))
     store.commit(change(3), {}, {}, {"revision": "3", "more": "x"})
-    store.take_back(change(3), before.facts)
+    store.undo_last(change(3), before.metadata)
     assert read_state(str(path)) == before
     commit(store, 3)
 
@@ -257,7 +257,7 @@ def test_a_commit_that_fails_half_way_leaves_nothing(path: Path, table: str) -> 
         with pytest.raises(StoreError, match="no"):
             store.commit(change(1), {10: Override({"weight": 2.0}, 1)}, vns, {"a": "b"})
         standing = read_state(str(path))
-        assert (standing.revision, standing.vlans, standing.vns, standing.facts) == (0, {}, {}, {})
+        assert (standing.revision, standing.vlans, standing.vns, standing.metadata) == (0, {}, {}, {})
         with contextlib.closing(sqlite3.connect(path)) as db, db:
             db.execute("DROP TRIGGER t")
         store.commit(change(1), {}, vns, {})

@@ -242,14 +242,14 @@ def test_of_several_meters_of_a_pair_the_first_counts(talking):
     central = again.central
     record, rows = central.switches[1], [central.vns.row_of(10, *at) for at in ((1, 2), (1, 1))]
     assert None not in rows
-    before, meters = len(central.state.entries), [record.meter_ids.take() for _ in range(2)]
+    before, meters = len(central.state.entries), [record.meter_ids.allocate() for _ in range(2)]
     pairs = [(rows[0], rows[1], meter_id, 1000, 50) for meter_id in meters]
     found = InstalledPairs(*np.array(pairs).T)
     for _ in central.pairs.adopt(found, again.now_s):
         pass
     assert len(central.state.entries) == before + 1
     assert meters[0] in central.state.entries.meter_id
-    assert record.meter_ids.take() == meters[1]
+    assert record.meter_ids.allocate() == meters[1]
 
 
 # -- piece by piece
@@ -392,7 +392,7 @@ def test_a_pair_that_talks_while_its_receivers_switch_comes_has_one_meter(talkin
     def talk_to(host):
         pair = again.central.network.pair_seen(host, PortId(1, 1))
         if pair is not None:
-            again.central.pairs.seen(pair, again.now_s)
+            again.central.pairs.on_pair_seen(pair, again.now_s)
 
     comes_and(again, 2, vid, talk_to, later)
     entries = again.central.state.entries
@@ -425,7 +425,7 @@ def as_before_floods_had_meters(switch):
     """Make a switch's tables what an older controller left: reports in the middle, floods without limits."""
     flows = {}
     for flow in switch.flows.values():
-        if flow.table_id == Table.REPORT or (flow.table_id == Table.RATE_CONTROL and meters_of_vn(flow)):
+        if flow.table_id == Table.PACKET_IN or (flow.table_id == Table.RATE_CONTROL and meters_of_vn(flow)):
             continue
         if flow.match.eth_src_mask is not None or flow.match.eth_dst_mask == pipeline.SOLICITED_NODE_MASK:
             continue

@@ -52,7 +52,7 @@ class Wire:
 
     def close(self) -> None: ...
 
-    def cut_off(self, reason: object) -> None: ...
+    def evict(self, reason: object) -> None: ...
 
     def enqueue(self, data: bytes) -> bool:
         while data:
@@ -64,12 +64,12 @@ class Wire:
             data = data[length:]
         return True
 
-    def lane(self) -> int | None:
+    def direct_socket(self) -> int | None:
         return self.fileno if self.has_lane else None
 
-    def open_lane(self) -> None: ...
+    def direct_send_socket(self) -> None: ...
 
-    def put_back(self, octets: bytes) -> None:
+    def push_back(self, octets: bytes) -> None:
         raise AssertionError(octets)
 
     def answers_roll_call(self, message: bytes, now_s: float) -> bool:
@@ -190,13 +190,13 @@ def test_ports_that_are_asked_for_behind_a_roll_call_are_read_in_the_next_round(
     one.wire.has_lane = True
     one.run()
     assert looked_s(one) == peer.looked_s == one.now_s
-    while peer.look is None:
+    while peer.port_queue_poll is None:
         assert one.run() == {1, 2, 3}
     asked_s = one.now_s
     assert asked_s == peer.looked_s >= 0.055 + PORT_QUEUE_INTERVAL_S
     assert looked_s(one) < asked_s, "the ports have answered"
     assert one.run() == {1, 2, 3}
-    assert peer.look is None
+    assert peer.port_queue_poll is None
     assert looked_s(one) == asked_s, "when they did"
     assert one.connection._held_octets == 0
 
@@ -206,15 +206,15 @@ def test_ports_that_never_answer_hold_up_nobody_and_are_asked_for_again(round_of
     one.wire.has_lane = True
     one.run()
     one.deaf = True
-    while peer.look is None:
+    while peer.port_queue_poll is None:
         one.run()
-    asked = peer.look
-    while peer.look is asked:
+    asked = peer.port_queue_poll
+    while peer.port_queue_poll is asked:
         assert one.run() == {1, 2, 3}
         assert one.now_s - asked.asked_s < POLL_PATIENCE_S + 0.1
     assert not {reply.xid for reply in asked[1:] if reply is not None} & set(one.connection._awaited)
     assert looked_s(one) < asked.asked_s
-    while peer.look is None:
+    while peer.port_queue_poll is None:
         one.run()
 
 
@@ -225,7 +225,7 @@ def test_ports_are_read_with_the_meters_where_somebody_decides_by_them(
     round_of_one.wire.has_lane = True
     for _ in range(2):
         assert round_of_one.run() == {1, 2, 3}
-        assert (looked_s(round_of_one), round_of_one.peer.look) == (round_of_one.now_s, None)
+        assert (looked_s(round_of_one), round_of_one.peer.port_queue_poll) == (round_of_one.now_s, None)
 
 
 def test_a_roll_call_that_ends_in_the_middle_is_read_whole(round_of_one: Round) -> None:
@@ -251,7 +251,7 @@ def test_what_a_roll_call_hears_is_when_meters_were_set(round_of_one: Round) -> 
     wire.has_lane = True
     round_of_one.run(1)
     assert peer.meters_set_s() is None
-    round_of_one.shell.peers.note_confirmed()
+    round_of_one.shell.peers.collect_confirmations()
     (sent_s, reply), *_ = peer.unfinished
     assert (sent_s, reply.done) == (round_of_one.now_s, False), "it has not answered: it is awaited as any reply"
     assert round_of_one.connection.take_reply(MessageType.BARRIER_REPLY, reply.xid, b"")
@@ -262,7 +262,7 @@ def test_what_a_roll_call_hears_is_when_meters_were_set(round_of_one: Round) -> 
     round_of_one.shell.push()
     answer = struct.pack("!BBHI", ofp.VERSION, MessageType.BARRIER_REPLY, 8, wire.barrier_xid)
     assert wire.answers_roll_call(answer, 7.0)
-    round_of_one.shell.peers.note_confirmed()
+    round_of_one.shell.peers.collect_confirmations()
     assert peer.meters_set_s() == 7.0
     assert all(reply.done for _, reply in peer.unfinished)
 
@@ -284,7 +284,7 @@ def test_what_is_confirmed_of_other_messages_says_nothing_of_the_meters_of_pairs
         else:
             round_of_one.now_s = answered_s
             assert round_of_one.connection.take_reply(MessageType.BARRIER_REPLY, wire.barrier_xid, b"")
-        peers.note_confirmed()
+        peers.collect_confirmations()
 
     wire.has_lane = has_lane
     push(7.0, restarts_counts=True)

@@ -27,7 +27,7 @@ def table(ends):
 def told_of(ends, hosts_of, behind):
     count = np.array([len(macs) for macs in hosts_of])
     lowest = np.array([min(macs, default=99) for macs in hosts_of])
-    return AddressablePairs.among(VNS, table(ends), np.array(behind), count, lowest)
+    return AddressablePairs.select(VNS, table(ends), np.array(behind), count, lowest)
 
 
 @settings(derandomize=True, deadline=None, max_examples=150)

@@ -29,7 +29,7 @@ class Rounds:
 
     def after(self, frames: int, intervals: int) -> None:
         self.agent.allowance = self.agent.most_frames - frames
-        self.flooded |= self.agent.floods(intervals)
+        self.flooded |= self.agent.exceeds_allowance(intervals)
 
 
 @given(st.integers(0, 500), ROUNDS)

@@ -221,7 +221,7 @@ def test_old_and_repeated_frames_are_no_news_and_a_new_epoch_is() -> None:
         (4, 2),
         (6, 2),
     ]
-    news = [order.is_news(said(sequence, epoch)) for sequence, epoch in heard]
+    news = [order.accept(said(sequence, epoch)) for sequence, epoch in heard]
     assert news == [True, True, False, True, False, True, False, True, False, True]
 
 

@@ -90,9 +90,9 @@ def test_what_binds_an_entry_of_a_receiver_is_what_lets_it_have_more(name, param
     why, grant = explain_receiver(algorithm.allocate, requests, state, entry), granted(requests)
     assert why.grant_bps == grant
     if not requests.active[entry]:
-        assert why.bound == NOTHING_TO_SEND
+        assert why.constraint == NOTHING_TO_SEND
         return
-    limits, named = (SEND_LIMIT, RECEIVE_LIMIT), why.bound.split(" and ")
+    limits, named = (SEND_LIMIT, RECEIVE_LIMIT), why.constraint.split(" and ")
 
     def rises(words):
         return granted(with_bounds(requests, entry, words, lambda x: x * LITTLE)) > grant * (1 + SAME)
@@ -108,15 +108,15 @@ def test_what_binds_an_entry_of_a_receiver_is_what_lets_it_have_more(name, param
         assert (why.next_bound in left) == (more and len(left) > 0)
         return
     assert raising == []
-    if why.bound == FAIR_RATE:
+    if why.constraint == FAIR_RATE:
         higher = {RATE: state[RATE] * LITTLE}
         assert granted(requests, higher) > grant * (1 + SAME)
         assert why.lifted_bps == granted(requests, {RATE: np.array([HUGE])})
-    elif why.bound == DEMAND:
+    elif why.constraint == DEMAND:
         more_bps = put(requests.measured_bps, entry, requests.measured_bps[entry] * LITTLE)
         assert granted(replace(requests, measured_bps=more_bps)) > grant * (1 + SAME)
     else:
-        assert (name, why.bound) == ("fp", SHARING)  # it pairs senders: a little more may pair them otherwise
+        assert (name, why.constraint) == ("fp", SHARING)  # it pairs senders: a little more may pair them otherwise
 
 
 def greedy(limit_bps, available_bps, weight=None):
@@ -147,7 +147,7 @@ def test_without_its_own_limit_an_entry_has_its_share(name, entry, bound, place,
     """Of 120, with 20 for the first and 50 for the others: without its own limit the first would have 40."""
     algorithm, requests = make_policy(name), greedy(120.0, [20.0, 60.0, 90.0])
     why = explain_receiver(algorithm.allocate, requests, algorithm.first_state(1), entry)
-    assert (why.bound, why.place, why.sharers) == (bound, place, sharers)
+    assert (why.constraint, why.rank, why.sharers) == (bound, place, sharers)
     assert why.lifted_bps == pytest.approx(lifted)
     assert why.next_bound == following
 
@@ -155,7 +155,7 @@ def test_without_its_own_limit_an_entry_has_its_share(name, entry, bound, place,
 def test_two_equal_bounds_are_both_named():
     algorithm = make_policy("fs")
     why = explain_receiver(algorithm.allocate, greedy(90.0, [30.0, 80.0, 80.0]), algorithm.first_state(1), 0)
-    assert why.bound == f"{SEND_LIMIT} and {RECEIVE_LIMIT}"
+    assert why.constraint == f"{SEND_LIMIT} and {RECEIVE_LIMIT}"
 
 
 def test_a_fair_rate_that_falls_by_half_does_not_look_at_the_limit():
@@ -163,7 +163,7 @@ def test_a_fair_rate_that_falls_by_half_does_not_look_at_the_limit():
     requests = replace(greedy(100.0, [90.0, 90.0]), received_bps=np.array([500.0]))
     _, state = algorithm.allocate(requests, algorithm.first_state(1))
     why = explain_receiver(algorithm.allocate, requests, state, 0)
-    assert (why.bound, why.grant_bps) == (FAIR_RATE, 25.0)
+    assert (why.constraint, why.grant_bps) == (FAIR_RATE, 25.0)
     assert (why.lifted_bps, why.next_bound) == (90.0, SEND_LIMIT)
 
 
@@ -242,7 +242,7 @@ def test_what_binds_an_entry_of_the_network_is_what_lets_it_have_more(seed):
 
     problem = constraints, demand_bps
     why = explain_network(paths, constraints, grants_of(paths, *problem, weight), weight, entry, str)
-    named = [int(word) for word in why.bound.split(" and ")]
+    named = [int(word) for word in why.constraint.split(" and ")]
     assert sorted(raising(problem, own)) in (sorted(named), [])
     assert rate(problem, named, LITTLE) > why.grant_bps * (1 + SAME)
     for one in named if len(named) > 1 and not raising(problem, own) else []:  # none of them could be left out
@@ -268,5 +268,5 @@ def test_a_guarantee_that_is_used_up_binds_though_the_excess_is_bound_elsewhere(
     demand_bps, weight = np.full(2, 1e6), np.ones(2)
     words = partial(constraint_name, constraints, "VN {}".format, str)
     why = explain_network(paths, constraints, grants_of(paths, constraints, demand_bps, weight), weight, 0, words)
-    assert (why.grant_bps, why.bound) == (30.0, "VN 0's receive limit")
+    assert (why.grant_bps, why.constraint) == (30.0, "VN 0's receive limit")
     assert (why.lifted_bps, why.next_bound) == (45.0, "VN 1's send limit")

@@ -163,10 +163,10 @@ def test_core_links_bind_and_the_explanation_says_so():
         )
         for e in range(3)
     ]
-    assert (why[0].bound, why[0].place, why[0].sharers) == ("link core0", 2, 2)
+    assert (why[0].constraint, why[0].rank, why[0].sharers) == ("link core0", 2, 2)
     assert (why[0].lifted_bps, why[0].next_bound) == (50.0, "vn0's send limit")
-    assert (why[1].place, why[1].lifted_bps) == (1, 50.0)
-    assert (why[2].bound, why[2].lifted_bps, why[2].next_bound) == ("vn2's send limit", 130.0, "what it demands")
+    assert (why[1].rank, why[1].lifted_bps) == (1, 50.0)
+    assert (why[2].constraint, why[2].lifted_bps, why[2].next_bound) == ("vn2's send limit", 130.0, "what it demands")
     assert str(why[0]) == "20; bound by link core0, share 2 of 2; without it 50, bound by vn0's send limit"
 
 
@@ -174,9 +174,9 @@ def test_an_entry_that_has_what_it_demands_is_told_what_binds_next():
     constraints, paths = star(LIMITS, CEILINGS, 100 * M, PAIRS)
     grants = granted(paths, constraints, counters([10 * M, 10 * M], [50 * M, 50 * M]), np.ones(2))
     why = explain_network(paths, constraints, grants, np.ones(2), 0, partial(constraint_name, constraints, str, str))
-    assert why.bound == "what it demands"
+    assert why.constraint == "what it demands"
     np.testing.assert_allclose((why.grant_bps, why.lifted_bps), (11 * M, 89 * M))
-    assert (why.place, why.sharers) == (0, 0)
+    assert (why.rank, why.sharers) == (0, 0)
 
 
 def test_bad_input_is_named():

@@ -33,7 +33,7 @@ def found(limits: MeterLimits, *, tells: bool = True, readable: bool = True, mos
             rows = np.frombuffer(test.attempt(setting, xid), requests.METER_MOD)
             for _, refusal in table.apply_rows(rows, 0.0):
                 if tells:
-                    assert test.failed(ErrorMessage(ErrorType.METER_MOD_FAILED, refusal.code, b"...", xid))
+                    assert test.on_error(ErrorMessage(ErrorType.METER_MOD_FAILED, refusal.code, b"...", xid))
             read = Setting(*table.setting(METER_ID)) if table.exists(METER_ID) else None
             answers.append(test.answer(setting, xid, read if readable else None, readable=readable))
 
@@ -71,5 +71,5 @@ def test_a_switch_that_takes_nothing_is_found_to() -> None:
 
 
 def test_errors_that_are_not_of_the_search_are_left_to_others() -> None:
-    assert not BoundTest(METER_ID).failed(ErrorMessage(1, 2, b"\x04\x0e", 99))
-    assert BoundTest(METER_ID).failed(ErrorMessage(1, 2, b"", 99))  # which may be
+    assert not BoundTest(METER_ID).on_error(ErrorMessage(1, 2, b"\x04\x0e", 99))
+    assert BoundTest(METER_ID).on_error(ErrorMessage(1, 2, b"", 99))  # which may be

@@ -139,7 +139,7 @@ def test_changes_are_told_once_they_stand() -> None:
     central = CentralController(fabric({1: {1: [10], 2: [10]}, 2: {1: [20]}}))
     record = central.switches[1]
     central.switch_connected(1, [], np.empty(0, METER_CONFIG), 0.0)
-    record.can = able(queues={1: WORKS, 2: WORKS}, queues_set={1: None, 2: "has a QoS row of others"})
+    record.capabilities = able(queues={1: WORKS, 2: WORKS}, queues_set={1: None, 2: "has a QoS row of others"})
 
     def told() -> list[str]:
         return [event.text for event in central.events.after(0) if event.kind == "enforceable"]
@@ -165,8 +165,8 @@ def test_a_switch_without_meters_says_so_at_the_ports_of_others_that_share_its_v
     central = CentralController(fabric({1: {1: [10], 2: [20]}, 2: {1: [10]}}))
     for dpid in (1, 2):
         central.switch_connected(dpid, [], np.empty(0, METER_CONFIG), 0.0)
-    central.switches[1].can = able(queues_set={1: "none", 2: "none"})
-    central.switches[2].can.disable_meters("refused")
+    central.switches[1].capabilities = able(queues_set={1: "none", 2: "none"})
+    central.switches[2].capabilities.disable_meters("refused")
     found = port_enforceability.of_switch(central.fabric, 1)
     assert "senders at s2 are not limited" in str(found[1])
     assert "s2" not in str(found[2])

@@ -42,7 +42,7 @@ def judged(plain: int, passed: int, stats: bytes | None, **refused: str) -> Capa
     can.note_features(FEATURES)
     test.seen |= {meter_probe.ProbeKind.PLAIN: plain, meter_probe.ProbeKind.METERED: passed}
     test.refused = refused
-    test.judge(can, stats)
+    test.evaluate(can, stats)
     return can
 
 
@@ -162,9 +162,9 @@ def marks_found(**refused: str) -> Capabilities:
     while said:
         length = int.from_bytes(said[2:4])
         if said[1] == ofp.MessageType.PACKET_IN:
-            assert test.heard(parse_packet_in(said[:length]))
+            assert test.on_packet_in(parse_packet_in(said[:length]))
         said = said[length:]
-    test.judge(can, stats_body(ALL, ALL - 2))
+    test.evaluate(can, stats_body(ALL, ALL - 2))
     return can
 
 
@@ -196,14 +196,14 @@ def test_the_marked_packet_is_a_right_one() -> None:
 def test_errors_and_frames_are_told_from_those_of_others() -> None:
     test = meter_probe.MeterProbe(METER_ID, QUEUE_ID)
     test.setup(100)
-    assert not test.failed(ErrorMessage(1, 1, b"", 99))
-    assert not test.failed(ErrorMessage(1, 1, b"", 100 + test.setup_messages + test.frame_messages))
-    assert test.failed(ErrorMessage(12, 1, b"", 101))
+    assert not test.on_error(ErrorMessage(1, 1, b"", 99))
+    assert not test.on_error(ErrorMessage(1, 1, b"", 100 + test.setup_messages + test.frame_messages))
+    assert test.on_error(ErrorMessage(12, 1, b"", 101))
     assert list(test.refused) == ["meter"]
     frame = test.frames(1)[-meter_probe.FRAME_BYTES :]
-    assert test.heard(PacketIn(1, 0, meter_probe.COOKIE, ofp.PORT_CONTROLLER, frame[:64]))
+    assert test.on_packet_in(PacketIn(1, 0, meter_probe.COOKIE, ofp.PORT_CONTROLLER, frame[:64]))
     for in_port, data in ((1, frame), (ofp.PORT_CONTROLLER, frame[:10]), (ofp.PORT_CONTROLLER, bytes(64))):
-        assert not test.heard(PacketIn(1, 0, meter_probe.COOKIE, in_port, data))
+        assert not test.on_packet_in(PacketIn(1, 0, meter_probe.COOKIE, in_port, data))
     assert test.seen[meter_probe.ProbeKind.PLAIN] == 1
 
 

@@ -62,11 +62,11 @@ def test_what_an_interval_has_summed_up_is_what_is_measured():
     net.central.interval({}, {}, net.now_s, {})
     fabric.state = fabric.state._replace(measured=fabric.state.measured._replace(offered_bps=np.array([5e6])))
     (receiver,) = fabric.state.entries.receiver.tolist()
-    of_vns = fabric.brought_bps
+    of_vns = fabric.receiver_loads_bps
     assert (of_vns[0][receiver], of_vns[0].sum()) == (5e6, 5e6)
     net.central.interval({}, {}, net.now_s + 0.055, {})
-    assert fabric.brought_bps is not of_vns
-    np.testing.assert_array_equal(fabric.brought_bps, of_vns)
+    assert fabric.receiver_loads_bps is not of_vns
+    np.testing.assert_array_equal(fabric.receiver_loads_bps, of_vns)
 
 
 def test_the_order_of_an_update():
@@ -77,7 +77,7 @@ def test_the_order_of_an_update():
     for port in (1, 3):
         net.learn(mac_of(PortId(1, port), 10), PortId(1, port), 10)
     frame = Frame(mac_of(PortId(1, 3), 10), mac_of(PortId(1, 1), 10), 10)
-    net.central.frame_reported(1, net.switches[1].run(frame, 1).reports[-1], net.now_s)
+    net.central.on_packet_in(1, net.switches[1].run(frame, 1).reports[-1], net.now_s)
     update = net.central.take_updates()[1]
     assert update.meter_mods()[0].tolist() == [MeterModCommand.ADD]
     tables = [flow.table_id for flow in update.flow_adds]
@@ -184,7 +184,7 @@ def test_frames_from_nowhere_change_nothing():
         replace(good, metadata=MetadataFlag.UNKNOWN_SOURCE | 99),  # of no VLAN of that port
         replace(good, table_id=Table.LEARN),
     ):
-        net.central.frame_reported(1, packet, net.now_s)
+        net.central.on_packet_in(1, packet, net.now_s)
         assert net.push() == 0
     assert net.central.network.hosts() == {}
 

@@ -148,7 +148,7 @@ def test_phantom_meters_alone_change_no_frame():
 
 def test_a_switch_that_cannot_clear_marks_leaves_its_vlans_to_phantom_meters():
     net = two_switches(vlans=MARKED, ecn={"marks": "both"})
-    net.central.switches[2].can.ecn = Ability(ProbeResult.FAILS, "refused")
+    net.central.switches[2].capabilities.ecn = Ability(ProbeResult.FAILS, "refused")
     for pair in ((HERE, THERE), (HERE, NEXT)):
         talk(net, *pair)
     net.settle()

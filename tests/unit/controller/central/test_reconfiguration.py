@@ -200,7 +200,7 @@ def test_a_switch_that_is_removed_is_told_of_and_no_path_leads_there():
     net = running(fabric(TWO, limits=VLANS), [((1, 1), (2, 1), 10, 60e6)], [(LEFT, RIGHT)]).fabric
     net.push()
     change = reconfigure(net.central, fabric({1: TWO[1]}, limits=VLANS), net.now_s)
-    assert change.gone == {2}
+    assert change.removed == {2}
     change.finish(net.central)
     net.push()
     assert not len(net.central.state.entries)
@@ -238,11 +238,11 @@ def test_events_and_what_was_measured_stay():
     loop = running(star(4, limits=VLANS), BLAST)
     central = loop.fabric.central
     events, received = central.events.after(0), central.fabric.received_bps[central.vns.row_of(10, 1, 4)]
-    owed = central.fabric.guarantees.owed_bps.sum()
+    owed = central.fabric.guarantees.entitled_bps.sum()
     reload(loop.fabric, star(6, limits={5: "1M", **VLANS}))
     assert central.events.after(0) == events
     assert central.fabric.received_bps[central.vns.row_of(10, 1, 4)] == received > 0
-    assert central.fabric.guarantees.owed_bps.sum() == owed > 0
+    assert central.fabric.guarantees.entitled_bps.sum() == owed > 0
 
 
 def flood(loop, place, vlan_vid, bits):
@@ -308,8 +308,8 @@ def test_other_classes_of_queues_let_switches_connect_again():
     """What they were set to names other queues."""
     loop = running(star(2), [], intervals=1)
     change = reconfigure(loop.fabric.central, star(2, queues={"classes": "none"}), 9.0)
-    assert change.gone == {1}
-    assert not loop.fabric.central.vns.shaped.any()
+    assert change.removed == {1}
+    assert not loop.fabric.central.vns.has_queue.any()
 
 
 # -- what differs

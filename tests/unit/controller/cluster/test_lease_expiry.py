@@ -15,20 +15,20 @@ GAPS_S = st.lists(st.floats(0.0, 1.5), min_size=1, max_size=40)
 
 def test_a_lease_has_run_out_a_second_after_less_than_a_second_was_left() -> None:
     expiry = LeaseExpiry()
-    assert not expiry.hear(1, 10.0, 10.01)
+    assert not expiry.observe(1, 10.0, 10.01)
     assert expiry.left_s == 1
-    assert not expiry.hear(0, 10.25, 10.26)
-    assert not any(expiry.hear(0, at_s, at_s + 0.01) for at_s in (10.5, 10.75, 11.0, 11.25))
-    assert expiry.hear(0, 11.27, 11.28)
+    assert not expiry.observe(0, 10.25, 10.26)
+    assert not any(expiry.observe(0, at_s, at_s + 0.01) for at_s in (10.5, 10.75, 11.0, 11.25))
+    assert expiry.observe(0, 11.27, 11.28)
 
 
 def test_a_refresh_and_a_look_away_begin_again() -> None:
     for left_s, at_s in ((1, 10.5), (0, 11.0)):
         expiry = LeaseExpiry()
-        assert not expiry.hear(0, 10.0, 10.0)
-        assert not expiry.hear(left_s, at_s, at_s)
-        assert not expiry.hear(0, at_s + 0.25, at_s + 0.25)
-        assert not expiry.hear(0, at_s + 0.99, at_s + 0.99)
+        assert not expiry.observe(0, 10.0, 10.0)
+        assert not expiry.observe(left_s, at_s, at_s)
+        assert not expiry.observe(0, at_s + 0.25, at_s + 0.25)
+        assert not expiry.observe(0, at_s + 0.99, at_s + 0.99)
 
 
 @given(st.lists(st.floats(0.0, 60.0), max_size=20), GAPS_S, st.lists(st.floats(0.0, 0.6), min_size=80, max_size=80))
@@ -44,6 +44,6 @@ def test_no_lease_that_lives_is_taken_to_have_run_out(
         now_s = looked_s + next(delays)
         until_s = max(at_s for at_s in refreshes if at_s <= looked_s) + TTL_S
         left_s = until_s - looked_s
-        if expiry.hear(max(floor(left_s), 0), asked_s, now_s):
+        if expiry.observe(max(floor(left_s), 0), asked_s, now_s):
             assert left_s <= 0
             return

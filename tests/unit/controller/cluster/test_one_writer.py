@@ -85,7 +85,7 @@ class Cluster(RuleBasedStateMachine):
             self.connect(number)
 
     def held(self, node: Node) -> int | None:
-        return node.leadership.held(self.now_s + node.ahead_s)
+        return node.leadership.active_generation(self.now_s + node.ahead_s)
 
     def new_gate(self, node: Node) -> WriteGate:
         return WriteGate(lambda: self.held(node))
@@ -112,7 +112,7 @@ class Cluster(RuleBasedStateMachine):
         if node.answers:
             node.question_s, answer = None, node.answers.popleft()
             if answer is None:
-                node.leadership.lose()
+                node.leadership.invalidate()
             else:
                 node.leadership.hear(answer)
 
@@ -154,7 +154,7 @@ class Cluster(RuleBasedStateMachine):
         self.send(self.nodes[number], encode_meter_mods([MeterModCommand.ADD], [self.written], [1], [1], xid_first=0))
 
     def send(self, node: Node, data: bytes) -> None:
-        if node.gate.lets_out(data):
+        if node.gate.allows(data):
             node.sent.append(data)
 
     @rule(number=which)

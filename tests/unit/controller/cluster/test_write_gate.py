@@ -71,13 +71,13 @@ def test_bytes_that_are_no_whole_messages_are_a_write(data: bytes) -> None:
 def test_the_gate_opens_for_the_generation_that_was_confirmed_alone() -> None:
     held: list[int | None] = [None]
     gate = WriteGate(lambda: held[0])
-    assert not gate.lets_out(WRITE)
+    assert not gate.allows(WRITE)
     held[0] = 5
-    assert not gate.lets_out(WRITE)  # the switch has confirmed nothing
+    assert not gate.allows(WRITE)  # the switch has confirmed nothing
     gate.confirm(4)
-    assert not gate.lets_out(WRITE)  # an older one
+    assert not gate.allows(WRITE)  # an older one
     gate.confirm(5)
-    assert gate.lets_out(WRITE)
+    assert gate.allows(WRITE)
 
 
 def test_a_gate_that_has_withheld_a_message_stays_closed_until_the_switch_confirms_again() -> None:
@@ -85,9 +85,9 @@ def test_a_gate_that_has_withheld_a_message_stays_closed_until_the_switch_confir
     gate = WriteGate(lambda: held[0])
     gate.confirm(5)
     held[0] = None
-    assert gate.lets_out(READS[0])
-    assert not gate.lets_out(WRITE)
+    assert gate.allows(READS[0])
+    assert not gate.allows(WRITE)
     held[0] = 5  # the lease was refreshed late: what was withheld is missing on the switch
-    assert not gate.lets_out(WRITE)
+    assert not gate.allows(WRITE)
     gate.confirm(5)
-    assert gate.lets_out(WRITE)
+    assert gate.allows(WRITE)

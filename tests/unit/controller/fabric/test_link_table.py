@@ -24,8 +24,8 @@ def topology(*broken):
         found.add_switch(dpid)
     for a, b in ((PortId(1, 101), PortId(3, 101)), (PortId(3, 102), PortId(4, 101)), (PortId(4, 102), PortId(2, 101))):
         if a not in broken:
-            found.hear(a, b, 0.0)
-            found.hear(b, a, 0.0)
+            found.record_probe(a, b, 0.0)
+            found.record_probe(b, a, 0.0)
     return found
 
 

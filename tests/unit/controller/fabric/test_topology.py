@@ -29,18 +29,18 @@ def linked(*links, switches=(1, 2, 3), at_s=0.0):
     for dpid in switches:
         topology.add_switch(dpid)
     for a, b in links:
-        topology.hear(a, b, at_s)
-        topology.hear(b, a, at_s)
+        topology.record_probe(a, b, at_s)
+        topology.record_probe(b, a, at_s)
     return topology
 
 
 def test_a_link_needs_both_directions():
     topology = linked()
-    assert not topology.hear(A, B, 0.0)
+    assert not topology.record_probe(A, B, 0.0)
     assert topology.links() == frozenset()
-    assert topology.hear(B, A, 0.0)
+    assert topology.record_probe(B, A, 0.0)
     assert topology.links() == {Link(A, B)}
-    assert not topology.hear(A, B, 1.0)
+    assert not topology.record_probe(A, B, 1.0)
     assert topology.is_linked(A)
     assert not topology.is_linked(C)
     assert topology.fabric_ports(2) == {1}
@@ -56,7 +56,7 @@ def test_a_link_needs_both_switches():
 @pytest.mark.parametrize("silent", [(A, B), (B, A)])
 def test_a_link_of_which_one_direction_is_silent_expires(silent):
     topology = linked((A, B))
-    topology.hear(silent[1], silent[0], 2.0)
+    topology.record_probe(silent[1], silent[0], 2.0)
     assert not topology.expire(LINK_TIMEOUT_S)
     assert topology.expire(LINK_TIMEOUT_S + 0.01)
     assert topology.links() == frozenset()
@@ -65,27 +65,27 @@ def test_a_link_of_which_one_direction_is_silent_expires(silent):
 
 def test_hellos_that_are_missing_are_known_before_a_link_expires():
     topology = linked((A, B), (PortId(1, 2), C))
-    topology.hear(A, B, 1.0)
-    assert topology.late(LATE_S) == []
-    assert set(topology.late(LATE_S + 0.01)) == {B, PortId(1, 2), C}
-    assert set(topology.late(1.0 + LATE_S)) == {B, PortId(1, 2), C}
+    topology.record_probe(A, B, 1.0)
+    assert topology.overdue_probes(LATE_S) == []
+    assert set(topology.overdue_probes(LATE_S + 0.01)) == {B, PortId(1, 2), C}
+    assert set(topology.overdue_probes(1.0 + LATE_S)) == {B, PortId(1, 2), C}
     topology.remove_switch(3)
-    assert set(topology.late(LINK_TIMEOUT_S)) == {A, B}
+    assert set(topology.overdue_probes(LINK_TIMEOUT_S)) == {A, B}
 
 
 def test_of_many_missing_hellos_all_have_their_turn():
     """Links that are gone for good do not keep one that is full from being asked."""
     links = [(PortId(dpid, 1), PortId(dpid + 1, 1)) for dpid in range(1, 3 * MOST_LATE, 2)]
     topology = linked(*links, switches=range(1, 3 * MOST_LATE + 1))
-    asked = [topology.late(LATE_S + 0.1) for _ in range(3)]
+    asked = [topology.overdue_probes(LATE_S + 0.1) for _ in range(3)]
     assert [len(ports) for ports in asked] == [MOST_LATE] * 3
     assert {port for ports in asked for port in ports} == {end for link in links for end in link}
 
 
 def test_who_hears_nobody_is_not_late():
     topology = linked()
-    topology.hear(A, B, 0.0)  # one direction alone is no link
-    assert topology.late(LINK_TIMEOUT_S) == []
+    topology.record_probe(A, B, 0.0)  # one direction alone is no link
+    assert topology.overdue_probes(LINK_TIMEOUT_S) == []
 
 
 def test_ports_and_switches_take_their_links_along():
@@ -105,26 +105,26 @@ def test_a_link_that_was_reported_down_comes_back_after_a_while_at_neither_end(o
     topology = linked((A, B))
     topology.remove_port(B, 1.0)
     for at_s in (1.0, 1.0 + 0.9 * HOLD_S):
-        assert not topology.hear(A, other, at_s)
-        assert not topology.hear(other, A, at_s)
-    topology.hear(A, other, 1.0 + HOLD_S)
-    assert topology.hear(other, A, 1.0 + HOLD_S)
+        assert not topology.record_probe(A, other, at_s)
+        assert not topology.record_probe(other, A, at_s)
+    topology.record_probe(A, other, 1.0 + HOLD_S)
+    assert topology.record_probe(other, A, 1.0 + HOLD_S)
     assert topology.links() == {Link(A, other)}
 
 
 def test_a_port_that_had_no_link_is_not_kept_without_one():
     topology = linked()
     assert not topology.remove_port(A, 0.0)
-    topology.hear(A, B, 0.0)
-    assert topology.hear(B, A, 0.0)
+    topology.record_probe(A, B, 0.0)
+    assert topology.record_probe(B, A, 0.0)
 
 
 def test_what_a_switch_says_that_its_ports_hear_is_bounded():
     topology = linked()
     for port_no in range(1, 1_000):
-        topology.hear(A, PortId(2, port_no), 0.0)
-        topology.hear(PortId(2, port_no), A, 0.0)
-        topology.hear(PortId(2, port_no), PortId(2, port_no + 1), 0.0)
+        topology.record_probe(A, PortId(2, port_no), 0.0)
+        topology.record_probe(PortId(2, port_no), A, 0.0)
+        topology.record_probe(PortId(2, port_no), PortId(2, port_no + 1), 0.0)
     assert len(topology.links()) == MOST_NEIGHBOURS
     assert len(topology._heard_s) == 2 * MOST_NEIGHBOURS
     assert topology.expire(LINK_TIMEOUT_S + 1)
@@ -177,7 +177,7 @@ def test_links_are_up_that_both_ends_have_heard_lately_whatever_comes_and_goes(s
         if name == "hear":
             if not any(now_s < held_s.get(end, now_s) for end in given_):
                 heard_s[tuple(given_)] = now_s
-            news = topology.hear(*given_, now_s)
+            news = topology.record_probe(*given_, now_s)
         elif name == "expire":
             now_s += given_[0]
             heard_s = {ends: at_s for ends, at_s in heard_s.items() if now_s - at_s <= LINK_TIMEOUT_S}
@@ -261,7 +261,7 @@ def test_nobody_is_blamed_for_a_silence_in_which_nobody_listened():
     for dpid in (1, 2):
         topology.add_switch(dpid)
     for sender, receiver in (ends, ends[::-1]):
-        topology.hear(sender, receiver, 10.0)
+        topology.record_probe(sender, receiver, 10.0)
     topology.excuse(60.0)
     assert not topology.expire(70.0 + LINK_TIMEOUT_S)
     assert topology.expire(70.0 + LINK_TIMEOUT_S + 0.01)

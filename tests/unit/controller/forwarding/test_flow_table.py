@@ -124,7 +124,7 @@ def test_rows_are_put_as_entries_are(before: list[Flow], more: list[Flow], few: 
     meter_id = np.array([flow.meter_id or 0 for flow in more], np.uint32)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(flow_table, "_FEW", 100 if few else 0)
-        table.put_rows(keys, meter_id, np.array([table.place_of(effect_of(flow)) for flow in more], np.uint32))
+        table.put_rows(keys, meter_id, np.array([table.template_index(effect_of(flow)) for flow in more], np.uint32))
         assert table == expected
         for flow in more:
             rows = np.array([pack_key(flow)], KEY), np.array([flow.meter_id or 0], np.uint32)

@@ -69,8 +69,8 @@ def test_no_flood_loops_while_links_come_and_go(before, after, random):
         end, other = PortId(a, 10 + b), PortId(b, 10 + a)
         if up:
             net.peers[end], net.peers[other] = other, end
-            net.central.hello_heard(end, other, net.now_s)
-            net.central.hello_heard(other, end, net.now_s)
+            net.central.on_discovery_frame(end, other, net.now_s)
+            net.central.on_discovery_frame(other, end, net.now_s)
         else:
             net.central.port_down(a, end.port_no, net.now_s)  # the link itself still carries frames
         if random.random() < 0.5:
@@ -159,7 +159,7 @@ def test_the_entries_of_a_link_that_goes_follow_in_pieces_and_all_of_them(monkey
     net, most = ring(), 3
     monkeypatch.setattr("controller.central.controller.MOST_ENTRIES_AT_ONCE", most)
     for number in range(2 * most):
-        net.central.network.learn(Host(10, 0x02_00_00_00_10_00 | number), PortId(2, EDGE))
+        net.central.network.learn_host(Host(10, 0x02_00_00_00_10_00 | number), PortId(2, EDGE))
     while net.central.network.desired.pending:
         net.push()
     net.cut(PortId(1, 12))
@@ -203,8 +203,8 @@ def test_a_switch_that_is_lost_is_gone_around_and_comes_back():
 def test_links_from_edge_ports_are_forgeries():
     net = ring()
     before = net.central.network.topology.links()
-    assert not net.central.hello_heard(PortId(1, EDGE), PortId(3, 14), net.now_s)
-    assert not net.central.hello_heard(PortId(3, 14), PortId(1, EDGE), net.now_s)
+    assert not net.central.on_discovery_frame(PortId(1, EDGE), PortId(3, 14), net.now_s)
+    assert not net.central.on_discovery_frame(PortId(3, 14), PortId(1, EDGE), net.now_s)
     assert net.central.network.topology.links() == before
 
 
@@ -346,6 +346,6 @@ def test_a_hello_that_is_late_at_another_node_is_late_here_and_then_gone():
     begun_s = net.now_s
     for step in range(1, 4):
         network.paths.merge_peer_probes({2}, {ends: step > 1}, begun_s + step)
-    assert PortId(1, 12) in network.topology.late(begun_s + 3)  # it was heard a second after the start
+    assert PortId(1, 12) in network.topology.overdue_probes(begun_s + 3)  # it was heard a second after the start
     network.paths.merge_peer_probes({2}, {}, begun_s + 4)
     assert ends not in network.topology.probes_received_at({2})

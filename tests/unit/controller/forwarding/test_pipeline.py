@@ -149,7 +149,7 @@ def test_all_entries_are_owned_and_in_their_table():
             assert flow.cookie & OWN_COOKIE_MASK == OWN_COOKIE
             assert flow.cookie & 0xFF == flow.table_id
             assert flow.table_id in list(Table)
-            assert flow.meter_id is None or flow.table_id in (Table.SEND_LIMIT, Table.RATE_CONTROL, Table.REPORT)
+            assert flow.meter_id is None or flow.table_id in (Table.SEND_LIMIT, Table.RATE_CONTROL, Table.PACKET_IN)
             assert flow.goto_table is None or flow.goto_table > flow.table_id
 
 

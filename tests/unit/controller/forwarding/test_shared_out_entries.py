@@ -100,7 +100,7 @@ class Both:
             net.port_down(PortId(ends[0], 10 + ends[1]), self.now_s)
 
     def learn(self, host, place):
-        self.forget_unused([net.learn(host, place) for net in self.both()])
+        self.forget_unused([net.learn_host(host, place) for net in self.both()])
 
     def forget(self, host):
         self.forget_unused([net.forget_host(host) for net in self.both()])

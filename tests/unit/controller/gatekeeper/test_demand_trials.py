@@ -22,7 +22,7 @@ class Port:
     def after(self, *sent_bps, others_bps=0.0):
         """Return how many times what it sends each is taken to want."""
         sent_bps = np.array(sent_bps)
-        trials = DemandTrials.remembered(self.memory)
+        trials = DemandTrials.from_state(self.memory)
         trials = trials.after(sent_bps, GUARANTEE, ONE_PORT, np.array([others_bps]), CAPACITY)
         self.memory = self.memory.after(by_vn=trials.columns())
         return trials.factors(sent_bps, GUARANTEE).tolist()

@@ -61,7 +61,7 @@ class World:
             elapsed_s=0.055,
             entries=self.entries,
             vns=self.vns,
-            mine=np.ones(len(self.vns), dtype=bool),
+            in_group=np.ones(len(self.vns), dtype=bool),
             parameters=self.parameters,
             received_bps=np.bincount(self.entries.receiver, passed, minlength=len(self.vns)),
             congested=np.zeros(len(self.vns), dtype=bool),
@@ -77,8 +77,8 @@ class World:
             active=sent > 0,
             unread_intervals=np.full(len(sent), unread),
             links=links,
-            others_bps=nothing if others_bps is None else others_bps,
-            others_within_bps=nothing,
+            cross_traffic_bps=nothing if others_bps is None else others_bps,
+            cross_guaranteed_bps=nothing,
             queues=queues,
         )
 
@@ -180,7 +180,7 @@ def test_what_a_starved_neighbour_needs_is_not_a_floods_floor():
     world.after(sent)
     world.after(sent, {B[3]: 100 * M}, {B[3]: 900 * M})
     row = world.ends[0].index(B[0])
-    floor_bps = world.decision.feedback.heard(FLOOR_BPS, np.arange(2))[row]
+    floor_bps = world.decision.feedback.column_for(FLOOR_BPS, np.arange(2))[row]
     assert floor_bps == pytest.approx(C - 645 * M)
 
 
@@ -229,7 +229,7 @@ def test_without_a_queue_of_its_own_drops_are_estimated():
     assert world.decision.dropped_bps[B[3]] == pytest.approx(645 * M)
     assert world.ends[0].index(B[0]) in world.told()
     row = world.ends[0].index(B[0])
-    assert world.why(row).bound.endswith(" (drops estimated: no queue counters)")
+    assert world.why(row).constraint.endswith(" (drops estimated: no queue counters)")
 
 
 def test_a_limit_that_stands_on_a_switch_is_where_it_goes_on():
@@ -237,7 +237,7 @@ def test_a_limit_that_stands_on_a_switch_is_where_it_goes_on():
     world.limit_bps = np.array([50 * M])
     world.after({(B[0], B[3]): C}, {B[3]: np.nan}, {B[3]: np.nan})
     assert world.decision.limit_bps.tolist() == [50 * M]
-    assert "its egress limit, which it began with" in world.why().bound
+    assert "its egress limit, which it began with" in world.why().constraint
 
 
 def test_when_the_controller_stops_nobody_stays_below_its_guarantee():
@@ -258,7 +258,7 @@ def test_one_limit_for_all_a_vn_sends():
     other = each.ends[1].index(B[2])
     assert each.decision.limit_bps[other] == C
     assert both.decision.limit_bps.sum() <= C / 2 * (1 + 1e-9)
-    assert "last told by s1:4" in both.why(other).bound
+    assert "last told by s1:4" in both.why(other).constraint
 
 
 def test_the_sending_port_serves_guarantees_first():
@@ -269,7 +269,7 @@ def test_the_sending_port_serves_guarantees_first():
     row = world.ends[0].index(B[0])
     got = dict(zip(world.ends[0], world.decision.grant_bps.tolist(), strict=True))
     assert got[B[0]] == pytest.approx(C - got[A[0]], rel=0.01)
-    assert world.why(row).bound.startswith("its part of s1:1's sending port (guarantee 215.0 Mb/s, borrowed 1")
+    assert world.why(row).constraint.startswith("its part of s1:1's sending port (guarantee 215.0 Mb/s, borrowed 1")
 
 
 def test_who_is_crowded_out_of_a_full_port_has_room_to_show_what_it_wants():
@@ -285,11 +285,11 @@ def test_who_is_crowded_out_of_a_full_port_has_room_to_show_what_it_wants():
 
 def test_it_is_explained():
     world = flood()
-    assert world.why().bound == "no congestion: the lower of both ceilings"
+    assert world.why().constraint == "no congestion: the lower of both ceilings"
     drops_of_the_flood(world)
     drops_of_the_flood(world, 0.0)
     found = world.why()
-    assert found.bound == (
+    assert found.constraint == (
         "its egress limit, halved 1 times in the last 0.1 s, rising 400.0 Mb/s per s, 522.0 Mb/s of 1.0 Gb/s; "
         "last told by s1:4 (dropped 250.0 Mb/s of 1.0 Gb/s, threshold 20.0 Mb/s)"
     )
@@ -303,7 +303,7 @@ def test_it_is_explained():
         drops_of_the_flood(world)
     if not world.told():
         drops_of_the_flood(world)
-    assert world.why().bound == "its floor: its part of s1:4's receive guarantee"
+    assert world.why().constraint == "its floor: its part of s1:4's receive guarantee"
 
 
 def test_congestion_is_declared_by_drops():

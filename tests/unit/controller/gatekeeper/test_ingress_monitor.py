@@ -157,7 +157,7 @@ def test_the_room_of_several_senders_is_the_port():
 
 
 def test_the_watch_is_remembered():
-    watch = watched(1.0, np.nan, 3.0, served_bps=4.0).told(np.array([True]))
+    watch = watched(1.0, np.nan, 3.0, served_bps=4.0).notified(np.array([True]))
     watch = watch.declared(np.array([9.0]), np.array([2.0]))
     again = IngressMonitor.remembered(PolicyState(1).after(by_vn=watch.columns()), 2)
     for name in ("dropped_bps", "served_bps", "since_round", "unread", "calm", "congested"):

@@ -69,7 +69,7 @@ class World:
             elapsed_s=0.055,
             entries=self.entries,
             vns=self.vns,
-            mine=np.ones(vns, dtype=bool),
+            in_group=np.ones(vns, dtype=bool),
             parameters={name: np.full(vns, value) for name, value in self.values.items()},
             received_bps=arrived_bps,
             passed_bps=passed,
@@ -85,8 +85,8 @@ class World:
             active=(sent > 0) | (waiting > 0),
             unread_intervals=np.zeros(len(sent), dtype=np.int64),
             links=self.links,
-            others_bps=nothing,
-            others_within_bps=nothing,
+            cross_traffic_bps=nothing,
+            cross_guaranteed_bps=nothing,
             marks=marks,
         )
 
@@ -97,7 +97,7 @@ class World:
         return {pair: float(self.limit_bps[row]) for pair, row in self.row.items()}
 
     def bound(self, pair):
-        return self.policy.explain(self.decision, self.row[pair], lambda vn: f"s1:{vn + 1}").bound
+        return self.policy.explain(self.decision, self.row[pair], lambda vn: f"s1:{vn + 1}").constraint
 
 
 def greedy(*pairs):
@@ -244,8 +244,8 @@ def across(core_bps):
     topology = Topology()
     for dpid in (1, 2):
         topology.add_switch(dpid)
-    topology.hear(*ends, 0.0)
-    topology.hear(ends[1], ends[0], 0.0)
+    topology.record_probe(*ends, 0.0)
+    topology.record_probe(ends[1], ends[0], 0.0)
     known = dict.fromkeys(ends, core_bps) if core_bps else {}
     names = {1: "s1", 2: "s2"}
     return vns, LinkTable.of(vns, names, known, topology.paths(), topology.links())

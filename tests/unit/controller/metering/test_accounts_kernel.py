@@ -44,7 +44,7 @@ def test_how_vns_fare_has_the_bits_of_its_numpy_form(seed: int, vns: int) -> Non
         received_bps = offered_bps * rng.choice([0.5, 0.96, 1.0], vns)
         said = offered_bps, received_bps, limit_bps, 0.5
         compiled = state.after(*said)
-        assert (compiled.missing is state.missing) == np.array_equal(compiled.missing, state.missing)
+        assert (compiled.violated is state.violated) == np.array_equal(compiled.violated, state.violated)
         with numpy_alone():
             state = state.after(*said)
         same(compiled, state)

@@ -100,22 +100,22 @@ def test_a_receiver_gets_what_all_others_of_its_vlan_flood():
     floods = FloodRates.unknown(3)
     floods.passed_bps = np.array([2e6, 3e6, np.nan])
     floods.settle(VLANS, LIMITS, 0.0)
-    assert floods.taken_bps.tolist() == [3e6, 2e6, 5e6]
+    assert floods.received_bps.tolist() == [3e6, 2e6, 5e6]
     floods.settle(np.array([10, 10, 20]), LIMITS, 0.0)
-    assert floods.taken_bps.tolist() == [3e6, 2e6, 0.0]
+    assert floods.received_bps.tolist() == [3e6, 2e6, 0.0]
 
 
 def test_an_account_stands_still_while_floods_change_little():
     floods = FloodRates.unknown(3)
     floods.passed_bps = np.array([2e6, 0.0, 0.0])
     floods.settle(VLANS, LIMITS, 0.0)
-    before = floods.taken_bps
+    before = floods.received_bps
     floods.passed_bps = np.array([2e6 + 0.9 * STEP * LIMITS[0], 0.0, 0.0])
     floods.settle(VLANS, LIMITS, 1.0)
-    assert floods.taken_bps is before
+    assert floods.received_bps is before
     floods.passed_bps = np.array([0.5 * STEP * LIMITS[0], 0.0, 0.0])  # what hosts say now and then
     floods.settle(VLANS, LIMITS, 2.0)
-    assert floods.taken_bps.tolist() == [0.0, 0.0, 0.0]
+    assert floods.received_bps.tolist() == [0.0, 0.0, 0.0]
 
 
 def test_dropping_begins_at_once_and_ends_after_a_while():

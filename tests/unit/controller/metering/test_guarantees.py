@@ -33,28 +33,28 @@ def run(offered_bps, received_bps, intervals, state=None):
     ],
 )
 def test_who_misses_something(offered_bps, received_bps, missing):
-    assert bool(run(offered_bps, received_bps, 400).missing[0]) is missing
+    assert bool(run(offered_bps, received_bps, 400).violated[0]) is missing
 
 
 def test_a_bad_interval_is_no_miss_but_a_bad_second_is():
     good = run(50e6, 20e6, 400)
-    assert not run(50e6, 10e6, 1, good).missing[0]
+    assert not run(50e6, 10e6, 1, good).violated[0]
     bad = run(50e6, 10e6, 18, good)
-    assert bad.missing[0]
-    assert bad.missed_intervals[0] == 13
+    assert bad.violated[0]
+    assert bad.violated_intervals[0] == 13
     met = run(50e6, 20e6, 200, bad)
-    assert not met.missing[0]
-    assert run(50e6, 20e6, 60, met).missed_intervals[0] == met.missed_intervals[0]
+    assert not met.violated[0]
+    assert run(50e6, 20e6, 60, met).violated_intervals[0] == met.violated_intervals[0]
 
 
 def test_a_limit_that_is_raised_is_owed_little_by_little():
     state = run(50e6, 20e6, 400)
     for received_bps in [20e6] * 2 + [40e6] * 60:
         state = state.after(np.array([50e6]), np.array([received_bps]), 2 * LIMIT_BPS, INTERVAL_S)
-    assert state.missed_intervals[0] == 0
+    assert state.violated_intervals[0] == 0
     for _ in range(30):
         state = state.after(np.array([50e6]), np.array([20e6]), 2 * LIMIT_BPS, INTERVAL_S)
-    assert state.missing[0]
+    assert state.violated[0]
 
 
 @given(st.lists(st.tuples(RATES, RATES), min_size=1, max_size=30))
@@ -62,8 +62,8 @@ def test_who_gets_all_that_is_offered_never_misses_anything(rates):
     state = Guarantees.unused(1)
     for offered_bps, more_bps in rates:
         state = state.after(np.array([offered_bps]), np.array([offered_bps + more_bps]), LIMIT_BPS, INTERVAL_S)
-    assert not state.missing[0]
-    assert state.missed_intervals[0] == 0
+    assert not state.violated[0]
+    assert state.violated_intervals[0] == 0
 
 
 def test_senders_are_owed_their_parts_of_what_receivers_may_get():

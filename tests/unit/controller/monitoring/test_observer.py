@@ -43,7 +43,7 @@ class Watched:
     def run(self, offered_bps: list[float], dropped_bps: list[float], intervals: int) -> None:
         for _ in range(intervals):
             self.desk.run(offered_bps, dropped_bps, 1)
-            self.observer.note(self.desk.now_s)
+            self.observer.on_round_end(self.desk.now_s)
 
     def moved(self, name: str) -> float:
         return float(self.observer.traffic.bytes[COLUMNS.index(name), self.row])
@@ -86,18 +86,18 @@ def starve(watched: Watched, intervals: int) -> None:
             offered, received, watched.central.vns.receive_limit_bps, INTERVAL_S
         )
         watched.desk.now_s += INTERVAL_S
-        watched.observer.note(watched.desk.now_s)
+        watched.observer.on_round_end(watched.desk.now_s)
 
 
 def test_a_guarantee_is_idle_met_or_missed_for_a_reason(watched: Watched) -> None:
     for _ in range(19):  # a second is full
         watched.desk.now_s += INTERVAL_S
-        watched.observer.note(watched.desk.now_s)
+        watched.observer.on_round_end(watched.desk.now_s)
     assert watched.seconds(GuaranteeState.IDLE) == pytest.approx(19 * INTERVAL_S)
     starve(watched, 38)
     assert watched.seconds(GuaranteeState.MISSED_GRANTS) > 1.0
     assert watched.desk.now_s - watched.observer.traffic.missing_since_s[watched.row] < 38 * INTERVAL_S
-    watched.central.fabric.floods.taken_bps = np.full(len(watched.central.vns), 10e6)
+    watched.central.fabric.floods.received_bps = np.full(len(watched.central.vns), 10e6)
     starve(watched, 19)
     assert watched.seconds(GuaranteeState.MISSED_FLOODS) == pytest.approx(19 * INTERVAL_S)
     watched.desk.now_s += 1.0
@@ -106,23 +106,23 @@ def test_a_guarantee_is_idle_met_or_missed_for_a_reason(watched: Watched) -> Non
     watched.central.switch_disconnected(0xA1, watched.desk.now_s)
     starve(watched, 19)
     assert watched.seconds(GuaranteeState.MISSED_SWITCH) == pytest.approx(19 * INTERVAL_S)
-    assert watched.observer.traffic.missed_s[watched.row] == pytest.approx(
+    assert watched.observer.traffic.violated_s[watched.row] == pytest.approx(
         sum(watched.seconds(one) for one in GuaranteeState if one >= GuaranteeState.MISSED_SWITCH)
     )
     assert watched.observer.traffic.missed_last_hour_s[watched.row] == pytest.approx(
-        watched.observer.traffic.missed_s[watched.row]
+        watched.observer.traffic.violated_s[watched.row]
     )
 
 
 def test_the_hour_forgets_and_the_sum_does_not(watched: Watched) -> None:
     starve(watched, 30)
-    missed_s = watched.observer.traffic.missed_s[watched.row]
+    missed_s = watched.observer.traffic.violated_s[watched.row]
     watched.central.fabric.guarantees = type(watched.central.fabric.guarantees).unused(len(watched.central.vns))
     for _ in range(61 * 60):
         watched.desk.now_s += 1.0
-        watched.observer.note(watched.desk.now_s)
+        watched.observer.on_round_end(watched.desk.now_s)
     assert watched.observer.traffic.missed_last_hour_s[watched.row] == 0.0
-    assert watched.observer.traffic.missed_s[watched.row] == missed_s
+    assert watched.observer.traffic.violated_s[watched.row] == missed_s
 
 
 def test_series_are_seconds_and_vns_are_watched_when_asked(watched: Watched) -> None:
@@ -170,12 +170,12 @@ def test_another_configuration_keeps_the_sums_of_the_vns_that_stay(watched: Watc
     watched.central.take_updates()
     config = parse_config(CONFIG.replace("      3: {capacity: 1G, access: 10}\n", ""))
     reconfigure(watched.central, config, watched.desk.now_s).finish(watched.central)
-    watched.observer.follow()
+    watched.observer.sync_vns()
     row = watched.central.vns.row_of(10, 0xA1, 2)
     assert watched.observer.traffic.bytes.shape == (len(COLUMNS), len(watched.central.vns))
     assert watched.observer.traffic.bytes[COLUMNS.index("offered"), row] == before
     assert len(watched.observer.series.of_vlan(10).at_s) == 2
-    watched.observer.note(watched.desk.now_s + INTERVAL_S)
+    watched.observer.on_round_end(watched.desk.now_s + INTERVAL_S)
 
 
 def test_links_are_promised_what_limits_let_through() -> None:

@@ -87,7 +87,7 @@ def test_frames_are_read_and_refused_alike_after_others(
             whole[rng.integers(others, len(whole))] ^= 1 << rng.integers(0, 8)
         else:
             whole[rng.integers(80, max(len(whole), 81)) % len(whole)] = rng.integers(0, 256)
-    known = {type(before): PreviousMessage(HEAD.token, 1, HEAD.number, before)}
+    known = {type(before): PreviousMessage(HEAD.incarnation, 1, HEAD.number, before)}
     assert read(bytes(whole), known) == plainly(read, bytes(whole), known) == plainly(read, bytes(whole), None)
 
 
@@ -99,7 +99,7 @@ def test_frames_without_pairs_are_read_and_refused_alike(seed: int, count: int, 
     _, before = decode(encode(HEAD, FABRIC, frame), FABRIC, VNS)
     left = int(rng.choice([0, 1, 2, 11] if make is report else [0, 4]))
     limits = 5 if make is report and rng.random() < 0.5 else 0
-    known = {type(before): PreviousMessage(HEAD.token, 1, HEAD.number, before)}
+    known = {type(before): PreviousMessage(HEAD.incarnation, 1, HEAD.number, before)}
     head = HEAD._replace(number=9, pairs=2, left=left, limits=limits)
     given = {5: GrantRecord(before.sender, rng.random(count), rng.permutation(count))}
     whole = bytearray(encode(head, FABRIC, frame, said))
@@ -115,7 +115,7 @@ def test_frames_without_pairs_are_read_and_refused_alike(seed: int, count: int, 
 def test_odd_rates_are_taken_or_refused_alike(make: Any, at: int, value: float) -> None:
     frame = make(np.random.default_rng(at), MOST)
     _, before = decode(encode(HEAD, FABRIC, frame), FABRIC, VNS)
-    known = {type(before): PreviousMessage(HEAD.token, 1, HEAD.number, before)}
+    known = {type(before): PreviousMessage(HEAD.incarnation, 1, HEAD.number, before)}
     for name in ("measured_bps", "limit_bps", "last_bps") if make is report else ("rate_bps",):
         column = getattr(frame, name)
         was, column[at] = column[at], value
@@ -133,7 +133,7 @@ def test_another_pair_or_flag_anywhere_is_noticed(make: Any, at: int) -> None:
     frame = make(np.random.default_rng(at), MOST)
     data = encode(HEAD, FABRIC, frame)
     _, before = decode(data, FABRIC, VNS)
-    known = {type(before): PreviousMessage(HEAD.token, 1, HEAD.number, before)}
+    known = {type(before): PreviousMessage(HEAD.incarnation, 1, HEAD.number, before)}
     flags = len(data) - MOST
     rows = flags - (5 if make is report else 0) * MOST  # behind receivers, which are behind senders
     of_flags = [flags + at, flags - MOST + at][: 2 if make is report else 1]

@@ -30,7 +30,7 @@ from controller.node_protocol.rejection import MessageRejectedError, RejectCause
 
 VNS, LINKS = 20, 30
 FABRIC = b"12345678"
-HEAD = Header(token=3, number=7, heard=5)
+HEAD = Header(incarnation=3, number=7, ack=5)
 rates, numbers = st.floats(0.0, 1e12), st.integers(0, 2**64 - 1)
 
 
@@ -241,7 +241,10 @@ def test_a_frame_is_read_or_refused_alike_whatever_came_before_it(frame, data):
             return error.cause
 
     has_pairs = isinstance(before, ReportMessage | GrantMessage)
-    alone, after = read(None), read({type(before): PreviousMessage(HEAD.token, 7, 7, before)} if has_pairs else {})
+    alone, after = (
+        read(None),
+        read({type(before): PreviousMessage(HEAD.incarnation, 7, 7, before)} if has_pairs else {}),
+    )
     if isinstance(alone, RejectCause):
         assert after is alone
         return
@@ -258,7 +261,7 @@ def test_a_frame_without_pairs_has_those_that_are_known(frame, data):
     if not isinstance(frame, ReportMessage | GrantMessage):
         return
     _, before = decode(encode(HEAD, FABRIC, frame), FABRIC, VNS)
-    known = {type(before): PreviousMessage(HEAD.token, 5, 7, before)}
+    known = {type(before): PreviousMessage(HEAD.incarnation, 5, 7, before)}
     head = HEAD._replace(number=9, pairs=data.draw(st.integers(5, 7)))
     read_head, read = decode(encode(head, FABRIC, frame), FABRIC, VNS, before=known)
     assert read_head == head
@@ -271,12 +274,12 @@ def test_a_frame_without_pairs_has_those_that_are_known(frame, data):
     ("known", "head", "cause"),
     [
         (None, HEAD._replace(pairs=6), RejectCause.PAIRS),
-        (PreviousMessage(HEAD.token, 5, 7, grants()), HEAD._replace(pairs=4), RejectCause.PAIRS),
-        (PreviousMessage(HEAD.token, 5, 7, grants()), HEAD._replace(pairs=8), RejectCause.PAIRS),
-        (PreviousMessage(HEAD.token - 1, 5, 7, grants()), HEAD._replace(pairs=6), RejectCause.PAIRS),
-        (PreviousMessage(HEAD.token + 1, 5, 7, grants()), HEAD._replace(pairs=6), RejectCause.TOKEN),
+        (PreviousMessage(HEAD.incarnation, 5, 7, grants()), HEAD._replace(pairs=4), RejectCause.PAIRS),
+        (PreviousMessage(HEAD.incarnation, 5, 7, grants()), HEAD._replace(pairs=8), RejectCause.PAIRS),
+        (PreviousMessage(HEAD.incarnation - 1, 5, 7, grants()), HEAD._replace(pairs=6), RejectCause.PAIRS),
+        (PreviousMessage(HEAD.incarnation + 1, 5, 7, grants()), HEAD._replace(pairs=6), RejectCause.TOKEN),
         (
-            PreviousMessage(HEAD.token, 5, 7, grants((1,), (0,), (1,), (1e6,))),
+            PreviousMessage(HEAD.incarnation, 5, 7, grants((1,), (0,), (1,), (1e6,))),
             HEAD._replace(pairs=6),
             RejectCause.LENGTH,
         ),
@@ -312,7 +315,7 @@ def test_columns_that_are_left_out_are_the_same_everywhere(left):
         return
     data = encode(HEAD._replace(left=left), FABRIC, frame)
     head, read = decode(data, FABRIC, VNS)
-    assert head.left == left
+    assert head.omitted == left
     usual = {"unread_intervals": (1, 0), "active": (2, True), "forfeits": (4, False)}
     usual |= {"last_bps": (8, 0.0), "refused_bps": (8, 0.0)}
     for field in fields(frame):
@@ -326,7 +329,10 @@ def test_columns_that_are_left_out_are_the_same_everywhere(left):
 def test_limits_that_the_hearer_has_granted_are_its_own():
     frame = report()
     _, before = decode(encode(HEAD, FABRIC, frame), FABRIC, VNS)
-    known, head = {ReportMessage: PreviousMessage(HEAD.token, 7, 7, before)}, HEAD._replace(number=9, pairs=7, limits=5)
+    known, head = (
+        {ReportMessage: PreviousMessage(HEAD.incarnation, 7, 7, before)},
+        HEAD._replace(number=9, pairs=7, limits=5),
+    )
     data, granted = (
         encode(head, FABRIC, frame),
         GrantRecord(before.sender, np.array([9.0, 8.0, 7.0, 6.0]), ints([3, 0, 2])),

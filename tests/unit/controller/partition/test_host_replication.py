@@ -62,7 +62,7 @@ class Nodes:
     def learn(self, host, place):
         owner = self.nodes[self.owner[place.dpid].node]
         if place.dpid in self.up:
-            owner.network.learn(host, place)
+            owner.network.learn_host(host, place)
 
     def forget(self, host, name):
         row = self.nodes[name].network.vn_of(host)
@@ -93,7 +93,7 @@ class Nodes:
         for host, row in before.network.hosts().items():
             key = VNS.key(row)
             if holds and self.owner[key.dpid].node == name:
-                node.network.learn(host, PortId(*key[1:]))
+                node.network.learn_host(host, PortId(*key[1:]))
 
     def lease(self, name):
         """A node has lost its lease and got another one."""
@@ -220,13 +220,13 @@ def test_a_host_that_moves_to_a_full_vn_of_another_node_is_there_for_all_and_mak
     row, b = VNS.row_of(10, *full), nodes.nodes["b"].network
     assert b.hosts_of_vn(row) == own[:MOST]
     for host in (moving, more, moving):
-        b.learn(host, full, nodes.now_s)
+        b.learn_host(host, full, nodes.now_s)
     nodes.settle()
     for node in nodes.nodes.values():
         assert set(node.network.hosts_of_vn(row)) == {*own[:MOST], moving, more}
     nodes.learn(HOSTS[2], PortId(1, 1))
     nodes.settle()
-    b.learn(HOSTS[2], full, nodes.now_s)
+    b.learn_host(HOSTS[2], full, nodes.now_s)
     nodes.settle()
     for node in nodes.nodes.values():
         assert set(node.network.hosts_of_vn(row)) == {*own[:MOST], moving, HOSTS[2]}
@@ -244,7 +244,7 @@ def test_a_host_whose_port_goes_down_at_one_node_has_moved_when_it_comes_to_a_fu
         nodes.interval()
     b = nodes.nodes["b"].network
     assert not b.knows(moving)
-    b.learn(moving, full, nodes.now_s)
+    b.learn_host(moving, full, nodes.now_s)
     nodes.settle()
     for node in nodes.nodes.values():
         assert node.network.vn_of(moving) == VNS.row_of(10, *full)
@@ -267,7 +267,7 @@ class Two:
             node.hosts.hear_owners({1: "a", 2: "b"}, node.name, 1)
         for row, key in enumerate(map(self.vns.key, range(len(self.vns)))):
             for number in range(EACH if key.dpid == 1 else 0):
-                self.a.network.learn(Host(key.vlan_vid, row << 16 | number << 1), PortId(*key[1:]))
+                self.a.network.learn_host(Host(key.vlan_vid, row << 16 | number << 1), PortId(*key[1:]))
 
     def interval(self, each_piece=lambda: None):
         self.now_s += INTERVAL_S
@@ -358,7 +358,7 @@ def test_hosts_of_a_peer_that_has_begun_again_stay_while_it_says_them(two):
     two.a = Node("a", 2, two.vns, CROWD, most=64)
     two.a.hosts.hear_owners({1: "a", 2: "b"}, "a", 2)
     for host, row in at_first.items():
-        two.a.network.learn(host, PortId(*two.vns.key(row)[1:]))
+        two.a.network.learn_host(host, PortId(*two.vns.key(row)[1:]))
     gone, row = next(iter(at_first.items()))
     two.a.network.forget_host(gone)
     two.settle(lambda: None if two.b.network.hosts().keys() >= at_first.keys() - {gone} else pytest.fail("forgotten"))

@@ -16,16 +16,18 @@ def ints(*values):
 def test_every_sender_hears_what_was_said_to_it():
     said = CongestionFeedback(ints(2, 5), {"marked_bps": np.array([1e6, 0.0]), "passed_bps": np.array([4e6, np.nan])})
     assert len(said) == 2
-    assert said.heard("marked_bps", ints(5, 0, 2, 9)).tolist() == pytest.approx([0.0, np.nan, 1e6, np.nan], nan_ok=True)
-    assert np.isnan(said.heard("passed_bps", ints(5)))[0]
+    assert said.column_for("marked_bps", ints(5, 0, 2, 9)).tolist() == pytest.approx(
+        [0.0, np.nan, 1e6, np.nan], nan_ok=True
+    )
+    assert np.isnan(said.column_for("passed_bps", ints(5)))[0]
     with pytest.raises(KeyError):
-        said.heard("floor_bps", ints(2))
+        said.column_for("floor_bps", ints(2))
 
 
 def test_silence_is_unknown():
     silence = CongestionFeedback(ints(), {"floor_bps": np.empty(0)})
     assert len(silence) == 0
-    assert np.isnan(silence.heard("floor_bps", ints(0, 1))).all()
+    assert np.isnan(silence.column_for("floor_bps", ints(0, 1))).all()
 
 
 @pytest.mark.parametrize("rows", [(1, 1), (2, 1), (-1, 0)])
@@ -46,4 +48,4 @@ def test_it_is_a_dictionary_of_entries(messages, asked):
     rows = sorted(messages)
     said = CongestionFeedback(ints(*rows), {"floor_bps": np.array([messages[row] for row in rows], dtype=np.float64)})
     expected = [messages.get(row, np.nan) for row in asked]
-    assert said.heard("floor_bps", ints(*asked)).tolist() == pytest.approx(expected, nan_ok=True)
+    assert said.column_for("floor_bps", ints(*asked)).tolist() == pytest.approx(expected, nan_ok=True)

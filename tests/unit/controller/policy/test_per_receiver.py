@@ -31,7 +31,7 @@ def view(vns: VnTable = VNS, rows: slice = slice(None), active: bool = True) -> 
         elapsed_s=0.055,
         entries=PairTable(sender, receiver, np.arange(1, count + 1)),
         vns=vns,
-        mine=np.ones(len(vns), dtype=np.bool_),
+        in_group=np.ones(len(vns), dtype=np.bool_),
         parameters={},
         received_bps=np.zeros(len(vns)),
         passed_bps=np.full(count, 70e6),

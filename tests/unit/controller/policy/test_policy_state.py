@@ -30,9 +30,9 @@ def filled():
 
 def test_what_was_never_written_is_not_known():
     memory = PolicyState(2).aligned(ints(0, 3, 5), LINKS)
-    assert [len(memory.of_vn("x")), len(memory.pair_column("x")), len(memory.link_column("x"))] == [2, 3, 3]
-    assert np.isnan(np.concatenate([memory.of_vn("x"), memory.pair_column("x"), memory.link_column("x")])).all()
-    assert np.isnan(memory.of_use("x", ints(0, 1), ints(2, 2))).all()
+    assert [len(memory.vn_column("x")), len(memory.pair_column("x")), len(memory.link_column("x"))] == [2, 3, 3]
+    assert np.isnan(np.concatenate([memory.vn_column("x"), memory.pair_column("x"), memory.link_column("x")])).all()
+    assert np.isnan(memory.vn_link_column("x", ints(0, 1), ints(2, 2))).all()
 
 
 def test_kinds_that_are_not_given_stay():
@@ -73,7 +73,7 @@ def test_links_go_by_their_names():
     memory = filled().aligned(ints(1, 4), ("c", "d", "a"))
     np.testing.assert_array_equal(memory.link_column("l"), floats(7, np.nan, 5))
     assert (memory.use_vn.tolist(), memory.use_link.tolist()) == ([0, 0], [0, 2])  # that of b is gone
-    np.testing.assert_array_equal(memory.of_use("r", ints(0, 0, 2), ints(2, 0, 1)), floats(10, 12, np.nan))
+    np.testing.assert_array_equal(memory.vn_link_column("r", ints(0, 0, 2), ints(2, 0, 1)), floats(10, 12, np.nan))
 
 
 def test_the_same_entries_and_links_leave_everything_alone():
@@ -84,13 +84,13 @@ def test_the_same_entries_and_links_leave_everything_alone():
 
 def test_vns_are_re_arranged_as_by_a_reload():
     memory = filled().carried_vns(ints(2, NEW_ROW, 0, NEW_ROW))
-    np.testing.assert_array_equal(memory.of_vn("v"), floats(2, np.nan, 0, np.nan))
-    np.testing.assert_array_equal(memory.of_use("r", ints(0, 2, 2), ints(1, 0, 2)), floats(21, 10, 12))
+    np.testing.assert_array_equal(memory.vn_column("v"), floats(2, np.nan, 0, np.nan))
+    np.testing.assert_array_equal(memory.vn_link_column("r", ints(0, 2, 2), ints(1, 0, 2)), floats(21, 10, 12))
 
 
 def test_a_vn_that_left_is_forgotten():
     memory = filled().limited_to(ints(1, 2))
-    np.testing.assert_array_equal(memory.of_vn("v"), floats(np.nan, 1, 2))
+    np.testing.assert_array_equal(memory.vn_column("v"), floats(np.nan, 1, 2))
     assert memory.use_vn.tolist() == [2]
 
 

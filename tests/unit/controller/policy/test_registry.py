@@ -67,8 +67,8 @@ def test_vlans_of_one_policy_are_one_call_if_their_parameters_agree_or_it_decide
 def test_policies_say_where_ceilings_count_and_who_is_always_controlled():
     vns = VnTable.of_config(star(2))
     changed = apply_choices(vns, {10: PolicyChoice("max-min")})
-    for column in (changed.borrows, changed.always_controlled):
+    for column in (changed.uses_ceiling, changed.always_controlled):
         assert (column == (vns.vlan_vid == 10)).all()
     kept = apply_choices(changed, {20: PolicyChoice("fs")})
-    assert (kept.borrows == changed.borrows).all()
-    assert policies["max-min"].together
+    assert (kept.uses_ceiling == changed.uses_ceiling).all()
+    assert policies["max-min"].joint

@@ -45,13 +45,13 @@ def test_rows_by_peer_are_those_whose_receivers_it_owns(some, owner, data):
         np.int16
     )
     told = (control != MachineState.IDLE) | (silent < IDLE_INTERVALS)
-    rows = crossing.told(control, silent)
+    rows = crossing.reportable_rows(control, silent)
     to = owner[entries.receiver]
     assert crossing.own.tolist() == np.flatnonzero(to == 0).tolist()
-    assert crossing.crosses.tolist() == (to != 0).tolist()
+    assert crossing.remote_mask.tolist() == (to != 0).tolist()
     for one in OWNERS:
         assert rows[one].tolist() == np.flatnonzero((to == one) & told).tolist()
-        assert crossing.to[one].tolist() == np.flatnonzero(to == one).tolist()
+        assert crossing.remote_rows[one].tolist() == np.flatnonzero(to == one).tolist()
 
 
 @settings(derandomize=True, max_examples=100, deadline=None)

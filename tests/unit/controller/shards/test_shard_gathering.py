@@ -24,13 +24,13 @@ def gathered(rng: np.random.Generator, change: str) -> tuple[MergedReports, np.n
     table, granted_bps = ReceiverTable.of(pairs), rng.random(ROWS)
     limit_bps = granted_bps.copy()
     if change == "own":  # one of one's own has got another limit since
-        limit_bps[table.places[0][1]] = 7.0
+        limit_bps[table.part_rows[0][1]] = 7.0
     own, (measured, refused, available) = np.arange(len(pairs[0][0])), rng.random((3, ROWS))
-    drops, here_at = rng.random(ROWS) < 0.5, table.places[0]
+    drops, here_at = rng.random(ROWS) < 0.5, table.part_rows[0]
     columns = measured, refused, drops, limit_bps, available, drops | True
     here = TrafficReport(own, *(one[here_at] for one in columns))
     said = []
-    for number, place in enumerate(table.places[1:]):
+    for number, place in enumerate(table.part_rows[1:]):
         limits: Any = GrantRecord(NOBODY, granted_bps, place)
         if change == "said" and number:
             limits = granted_bps[place]

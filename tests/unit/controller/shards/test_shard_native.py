@@ -60,7 +60,7 @@ def test_columns_of_all_entries_are_put_together_alike(seed: int, count: int, re
         said.append([loose, rng.integers(0, 2**60, rows), rng.random(rows) < 0.5])
         if rng.random() < 0.5:  # of all that was granted
             whole = rng.random(count)
-            whole[table.places[one]] = loose
+            whole[table.part_rows[one]] = loose
             said[-1][0] = whole
     own = np.flatnonzero(part == 0)
     for one, plain in zip(table.merged(own, here, said), plainly(table.merged, own, here, said), strict=True):
@@ -119,7 +119,7 @@ def test_grants_of_peers_are_obeyed_alike(
         )
     heard, granted = [], []
     for number in (1, 2):
-        rows = crossing.to[number]
+        rows = crossing.remote_rows[number]
         heard.append((rows, np.unique(entries.receiver[rows])))
         some = rows if rng.random() < 0.5 else rows[stretches(rng, len(rows), 3) > 0]
         loose = np.frombuffer(bytes(1) + rng.random(len(some)).tobytes(), "<f8", len(some), 1)
@@ -141,9 +141,9 @@ def test_who_is_told_of_is_found_alike(seed: int, count: int, share: float) -> N
     quiet = (stretches(rng, count, 3) == 0) & (rng.random(count) < share)
     control, silent = np.where(quiet, 0, rng.integers(1, 3, count)), np.where(quiet, 10 + rng.integers(0, 2, count), 9)
     told = control.astype(np.int8), silent.astype(np.int16)
-    found, plain = crossing.told(*told), plainly(crossing.told, *told)
+    found, plain = crossing.reportable_rows(*told), plainly(crossing.reportable_rows, *told)
     assert {one: rows.tolist() for one, rows in found.items()} == {one: rows.tolist() for one, rows in plain.items()}
-    for one, rows in crossing.to.items():
+    for one, rows in crossing.remote_rows.items():
         assert (found[one] is rows) is (plain[one] is rows) is (len(plain[one]) == len(rows))
 
 
@@ -154,7 +154,7 @@ def test_answers_are_made_and_told_to_own_senders_alike(seed: int, count: int, s
     sender, receiver = pairs(rng, count)
     part, own = stretches(rng, count, 3), np.arange(count)
     table = ReceiverTable.of([(sender[part == one], receiver[part == one]) for one in range(3)])
-    own = np.sort(rng.permutation(2 * count)[: len(table.places[0])])
+    own = np.sort(rng.permutation(2 * count)[: len(table.part_rows[0])])
     rows = np.flatnonzero((stretches(rng, count, 4) > 0) | (under == 1.0))
     reports = SimpleNamespace(entry=rows, limit_bps=rng.random(len(rows)) * 1e9)
     is_set = (stretches(rng, len(rows), 2) == 0) & (rng.random(len(rows)) < share) | (share == 1.0)

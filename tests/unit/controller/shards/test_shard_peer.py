@@ -73,7 +73,7 @@ class Desk:
         return self.peer.head(1, self.number, self.now_s)
 
     def hear(self, frame, *, token=1, number=1, heard=None, asked=False, left=OmittedColumns.NONE):
-        head = Header(token, number, self.number if heard is None else heard, asked, left=left)
+        head = Header(token, number, self.number if heard is None else heard, asked, omitted=left)
         error = self.peer.hear(encode(head, FABRIC, frame), self.now_s)
         return error.cause if error else None
 
@@ -174,7 +174,7 @@ def test_who_decides_for_all_is_reported_what_is_sent_to_others_and_grants_it():
     assert here.hear(report(receiver=1, loaded=(0, 1)), asked=True) is None
     assert here.hear(grants()) is RejectCause.NOT_OWNED
     there = Desk(theirs=ShardScope(THEIRS.owns, decides_all, allocates=True), mine=ShardScope(MINE.owns, nothing))
-    assert there.say().asked
+    assert there.say().to_allocator
     assert there.hear(grants(receiver=3, congested=(3,))) is None
     assert there.hear(report(loaded=(2,))) is RejectCause.NOT_OWNED
     no_entries = {field.name: getattr(report(), field.name)[:0] for field in fields(ReportMessage)}
@@ -199,10 +199,12 @@ def test_what_the_allocator_looks_at_is_not_left_out():
     assert desk.hear(report(), asked=True, left=OmittedColumns.UNREAD, number=2) is None
     there = Desk(theirs=THEIRS._replace(allocates=True)).peer
     assert (
-        there.head(1, 1, 100.0, ReportMessage, ints(0), OmittedColumns.AMOUNTS | OmittedColumns.UNREAD).left
+        there.head(1, 1, 100.0, ReportMessage, ints(0), OmittedColumns.AMOUNTS | OmittedColumns.UNREAD).omitted
         == OmittedColumns.UNREAD
     )
-    assert Desk().peer.head(1, 1, 100.0, ReportMessage, ints(0), OmittedColumns.AMOUNTS).left == OmittedColumns.AMOUNTS
+    assert (
+        Desk().peer.head(1, 1, 100.0, ReportMessage, ints(0), OmittedColumns.AMOUNTS).omitted == OmittedColumns.AMOUNTS
+    )
 
 
 def test_what_was_read_counts_once_and_the_latest_of_it(desk):
@@ -289,7 +291,7 @@ class Both:
             self.here.granted if self.limited else 0,
         )
         error = None if lost else self.there.hear(encode(head, FABRIC, self.frame), self.now_s)
-        return not head.pairs, error.cause if error else None
+        return not head.pairs_ref, error.cause if error else None
 
     def settle(self):
         return [self.interval() for _ in range(5)][-1]
@@ -332,7 +334,7 @@ def test_who_began_again_says_pairs_anew_and_its_old_numbers_mean_nothing():
 def test_who_forgot_pairs_refuses_a_frame_without_and_is_told_them_again():
     both = Both()
     both.settle()
-    both.there.recut(MINE, THEIRS, FABRIC)
+    both.there.repartition(MINE, THEIRS, FABRIC)
     assert both.interval(unanswered=True) == (False, RejectCause.PAIRS)
     assert both.interval() == (True, None)
     assert both.settle() == (False, None)
@@ -345,7 +347,7 @@ def test_who_says_that_it_knows_what_was_never_said_is_believed_at_its_own_cost(
     both.here.head(1, both.number, both.now_s, ReportMessage, both.rows)
     answer = Header(1, 1, both.number, False, (2**64 - 1, 0))
     assert both.here.hear(encode(answer, FABRIC, report()), both.now_s) is None
-    assert not both.here.head(1, 2, both.now_s, ReportMessage, both.rows).pairs
+    assert not both.here.head(1, 2, both.now_s, ReportMessage, both.rows).pairs_ref
 
 
 def test_limits_are_said_until_pairs_are_known_and_again_when_they_are_not():
@@ -353,7 +355,7 @@ def test_limits_are_said_until_pairs_are_known_and_again_when_they_are_not():
     both.limited = True
     assert both.settle() == (False, None)
     assert both.there.report.limit_bps.tolist() == [both.number * 1e6]
-    both.there.recut(MINE, THEIRS, FABRIC)  # which forgets what it has granted, and whose pairs they were
+    both.there.repartition(MINE, THEIRS, FABRIC)  # which forgets what it has granted, and whose pairs they were
     assert both.interval(unanswered=True) == (False, RejectCause.PAIRS)
     assert both.interval() == (True, None)
     assert both.there.report.limit_bps.tolist() == [1e6]

@@ -31,7 +31,7 @@ def test_a_queue_is_unknown_until_it_was_read_twice():
     assert np.isnan(delivery.queue_bps(column(1), column(10)))[0]
     delivery.read_queues(queues((1, 10, 6000, 4, 5.5)), 0.5)
     assert delivery.queue_bps(column(1), column(10))[0] == pytest.approx(80_000)
-    assert delivery.queues.changes.moved["tx_errors"].tolist() == [4]
+    assert delivery.queues.changes.delta["tx_errors"].tolist() == [4]
     assert delivery.queues.changes.elapsed_s.tolist() == [0.5]
 
 
@@ -85,7 +85,7 @@ def test_counters_beyond_what_a_float_holds_are_subtracted_exactly():
     delivery = DeliveredRates()
     for number in range(2):
         delivery.read_queues(queues((1, 10, 2**63 + 3 * number, number, 1.0 + number)), float(number))
-    assert delivery.queues.changes.moved["tx_bytes"].tolist() == [3]
+    assert delivery.queues.changes.delta["tx_bytes"].tolist() == [3]
 
 
 def test_changes_are_worked_out_when_somebody_asks():
@@ -125,7 +125,7 @@ def test_changes_follow_a_dictionary_of_readings(readings):
         for port_no in range(1, 7):
             value = changes.per_second("tx_bytes", column(port_no))[0]
             _, row = changes.rows_of(column(port_no))
-            moved = changes.moved["tx_bytes"][row].tolist()
+            moved = changes.delta["tx_bytes"][row].tolist()
             expected = None
             if port_no in reading and port_no in last:
                 (count, clock), (old_count, old_clock) = reading[port_no], last[port_no]

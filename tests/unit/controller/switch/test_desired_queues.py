@@ -78,7 +78,7 @@ def test_without_classes_a_port_has_one_queue_at_its_rate() -> None:
         },
         OTHER_DPID: {1: PortQueues(1, 100_000_000, (Queue(DEFAULT_QUEUE_ID, 100_000_000, 100_000_000, 3_000_000),))},
     }
-    assert not VnTable.of_config(plain).shaped.any()  # senders' meters hold receivers to their limits
+    assert not VnTable.of_config(plain).has_queue.any()  # senders' meters hold receivers to their limits
 
 
 def test_limits_in_force_count_not_those_of_the_file() -> None:

@@ -40,7 +40,7 @@ def test_every_vn_has_its_meter():
     assert one.complete_vn_meters() == 0
     ids = [meter_id for meters in one.vn_meters.values() for meter_id in meters if meter_id is not None]
     assert sorted(ids) == list(range(10, 26))
-    assert one.meter_ids.take() == 26
+    assert one.meter_ids.allocate() == 26
     few = record(last_meter_id=22)  # VNs leave some to pairs
     assert few.complete_vn_meters() == 0
     assert {(meters.discovery, meters.report) for meters in few.vn_meters.values()} == {(None, None)}
@@ -86,11 +86,11 @@ def test_the_order_on_the_wire():
 
 def test_an_id_is_free_once_its_delete_is_on_its_way():
     one = record()
-    one.meter_ids.take()
+    one.meter_ids.allocate()
     one.update.meter_deletes.append(14)
-    assert one.meter_ids.take() == 15
+    assert one.meter_ids.allocate() == 15
     assert one.drain_update().meter_deletes == [14]
-    assert one.meter_ids.take() == 14
+    assert one.meter_ids.allocate() == 14
     assert len(one.update) == 0
 
 
@@ -116,13 +116,13 @@ def test_planned_entries_are_queued_and_noted():
 
 def test_meters_that_waiting_entries_may_name_are_deleted_later():
     one = record()
-    meter_id = one.meter_ids.take()
+    meter_id = one.meter_ids.allocate()
     assert meter_id is not None
     one.update.meter_deletes.append(meter_id)
     one.set_flows([(FlowModCommand.ADD, pipeline.drop_link_local())])
     kept = one.drain_update(keep_meters=True)
     assert (kept.meter_deletes, len(kept.flow_adds)) == ([], 1)
-    assert one.meter_ids.take() != meter_id  # which is not free yet
+    assert one.meter_ids.allocate() != meter_id  # which is not free yet
     assert one.drain_update().meter_deletes == [meter_id]
     assert not one.update.due
 

@@ -51,9 +51,9 @@ def test_cells_are_compared_at_the_rates_of_the_fabric(fabric, scale):
     assert judged("fig5b-rx", good).holds is True
     bad = fig5("gatekeeper", fabric, scale, **{"1 TCP/UDP": (600, 260), "none/UDP": (0, 830)})
     found = judged("fig5b-rx", bad)
-    assert (found.holds, found.found) == (False, "13 of 15 cells; worst A 1 TCP, B UDP: 600 and 260 Mb/s")
+    assert (found.holds, found.result) == (False, "13 of 15 cells; worst A 1 TCP, B UDP: 600 and 260 Mb/s")
     assert judged("beat-guarantees", good).holds is True
-    assert judged("beat-guarantees", bad).found == "TCP at least 93.0%, UDP at least 100.0%"
+    assert judged("beat-guarantees", bad).result == "TCP at least 93.0%, UDP at least 100.0%"
 
 
 def test_cells_stand_next_to_each_other_by_control():
@@ -69,7 +69,7 @@ def test_a_job_that_is_not_done_is_slower_than_any():
     assert judged("fig7-messages", *times, *without).holds is None
     found = judged("fig7-messages", *times, *without, job("udp", 75, "gatekeeper feedback=0", 24.0))
     assert found.holds is True
-    assert found.found == "of its time with messages: 1.25 at 25 %, not done at 50 %, 1.20 at 75 %"
+    assert found.result == "of its time with messages: 1.25 at 25 %, not done at 50 %, 1.20 at 75 %"
 
 
 def test_what_the_pairs_get_is_compared_with_static_limits_over_all_shares():
@@ -77,7 +77,7 @@ def test_what_the_pairs_get_is_compared_with_static_limits_over_all_shares():
     runs += [job("tcp", share, "gatekeeper", 20.0, rate) for share, rate in ((25, 100.0), (50, 120.0), (75, 200.0))]
     found = judged("fig6-background", *runs)
     assert found.holds is True
-    assert found.found == "1.40 times (100 for 100, 120 for 100, 200 for 100 Mb/s at 25, 50, 75 %)"
-    assert judged("fig6-shares", *runs).found == "20.0 s, 20.0 s, 20.0 s at 25, 50, 75 %"
+    assert found.result == "1.40 times (100 for 100, 120 for 100, 200 for 100 Mb/s at 25, 50, 75 %)"
+    assert judged("fig6-shares", *runs).result == "20.0 s, 20.0 s, 20.0 s at 25, 50, 75 %"
     table = paper.tables[-1].rows(Measured(runs))
     assert table[1] == ["TCP", "25 %", "-", "20.0 s, 100 Mb/s", "20.0 s, 100 Mb/s", "-", "-"]

@@ -41,7 +41,7 @@ def test_the_tagged_sender_must_not_swing_whoever_it_competes_with(fabric, swing
 def test_the_link_must_not_be_idle_for_long_under_the_recommended_cut():
     assert judged("utilised", run(FIGURES[0], BEST, 0.1, idle=5), run(FIGURES[0], LAW, 0.1, idle=9)).holds is True
     found = judged("utilised", run(FIGURES[0], BEST, 0.1, idle=6), run(FIGURES[0], LAW, 0.1, idle=2))
-    assert (found.holds, found.found) == (
+    assert (found.holds, found.result) == (
         False,
         "cut 0: at most 2; cut 1: at most -; cut 2: at most 6 intervals in a row",
     )
@@ -56,4 +56,4 @@ def test_without_control_rates_must_swing_three_times_as_much(none, holds):
 
 def test_the_least_and_the_most_of_several_experiments_are_told():
     found = judged("smooth", run(FIGURES[0], BEST, 0.05), run(FIGURES[1], BEST, 0.125), run(FIGURES[1], LAW, 0.3))
-    assert found.found == "cut 0: 30.0 %; cut 1: -; cut 2: 5.0 to 12.5 %"
+    assert found.result == "cut 0: 30.0 %; cut 1: -; cut 2: 5.0 to 12.5 %"

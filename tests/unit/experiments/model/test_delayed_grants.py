@@ -26,7 +26,7 @@ def view(receive_limit_bps, limit_bps, active=(True, True), measured_bps=10.0):
         elapsed_s=0.055,
         entries=ENTRIES,
         vns=VNS.with_columns(receive_limit_bps=receive_bps),
-        mine=VNS.vlan_vid == 10,
+        in_group=VNS.vlan_vid == 10,
         parameters={},
         received_bps=np.zeros(len(VNS)),
         passed_bps=np.full(2, measured_bps),

@@ -171,9 +171,9 @@ def test_places() -> None:
     assert [places.take("192.0.2.1") for _ in range(4)] == [True, True, True, False]
     assert [places.take(f"2001:db8::{n}") for n in range(2)] == [True, True]
     assert not places.take("192.0.2.2")  # all are taken
-    places.give_back("192.0.2.1")
+    places.release("192.0.2.1")
     assert places.take("2001:db8::9")  # the third of its /64
-    places.give_back("192.0.2.1")
+    places.release("192.0.2.1")
     assert not places.take("2001:db8::a")
     assert places.take("192.0.2.1")
 
@@ -335,7 +335,7 @@ def test_places_may_be_taken_many_at_a_time() -> None:
     assert [places.take("192.0.2.1", count) for count in (4, 2, 1)] == [True, False, True]
     assert (places.held, places.held_of("192.0.2.1"), places.held_of("192.0.2.2")) == (5, 5, 0)
     assert [places.take("192.0.2.2", count) for count in (6, 5)] == [False, True]
-    places.give_back("192.0.2.1", 5)
+    places.release("192.0.2.1", 5)
     assert (places.held, places.held_of("192.0.2.1")) == (5, 0)
 
 

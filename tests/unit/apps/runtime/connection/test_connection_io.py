@@ -174,7 +174,7 @@ def test_once_all_have_answered_nobody_looks_again(monkeypatch):
     for mine, _other in pairs:
         mine.setblocking(False)
         reader.watch(mine.fileno(), lambda _arrival: True)
-    reader.barriers.call([mine.fileno() for mine, _other in pairs], [1, 2])
+    reader.barriers.start([mine.fileno() for mine, _other in pairs], [1, 2])
     done = [struct.pack("!BBHI", VERSION, MessageType.BARRIER_REPLY, 8, xid) for xid in (1, 2)]
     assert not reader._look(), "nothing is there"
     pairs[0][1].send(done[0])

@@ -127,10 +127,10 @@ def test_of_all_connections_strangers_go_first_and_switches_never() -> None:
     for name in ("switch", "stranger"):
         admit(limits, name)
         limits.on_handshake_done(name)
-    limits.keep("switch")
+    limits.mark_controlled("switch")
     assert admit(limits, "new") == ["stranger"]
     limits.on_handshake_done("new")
-    limits.keep("new")
+    limits.mark_controlled("new")
     assert admit(limits, "late") == ["late"]
     assert len(limits) == 2
 
@@ -141,7 +141,7 @@ def test_who_leaves_makes_room_however_often_it_is_said() -> None:
     limits.leave("one")
     limits.leave("one")
     limits.on_handshake_done("one")
-    limits.keep("one")
+    limits.mark_controlled("one")
     assert (admit(limits, "two"), len(limits)) == ([], 1)
 
 
@@ -162,7 +162,7 @@ def test_there_are_never_more_than_may_be(orders: list[tuple[str, int, str]]) ->
             limits.on_handshake_done(visitor)
         elif order == "keep":
             before = limits.waiting, len(limits)
-            limits.keep(visitor)
+            limits.mark_controlled(visitor)
             assert before == (limits.waiting, len(limits))
         elif order == "leave":
             limits.leave(visitor)

@@ -205,14 +205,14 @@ def parts(xid: int) -> tuple[bytes, bytes]:
 def called(*switches: Switch) -> list[int]:
     """Call switches of two meters each; return the xids that they are asked with."""
     for switch in switches:
-        wait_for(lambda switch=switch: switch.datapath.lane() is not None)
+        wait_for(lambda switch=switch: switch.datapath.direct_socket() is not None)
     xids = [switch.connection.reserve(1) for switch in switches]
     filenos = [
         switch.connection.call(READER.meters, encode_meter_stats_request(xid), xid, 1)
         for switch, xid in zip(switches, xids, strict=True)
     ]
     READER.meters.expect([2] * len(xids))
-    READER.meters.call([fileno for fileno in filenos if fileno is not None], xids)
+    READER.meters.start([fileno for fileno in filenos if fileno is not None], xids)
     return xids
 
 
@@ -317,7 +317,7 @@ def test_a_switch_that_refuses_a_roll_call_says_so(switches: list[Switch]) -> No
 
 
 def test_all_are_asked_at_once_each_with_its_own_xid(switches: list[Switch]) -> None:
-    wait_for(lambda: all(switch.datapath.open_lane() is not None for switch in switches))
+    wait_for(lambda: all(switch.datapath.direct_send_socket() is not None for switch in switches))
     switches[0].datapath.xid, switches[1].datapath.xid = 0, 0xFFFFFFFE
     lanes = send_bulk_request(READER.meters, [switch.connection for switch in switches], encode_meter_stats_request)
     assert lanes == [(switches[0].datapath.fileno, 1), (switches[1].datapath.fileno, 0xFFFFFFFF)]
@@ -328,7 +328,7 @@ def test_all_are_asked_at_once_each_with_its_own_xid(switches: list[Switch]) -> 
 
 def test_a_switch_that_does_not_read_gets_its_request_behind_what_waits(switches: list[Switch]) -> None:
     full, other = switches
-    wait_for(lambda: all(switch.datapath.open_lane() is not None for switch in switches))
+    wait_for(lambda: all(switch.datapath.direct_send_socket() is not None for switch in switches))
     with suppress(BlockingIOError):
         while True:
             full.plain.send(bytes(100_000))
@@ -337,7 +337,7 @@ def test_a_switch_that_does_not_read_gets_its_request_behind_what_waits(switches
     assert all(lanes), "its answer may come in time"
     assert full.datapath._queue.octets == len(encode_meter_stats_request(0))
     assert other.datapath._queue.octets == 0
-    assert full.datapath.open_lane() is None
+    assert full.datapath.direct_send_socket() is None
     lanes = send_bulk_request(READER.meters, connections, encode_meter_stats_request)
     assert full.datapath._queue.octets == 2 * len(encode_meter_stats_request(0)), "behind the other"
     full.datapath.close()
@@ -347,7 +347,7 @@ def test_a_switch_that_does_not_read_gets_its_request_behind_what_waits(switches
 def test_without_the_compiled_form_nobody_is_called(switches: list[Switch], monkeypatch: pytest.MonkeyPatch) -> None:
     """What would take the answer is not there: the switch is asked as usual."""
     switch, _other = switches
-    wait_for(lambda: switch.datapath.lane() is not None)
+    wait_for(lambda: switch.datapath.direct_socket() is not None)
     monkeypatch.setattr(native_sockets, "library", None)
     assert send_bulk_request(READER.meters, [switch.connection], encode_meter_stats_request) == [None]
     switch.end.setblocking(False)
@@ -357,11 +357,11 @@ def test_without_the_compiled_form_nobody_is_called(switches: list[Switch], monk
 
 def test_what_a_gate_keeps_back_is_not_sent_past_it(switches: list[Switch]) -> None:
     guarded, _other = switches
-    wait_for(lambda: guarded.datapath.open_lane() is not None)
+    wait_for(lambda: guarded.datapath.direct_send_socket() is not None)
     seen: list[bytes] = []
     guarded.datapath.xid = 0
     guarded.datapath.gate = SimpleNamespace(lets_out=seen.append)
-    assert guarded.datapath.open_lane() is None
+    assert guarded.datapath.direct_send_socket() is None
     send_bulk_request(READER.meters, [guarded.connection], encode_meter_stats_request)
     assert seen == [encode_meter_stats_request(1)]
     guarded.end.setblocking(False)

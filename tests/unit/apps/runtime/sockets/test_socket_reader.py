@@ -110,16 +110,16 @@ def read(chunks: Sequence[bytes]) -> tuple[list[Any], list[Any]]:
     inbox = SocketReader(roll, barriers)
     with pair() as (mine, other):
         roll.expect([METERS])
-        roll.call([mine.fileno()], [XID])
-        barriers.call([mine.fileno()], [BARRIER_XID])
+        roll.start([mine.fileno()], [XID])
+        barriers.start([mine.fileno()], [BARRIER_XID])
         roll.stats[:] = np.zeros(METERS, roll.stats.dtype)
         got = received(inbox, chunks, mine.fileno(), other)
         begun, part = roll.partial_reply(mine.fileno())
         other.close()
         got += [bytes(arrival.octets) for arrival in inbox.receive([mine.fileno()], 99.0)]
         filled = int(roll.filled[0])
-        told = [roll.at_s.tobytes(), roll.stats[:filled].tobytes(), roll.take_back(mine.fileno())]
-        told += [barriers.at_s.tobytes(), barriers.take_back(mine.fileno())]
+        told = [roll.at_s.tobytes(), roll.stats[:filled].tobytes(), roll.cancel(mine.fileno())]
+        told += [barriers.at_s.tobytes(), barriers.cancel(mine.fileno())]
         told += [roll.meter_id[:filled].tolist(), begun.tobytes(), part]
     return got, told
 
@@ -298,20 +298,20 @@ def test_many_sockets_are_read_though_there_is_room_for_few(monkeypatch: pytest.
 def test_who_waits_is_woken_when_nobody_is_awaited_any_more() -> None:
     roll = BulkBarrier()
     assert roll.wait(0.0), "nobody is called"
-    roll.call([5, 300], [1, 2])
+    roll.start([5, 300], [1, 2])
     assert not roll.wait(0.0)
     waiting = hub.spawn(lambda: came.append(roll.wait(10.0)))
     came: list[bool] = []
     hub.sleep(0.0)
-    assert roll.take_back(5)
-    assert not roll.take_back(5)
+    assert roll.cancel(5)
+    assert not roll.cancel(5)
     hub.sleep(0.0)
     assert came == []
-    assert roll.take_back(300)
+    assert roll.cancel(300)
     waiting.wait()
     assert came == [True]
-    roll.call([7], [3])
-    assert not roll.take_back(5)
-    assert not roll.take_back(-1)
-    roll.call([], [])
-    assert not roll.take_back(7), "the next call ends the last one"
+    roll.start([7], [3])
+    assert not roll.cancel(5)
+    assert not roll.cancel(-1)
+    roll.start([], [])
+    assert not roll.cancel(7), "the next call ends the last one"

@@ -47,7 +47,7 @@ def readings(meters, replies, came_s=0.0):
 @given(st.lists(st.floats(min_value=0.056, max_value=0.115), min_size=3, max_size=12))
 def test_replies_that_are_late_by_up_to_an_interval_change_no_rate(gaps_s):
     """1 to 60 ms of skew: a count is divided by the time that its own meter says has passed."""
-    meters, table = CountingMeters.none().given(column(HERE), column(THERE), column(7)), entries(*PAIRS)
+    meters, table = CountingMeters.none().added(column(HERE), column(THERE), column(7)), entries(*PAIRS)
     row = table.receiver.tolist().index(THERE)
     found = []
     for duration_s in np.cumsum(gaps_s):
@@ -59,7 +59,7 @@ def test_replies_that_are_late_by_up_to_an_interval_change_no_rate(gaps_s):
 
 
 def test_a_switch_that_says_nothing_or_counts_backwards_is_unknown():
-    meters, table = CountingMeters.none().given(column(HERE), column(THERE), column(7)), entries(PAIRS[0])
+    meters, table = CountingMeters.none().added(column(HERE), column(THERE), column(7)), entries(PAIRS[0])
     meters, _ = read(meters, table, 1.0, 1e6)
     assert np.isnan(meters.read(VNS, table, readings(meters, {}))[1]).all()
     assert np.isnan(read(meters, table, 2.0, 1e5)[1]).all()
@@ -69,9 +69,9 @@ def test_a_switch_that_says_nothing_or_counts_backwards_is_unknown():
 
 
 def test_meters_keep_their_counters_while_others_come_and_go():
-    meters, table = CountingMeters.none().given(column(HERE), column(THERE), column(7)), entries(*PAIRS)
+    meters, table = CountingMeters.none().added(column(HERE), column(THERE), column(7)), entries(*PAIRS)
     meters, _ = read(meters, table, 1.0, 0)
-    more = meters.given(column(THERE), column(HERE), column(9))
+    more = meters.added(column(THERE), column(HERE), column(9))
     at, there = more.rows_in(table)
     assert there.all()
     assert [(int(table.sender[row]), int(table.receiver[row])) for row in at] == [PAIRS[1], PAIRS[0]]
