@@ -173,7 +173,7 @@ class Dets(AppBase):
         health = self.shell.health()
         ailing = self.loops.ailing()
         loops = {
-            name: {"failures": loop.failures, "ailment": ailing.get(name)} for name, loop in self.loops.loops.items()
+            name: {"failures": loop.failures, "fault": ailing.get(name)} for name, loop in self.loops.loops.items()
         }
         status = "degraded" if ailing else health["status"]
         return self.membership.health({**health, "status": status, "loops": loops})

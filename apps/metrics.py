@@ -80,14 +80,14 @@ class Metrics:
         ProcessCollector(registry=self._registry)
         self._registry.register(_Controller(self))
         self.round_s = Histogram(
-            "dets_loop_seconds",
+            "dets_loop_round_seconds",
             "Rounds of the control loop, the wait for the switches' counters included.",
             buckets=_SECONDS,
             registry=self._registry,
         )
         self.requests: Counter[str] = Counter()  # answers of REST by their status
         self.hub_lag_s = Histogram(
-            "dets_hub_lag_seconds",
+            "dets_event_loop_lag_seconds",
             "How much later than asked for a sleeper was woken: what everybody waits for somebody.",
             buckets=_SECONDS,
             registry=self._registry,
@@ -136,21 +136,21 @@ class _Controller(Collector):
         times = self._metrics.shell.times
         for name, about, value in (
             (
-                "skipped_intervals",
+                "skipped_rounds",
                 "Rounds of the control loop that were due and never began.",
-                times.skipped_intervals,
+                times.skipped_rounds,
             ),
-            ("unanswered_polls", "Switches that did not send their counters in time.", times.unanswered_polls),
+            ("poll_timeouts", "Switches that did not send their counters in time.", times.poll_timeouts),
             ("read_meters", "Meters whose counters were read.", times.read_meters),
-            ("set_meters", "Meters that were modified.", times.set_meters),
+            ("modified_meters", "Meters that were modified.", times.modified_meters),
         ):
             yield CounterMetricFamily(f"dets_loop_{name}", about, value=value)
         interval_s = self._metrics.central.config.interval_s
         yield GaugeMetricFamily("dets_loop_interval_seconds", "The control interval.", value=interval_s)
         entries = len(self._metrics.central.state.entries)
-        yield GaugeMetricFamily("dets_entries", "Pairs of VNs that have a meter.", value=entries)
+        yield GaugeMetricFamily("dets_metered_pairs", "Pairs of VNs that have a meter.", value=entries)
         about = "Of these, those that their policy holds back somewhere, by where: a link, or the limit of a VN."
-        held = GaugeMetricFamily("dets_entries_held", about, labels=["bottleneck"])
+        held = GaugeMetricFamily("dets_bottlenecked_pairs", about, labels=["bottleneck"])
         for place, count in bottleneck_counts(self._metrics.central.fabric).items():
             held.add_metric([place], count)
         yield held
@@ -185,7 +185,9 @@ class _Controller(Collector):
         )
         for why, count in self._metrics.peers.dropped.items():
             dropped.add_metric([why], count)
-        strangers = GaugeMetricFamily("dets_openflow_strangers", "Connections of switches that are not under control.")
+        strangers = GaugeMetricFamily(
+            "dets_openflow_unmanaged_connections", "Connections of switches that are not under control."
+        )
         strangers.add_metric([], len(self._metrics.shell.strangers))
         yield from (ready, messages, errors, cut_off, dropped, strangers)
 
@@ -200,7 +202,7 @@ class _Controller(Collector):
         family.add_metric(["failed"], reloads.failed)
         yield family
         about = "When the configuration in force was read, seconds since 1970."
-        yield GaugeMetricFamily("dets_config_read_timestamp_seconds", about, value=reloads.read_s)
+        yield GaugeMetricFamily("dets_config_last_load_timestamp_seconds", about, value=reloads.read_s)
         yield InfoMetricFamily("dets_config", "The file that was read last.", value={"sha256": reloads.sha256})
 
     def _links(self) -> Iterator[Metric]:
@@ -236,7 +238,7 @@ class _Controller(Collector):
         )
         capacity = GaugeMetricFamily("dets_port_capacity_bits_per_second", "Capacity.", labels=["switch", "port"])
         promised = GaugeMetricFamily(
-            "dets_port_promised_bits_per_second", "Sum of its VNs' limits.", labels=["switch", "port", "direction"]
+            "dets_port_committed_bits_per_second", "Sum of its VNs' limits.", labels=["switch", "port", "direction"]
         )
         up = GaugeMetricFamily("dets_port_up", "1 while an edge port has its link.", labels=["switch", "port"])
         about = "1 while nothing passes an edge port, since it is absent or may be another one than is meant."
@@ -269,7 +271,7 @@ class _Controller(Collector):
             for port_no, found in port_enforceability.of_switch(central.fabric, dpid).items():
                 metric.add_metric([record.switch.name, record.switch.ports[port_no].label], _ENFORCEABLE[found.verdict])
         yield metric
-        agents = GaugeMetricFamily("dets_agents", "Edge ports with an agent, by its state.", labels=["state"])
+        agents = GaugeMetricFamily("dets_agent_ports", "Edge ports with an agent, by its state.", labels=["state"])
         for of_agents, count in central.agents.counts().items():
             agents.add_metric([of_agents], count)
         refused = CounterMetricFamily(

@@ -108,7 +108,7 @@ class ClusterMember(Standalone):
         """Return it with the cluster. A node that waits is ready, and one without etcd degraded."""
         frozen = self._shell.central.state.adopted_bps is not None
         cluster = {**self.node.describe(), "frozen": frozen, **self.about_others()}
-        ready = self.waits(health["switches"], cluster) and not health.get("troubles")
+        ready = self.waits(health["switches"], cluster) and not health.get("faults")
         status = "ready" if ready else health["status"]
         return {**health, "status": "degraded" if cluster["etcd"] else status, "cluster": cluster}
 

@@ -50,7 +50,7 @@ class SharingMetrics(Collector):
         about = "Switches that this node owns."
         yield GaugeMetricFamily("dets_cluster_owned_switches", about, value=owners.count(self._node))
         about = "Switches that no node owns, as far as this one knows."
-        yield GaugeMetricFamily("dets_cluster_orphaned_switches", about, value=owners.count(None))
+        yield GaugeMetricFamily("dets_cluster_unowned_switches", about, value=owners.count(None))
         about = "Frames of other nodes that were not taken, by cause."
         refused = CounterMetricFamily("dets_cluster_refused_frames", about, labels=("cause",))
         for cause in RejectCause:

@@ -29,7 +29,7 @@ class Round:
     push_ms: float
     entries: int
     read_meters: int
-    set_meters: int
+    modified_meters: int
     unanswered: int
     skipped: int
 
@@ -43,10 +43,10 @@ class LoopStats:
     """The last KEPT_ROUNDS rounds of the loop, and what all of them missed."""
 
     def __init__(self, interval_s: float) -> None:
-        self.skipped_intervals = 0
-        self.unanswered_polls = 0
+        self.skipped_rounds = 0
+        self.poll_timeouts = 0
         self.read_meters = 0
-        self.set_meters = 0
+        self.modified_meters = 0
         self._interval_s = interval_s
         self._lost = 0.0  # intervals by which rounds began late, as far as they do not make a whole round yet
         self._rounds: deque[Round] = deque(maxlen=KEPT_ROUNDS)
@@ -59,10 +59,10 @@ class LoopStats:
         started_s = marks_s[0]
         self._number += 1
         skipped = self._skipped_before(started_s)
-        self.skipped_intervals += skipped
-        self.unanswered_polls += unanswered
+        self.skipped_rounds += skipped
+        self.poll_timeouts += unanswered
         self.read_meters += read
-        self.set_meters += changed
+        self.modified_meters += changed
         started_ms, polled_ms, decided_ms, sent_ms = [1e3 * mark_s for mark_s in marks_s]
         times_ms = polled_ms - started_ms, decided_ms - polled_ms, sent_ms - decided_ms
         self._rounds.append(Round(self._number, started_s, *times_ms, entries, read, changed, unanswered, skipped))
@@ -98,11 +98,11 @@ class LoopStats:
         return {
             "interval_ms": self._interval_s * 1e3,
             "rounds": self._number,
-            "skipped_intervals": self.skipped_intervals,
-            "unanswered_polls": self.unanswered_polls,
+            "skipped_rounds": self.skipped_rounds,
+            "poll_timeouts": self.poll_timeouts,
             "read_meters": self.read_meters,
-            "set_meters": self.set_meters,
-            "over_rounds": len(rounds),
+            "modified_meters": self.modified_meters,
+            "sampled_rounds": len(rounds),
             **{
                 name: _spread(getattr(one, name) for one in rounds)
                 for name in ("poll_ms", "step_ms", "push_ms", "total_ms")

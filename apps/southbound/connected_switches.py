@@ -101,7 +101,7 @@ class ConnectedSwitch:
     in_audit: bool = False
     early_audit_s: float = -math.inf  # when it was last audited because of a refusal
 
-    def troubles(self, now_s: float) -> list[str]:
+    def faults(self, now_s: float) -> list[str]:
         """Return what is wrong with the switch, though it is ready."""
         if self.state != SwitchState.READY:
             return []

@@ -129,19 +129,19 @@ class SouthboundDriver:
             for dpid, record in self.central.switches.items()
         }
         now_s = self._clock()
-        told = {self.central.switches[dpid].switch.name: peer.troubles(now_s) for dpid, peer in self.peers.items()}
+        told = {self.central.switches[dpid].switch.name: peer.faults(now_s) for dpid, peer in self.peers.items()}
         for dpid in self.peers.ready():
             record = self.central.switches[dpid]
             told[record.switch.name] += capabilities.faults(record.capabilities, record.switch.ports)
-            told[record.switch.name] += edge_ports.troubles(record)
-        troubles = {name: texts for name, texts in told.items() if texts}
-        ready = not troubles and all(state == SwitchState.READY for state in states.values())
+            told[record.switch.name] += edge_ports.faults(record)
+        faults = {name: texts for name, texts in told.items() if texts}
+        ready = not faults and all(state == SwitchState.READY for state in states.values())
         status = "ready" if ready else "degraded"
         counts = port_enforceability.counts(self.central.fabric)
         health: dict[str, Any] = {"status": status, "switches": states, "enforceable": counts}
         if full_vns := int(self.central.network.known.full_vns().sum()):
             health["full_vns"] = full_vns
-        return {**health, "troubles": troubles} if troubles else health
+        return {**health, "faults": faults} if faults else health
 
     def _absent(self, dpid: int) -> SwitchState:
         return SwitchState.STANDBY if self._owner(dpid) is not None else SwitchState.DISCONNECTED

@@ -11,7 +11,7 @@ import { VlanView } from "/ui/views/vlan.js";
 import { VnView } from "/ui/views/vn.js";
 
 const CLOCK_MS = 500;
-const SPOKEN = new Set(["guarantee-missed", "switch-down"]);
+const SPOKEN = new Set(["guarantee-violated", "switch-down"]);
 const KEYS = [["/", "filter"], ["j, k or arrows", "next, previous row"], ["Enter", "open"], ["Esc", "back"], ["g f, g l, g c, g e", "fabric, ledger, changes, events"], ["e", "change a limit (VN)"], ["p", "pause"], ["?", "this list"]];
 const GO = { f: "#/", l: "#/ledger", c: "#/changes", e: "#/events" };
 

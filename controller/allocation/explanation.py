@@ -55,13 +55,13 @@ class Explanation:
     """how many entries with a grant share the constraint, of several the one with the most"""
     lifted_bps: float
     """the grant if what binds it were lifted, all else equal; less where others that share a limit profit more"""
-    next_bound: str
+    next_constraint: str
     """what would bind it then"""
 
     def __str__(self) -> str:
         share = f", share {self.rank} of {self.sharers}" if self.sharers else ""
         grant, lifted = format_rate(self.grant_bps), format_rate(self.lifted_bps)
-        return f"{grant}; bound by {self.constraint}{share}; without it {lifted}, bound by {self.next_bound}"
+        return f"{grant}; bound by {self.constraint}{share}; without it {lifted}, bound by {self.next_constraint}"
 
 
 def binding_constraints(candidates: Sequence[int], rate_bps: float, rate_with: RateWith) -> Bounds:

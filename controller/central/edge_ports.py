@@ -52,7 +52,7 @@ def take_states(fabric: FabricState, dpid: int, states: Mapping[int, PortState],
     }
 
 
-def troubles(record: SwitchRecord) -> list[str]:
+def faults(record: SwitchRecord) -> list[str]:
     """Return what is wrong with a switch's edge ports: those that carry nothing, and why. One that is down is not."""
     states = {port_no: state for port_no, (state, _) in sorted(record.ports.items())}
     label = {port_no: port.label for port_no, port in record.switch.ports.items()}

@@ -95,7 +95,7 @@ def _note_shaped(fabric: FabricState, dpid: int) -> None:
         sets_queues = record.switch.ovsdb is not None
         shaped[row] = record.capabilities.shapes(int(vns.port_no[row]), sets_queues=sets_queues)
     if (shaped != vns.has_queue).any():
-        fabric.control = fabric.control._replace(vns=vns.with_columns(shaped=shaped))
+        fabric.control = fabric.control._replace(vns=vns.with_columns(has_queue=shaped))
 
 
 def _of_switch(fabric: FabricState, dpid: int, unlimited: Unlimited) -> PortVerdicts:

@@ -134,7 +134,7 @@ def _read_config(data: object, source_name: str) -> tuple[Config, list[Problem]]
         links=links,
         agent_report_rate_bps=agents.report_rate,
         agent_long_frames=agents.long_frames,
-        agent_local_ethertype=agents.local_ethertype,
+        agent_local_ethertype=agents.experimental_ethertype,
         openflow_tls=tls,
         log_format=logging.format,
         log_level=logging.level,

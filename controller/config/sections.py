@@ -165,7 +165,7 @@ class AgentsSection(Section):
     path = "agents"
     report_rate: Rate = 1_000_000
     """What of an agent's frames of one VLAN may go to the controller."""
-    local_ethertype: bool = False
+    experimental_ethertype: bool = False
     """Whether agents may speak in EtherType 0x88b5 too, where network cards swallow 0x8808; such frames of hosts are \
 dropped then."""
     long_frames: bool = False

@@ -23,10 +23,10 @@ def explain(decision: GatekeeperDecision, at: int, place: LocationName) -> Expla
         (float(decision.limit_bps[at]), _egress_limit(decision, at, place)),
     ]
     bounds.sort(key=lambda one: one[0])  # of equal ones the first: who is not limited has no congestion
-    (_, bound), (next_bps, next_bound) = bounds[:2]
+    (_, bound), (next_bps, next_constraint) = bounds[:2]
     grant_bps = float(decision.grant_bps[at])
     estimated = "" if decision.view.vns.has_queue[decision.view.receiver[at]] else ESTIMATED
-    return Explanation(at, grant_bps, bound + estimated, 0, 0, max(next_bps, grant_bps), next_bound)
+    return Explanation(at, grant_bps, bound + estimated, 0, 0, max(next_bps, grant_bps), next_constraint)
 
 
 def _sending_port(decision: GatekeeperDecision, at: int, place: LocationName) -> str:

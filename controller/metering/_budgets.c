@@ -135,11 +135,11 @@ static i64 fare(i64 vns, double share, const Promise *promise, const double *res
         widen(state, was_missing + first, end - first);
         for (i64 i = first; i < end; i++) {
             double wants = (offered[i] < limit[i]) | (offered[i] != offered[i]) ? offered[i] : limit[i];
-            double owed_bps = owed_before[i] + share * (wants - owed_before[i]);
+            double entitled_bps = owed_before[i] + share * (wants - owed_before[i]);
             double received_bps = got_before[i] + share * (got[i] - got_before[i]);
             i64 was = state[i - first];
-            i64 is = (received_bps < (was ? met_above : missed_below) * owed_bps) & (owed_bps >= least_owed);
-            owed[i] = owed_bps;
+            i64 is = (received_bps < (was ? met_above : missed_below) * entitled_bps) & (entitled_bps >= least_owed);
+            owed[i] = entitled_bps;
             received[i] = received_bps;
             missed[i] = missed_before[i] + is;
             changed |= is ^ was;

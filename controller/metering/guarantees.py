@@ -20,7 +20,7 @@ _PROMISE = np.array([VIOLATED_BELOW, RESTORED_ABOVE, LEAST_OWED_BPS])  # as Prom
 class Guarantees(NamedTuple):
     """How VNs fare one way, receiving or sending, each column of shape (vns,).
 
-    ``owed_bps`` is what is offered, as far as it is within the VN's limit, and ``received_bps`` what passes the
+    ``entitled_bps`` is what is offered, as far as it is within the VN's limit, and ``received_bps`` what passes the
     senders' meters, both as exponential means over MEAN_S. A VN that gets less than it is owed is
     ``missing`` it; ``missed_intervals`` counts for how long in all.
     """

@@ -40,7 +40,7 @@ class PairExplanation:
     place: int
     """1 if no other sharer of the constraint is granted more, and so on; 0 when nobody shares it"""
     sharers: int
-    next_bound: str
+    next_constraint: str
     """what would bind it if that constraint were lifted, all else equal"""
     next_limit_bps: float
     """the limit that would be in force then"""
@@ -55,7 +55,7 @@ class PairExplanation:
         share = f", share {self.place} of {self.sharers}" if self.sharers else ""
         return (
             f"VLAN {self.vlan_vid}, {self.sender} to {self.receiver}: {format_rate_text(self.limit_bps)}; "
-            f"bound by {self.bound}{share}; next bound: {self.next_bound} at {format_rate_text(self.next_limit_bps)}"
+            f"bound by {self.bound}{share}; next bound: {self.next_constraint} at {format_rate_text(self.next_limit_bps)}"
             f"{self._drops()}{_SHAPED_BY[self.shaping].format(self.sender)}"
         )
 
@@ -78,7 +78,7 @@ def explain_pair(fabric: FabricState, row: int) -> PairExplanation:
         found = _explain_grant(fabric, row, sender, receiver)
     capacity_bps = float(vns.capacity_bps[sender])
     if found.lifted_bps > capacity_bps:
-        found = replace(found, lifted_bps=capacity_bps, next_bound=f"the capacity of port {from_place}")
+        found = replace(found, lifted_bps=capacity_bps, next_constraint=f"the capacity of port {from_place}")
     receive = f"{to_place}'s receive limit of VLAN {vlan_vid}{_less_floods(fabric, receiver)}"
     fair = f"the fair rate of {to_place}'s allocator"
 
@@ -93,7 +93,7 @@ def explain_pair(fabric: FabricState, row: int) -> PairExplanation:
         in_words(found.constraint),
         found.rank,
         found.sharers,
-        in_words(found.next_bound),
+        in_words(found.next_constraint),
         found.lifted_bps,
         float(fabric.send_limits.offered_bps[sender]),
         float(fabric.send_limits.dropped_bps[sender]),

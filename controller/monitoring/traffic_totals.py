@@ -150,7 +150,7 @@ class TrafficTotals:
         return np.asarray(self.seconds[MISSED[0] :].sum(axis=0))
 
     @property
-    def missed_last_hour_s(self) -> FloatArray:
+    def violated_last_hour_s(self) -> FloatArray:
         """For how long each guarantee was missed in the last 59 to 60 minutes, shape (vns,)."""
         return np.asarray(self.minutes.sum(axis=0))
 

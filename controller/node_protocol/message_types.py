@@ -125,13 +125,13 @@ class LinkUseMessage:
     kind: ClassVar[int] = 4
     first: ClassVar[str] = "link"
     tables: ClassVar[tuple[Layout, Layout]] = (
-        (("others_bps", "<f8"), ("others_within_bps", "<f8"), ("link", "<u4")),
+        (("cross_traffic_bps", "<f8"), ("cross_guaranteed_bps", "<f8"), ("link", "<u4")),
         (),
     )
 
     link: IntArray
-    others_bps: FloatArray
-    others_within_bps: FloatArray
+    cross_traffic_bps: FloatArray
+    cross_guaranteed_bps: FloatArray
 
 
 @dataclass(frozen=True)

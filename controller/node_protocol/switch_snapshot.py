@@ -41,7 +41,7 @@ _TABLES: Tables = (
         ("late", "|b1"),
     ),
     (("sent_to", "<u4"),),
-    (("lost", "<u8"),),
+    (("lost_switches", "<u8"),),
 )
 
 

@@ -24,8 +24,8 @@ def explain_lower_limit(row: int, send_bps: float, receive_bps: float) -> Explan
     if send_bps == receive_bps:
         return Explanation(row, send_bps, f"{SEND_LIMIT} and {RECEIVE_LIMIT}", 0, 0, LIFTED_BPS, NO_OTHER)
     bounds = [(send_bps, SEND_LIMIT), (receive_bps, RECEIVE_LIMIT)]
-    (limit_bps, bound), (next_bps, next_bound) = sorted(bounds)
-    return Explanation(row, limit_bps, bound, 0, 0, next_bps, next_bound)
+    (limit_bps, bound), (next_bps, next_constraint) = sorted(bounds)
+    return Explanation(row, limit_bps, bound, 0, 0, next_bps, next_constraint)
 
 
 def lower_ceiling(view: PolicyView, at: int) -> Explanation:
@@ -37,5 +37,5 @@ def lower_ceiling(view: PolicyView, at: int) -> Explanation:
 def explain_idle_share(limit: Explanation, grant_bps: float) -> Explanation:
     """Explain the rate of a sender that was silent: its standing share, and then the ``limit`` that binds it."""
     return replace(
-        limit, constraint=STARTING, next_bound=limit.constraint, lifted_bps=limit.grant_bps, grant_bps=grant_bps
+        limit, constraint=STARTING, next_constraint=limit.constraint, lifted_bps=limit.grant_bps, grant_bps=grant_bps
     )

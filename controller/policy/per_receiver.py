@@ -145,7 +145,9 @@ class PerReceiverPolicy(Policy):
             return found
         own = f"{SEND_LIMIT}, of which it sends {format_rate_text(elsewhere_bps)} elsewhere"
         return replace(
-            found, bound=found.constraint.replace(SEND_LIMIT, own), next_bound=found.next_bound.replace(SEND_LIMIT, own)
+            found,
+            constraint=found.constraint.replace(SEND_LIMIT, own),
+            next_constraint=found.next_constraint.replace(SEND_LIMIT, own),
         )
 
 

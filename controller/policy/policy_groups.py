@@ -101,7 +101,7 @@ def apply_choices(vns: VnTable, choices: Choices) -> VnTable:
         return np.where(chosen, np.isin(vns.vlan_vid, vids), before)
 
     return vns.with_columns(
-        borrows=column(lambda policy: policy.borrows, vns.uses_ceiling),
+        uses_ceiling=column(lambda policy: policy.borrows, vns.uses_ceiling),
         port_ceilings=column(lambda policy: policy.port_ceilings, vns.port_ceilings),
         always_controlled=column(lambda policy: policy.controls_uncongested, vns.always_controlled),
     )

@@ -188,8 +188,8 @@ class _SenderShares(Policy):
             return Explanation(at, grant_bps, bound, 0, 0, link[0], link[1])
         own = np.flatnonzero(loops.use_loop == loops.use_loop[first])
         place_there = 1 + int((allocation.left_bps[own] > allocation.left_bps[first] * (1.0 + 1e-9)).sum())
-        next_bps, next_bound = min(rest)
-        return Explanation(at, grant_bps, link[1], place_there, len(own), max(next_bps, grant_bps), next_bound)
+        next_bps, next_constraint = min(rest)
+        return Explanation(at, grant_bps, link[1], place_there, len(own), max(next_bps, grant_bps), next_constraint)
 
     def _constants(self, view: PolicyView, loops: Loops) -> LoopConstants:
         """Return the constants of each loop: its sender's VLAN's, or the default where the law does not use one."""

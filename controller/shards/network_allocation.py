@@ -45,18 +45,18 @@ def link_usage(
     ``left`` is what silent shards' senders, who are not among the entries, leave of the ``links``.
     """
     used = cross_traffic_load(wide, entries, vns, links, seen.used_bps, seen.limit_bps)
-    others_bps, within_bps = (one_bps + (links.capacity_bps - left.capacity_bps) for one_bps in used)
-    link = np.flatnonzero(others_bps)
-    return LinkUseMessage(link, others_bps[link], within_bps[link])
+    cross_traffic_bps, within_bps = (one_bps + (links.capacity_bps - left.capacity_bps) for one_bps in used)
+    link = np.flatnonzero(cross_traffic_bps)
+    return LinkUseMessage(link, cross_traffic_bps[link], within_bps[link])
 
 
 def sum_link_usage(uses: Iterable[LinkUseMessage], links: int) -> tuple[FloatArray, FloatArray]:
     """Return what several shards say of the same links, (links,) each, as ``PolicyView`` has it."""
-    others_bps, within_bps = np.zeros(links), np.zeros(links)
+    cross_traffic_bps, within_bps = np.zeros(links), np.zeros(links)
     for use in uses:
-        others_bps[use.link] += use.others_bps
-        within_bps[use.link] += use.others_within_bps
-    return others_bps, within_bps
+        cross_traffic_bps[use.link] += use.cross_traffic_bps
+        within_bps[use.link] += use.cross_guaranteed_bps
+    return cross_traffic_bps, within_bps
 
 
 def remaining_links(links: LinkTable, sender: IntArray, receiver: IntArray, rate_bps: FloatArray) -> LinkTable:

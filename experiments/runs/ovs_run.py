@@ -174,14 +174,14 @@ class _Costs(NamedTuple):
     at_s: float
     controller_s: float
     vswitchd_s: float
-    set_meters: int
-    skipped_intervals: int
+    modified_meters: int
+    skipped_rounds: int
 
 
 def _costs(controller: ControllerProcess) -> _Costs:
     loop = controller.get("/v1/loop")
     cpu_s = process_cpu_s(controller.pid), process_cpu_s(vswitchd_pid())
-    return _Costs(time.monotonic(), *cpu_s, loop["set_meters"], loop["skipped_intervals"])
+    return _Costs(time.monotonic(), *cpu_s, loop["modified_meters"], loop["skipped_rounds"])
 
 
 def _between(before: _Costs, after: _Costs) -> dict[str, float]:
@@ -190,8 +190,8 @@ def _between(before: _Costs, after: _Costs) -> dict[str, float]:
     return {
         "controller_cpu_share": round((after.controller_s - before.controller_s) / passed_s, 4),
         "vswitchd_cpu_share": round((after.vswitchd_s - before.vswitchd_s) / passed_s, 4),
-        "set_meters_per_s": round((after.set_meters - before.set_meters) / passed_s, 1),
-        "skipped_intervals": after.skipped_intervals - before.skipped_intervals,
+        "set_meters_per_s": round((after.modified_meters - before.modified_meters) / passed_s, 1),
+        "skipped_rounds": after.skipped_rounds - before.skipped_rounds,
     }
 
 

@@ -109,7 +109,7 @@ class Ledger:
     looks: list[Look] = field(default_factory=list)
     ailments: list[tuple[float, str]] = field(default_factory=list)
     events: Counter[str] = field(default_factory=Counter)
-    troubles: list[tuple[float, str]] = field(default_factory=list)
+    faults: list[tuple[float, str]] = field(default_factory=list)
     broken_flows: int = 0
     rows_before: Counter[str] = field(default_factory=Counter)
     rows_after: Counter[str] = field(default_factory=Counter)
@@ -132,7 +132,7 @@ class Ledger:
             self.events[event["kind"]] += 1
             late = event["at_s"] - self.starts_s[-1] > MENDS_AFTER_START_S
             if event["kind"] in TROUBLE and (late or event["kind"] != EventKind.TABLES_MENDED):
-                self.troubles.append((event["at_s"], f"{event['kind']}: {event['text']}"))
+                self.faults.append((event["at_s"], f"{event['kind']}: {event['text']}"))
 
 
 def process_use(pid: int) -> ProcessUse | None:

@@ -187,7 +187,7 @@ def verdict(ledger: Ledger) -> dict[str, Any]:
         Target("ceilings missed", int(sum(one.missed.sum() for one in ceilings)), "windows of 2 s", 0),
         Target("judged flows broken off", ledger.broken_flows, "", 0),
         Target("ailments reported outside transients", len(ledger.ailments), "looks", 0),
-        Target("events of trouble without explanation", len(ledger.troubles), "events", 0),
+        Target("events of trouble without explanation", len(ledger.faults), "events", 0),
         *_left_over(ledger),
         *_grown(ledger),
         Target("lines of log without explanation", len(ledger.log_lines), "lines", 0),
@@ -197,7 +197,7 @@ def verdict(ledger: Ledger) -> dict[str, Any]:
         "targets": [one.row() for one in targets],
         "misses": misses,
         "ailments": [f"{at_s - ledger.begin_s:.1f} {text}" for at_s, text in ledger.ailments[:LINES_SHOWN]],
-        "troubles": [f"{at_s - ledger.begin_s:.1f} {text}" for at_s, text in ledger.troubles[:LINES_SHOWN]],
+        "faults": [f"{at_s - ledger.begin_s:.1f} {text}" for at_s, text in ledger.faults[:LINES_SHOWN]],
         "unexplained": ledger.log_lines[:LINES_SHOWN],
     }
 

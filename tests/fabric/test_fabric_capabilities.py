@@ -34,7 +34,7 @@ def test_meters_limit_and_count_and_queues_take_effect(run: tuple[OvsFabric, App
     _, app = run
     app.wait_for(lambda: told(app) and told(app)[-1] == "yes", "told", 30)
     assert app.get("/v1/health")["enforceable"] == {"yes": 2, "partly": 0, "no": 0}
-    assert app.events("switch-refused") == []
+    assert app.events("switch-error") == []
 
 
 def test_the_tests_leave_nothing_behind(run: tuple[OvsFabric, Application]) -> None:
@@ -56,6 +56,6 @@ def test_queues_without_the_classifier_are_found_out(run: tuple[OvsFabric, Appli
     app.wait_for(lambda: app.get("/v1/health")["switches"]["s1"] == "disconnected", "disconnected")
     assert app.get("/v1/health")["enforceable"] == {"yes": 0, "partly": 0, "no": 2}
     vsctl("set-controller", "s1", target)
-    app.wait_for(lambda: app.get("/v1/health").get("troubles"), "found out", 40)
-    assert app.get("/v1/health")["troubles"] == {"s1": [f"receivers at port 1-2 have no queue: {IGNORED}"]}
+    app.wait_for(lambda: app.get("/v1/health").get("faults"), "found out", 40)
+    assert app.get("/v1/health")["faults"] == {"s1": [f"receivers at port 1-2 have no queue: {IGNORED}"]}
     app.wait_for(lambda: told(app)[-1] == f"partly (receivers have no queue: {IGNORED})", "told")

@@ -87,7 +87,7 @@ def test_a_node_that_is_stopped_is_fenced_by_the_switch_and_the_other_adopts_wha
     assert [flow for flow, seconds in flows.items() if now.get(flow, -1.0) < seconds] == []
     run.nodes[1].patch(VN, send_limit_bps=20_000_000)
     run.wait(lambda: 20_000 in meter_rates(BRIDGE).values(), "the new limit is on the switch")
-    assert run.nodes[1].events("switch-refused") == []
+    assert run.nodes[1].events("switch-error") == []
 
 
 def test_shared_out_bridges_go_to_the_other_node_when_theirs_is_killed_and_back_when_they_are_moved(

@@ -329,9 +329,9 @@ def test_a_missed_send_guarantee_is_an_event_that_says_which_way():
 def test_senders_limits_are_shown():
     tenants = blasted()
     tenants.run(30)
-    limit_bps, notified_s_ago = tenants.central.fabric.of_senders()
+    limit_bps, notification_age_s = tenants.central.fabric.of_senders()
     at, free = tenants.pair(2), tenants.pair(1)
     assert limit_bps[at] == tenants.decision().limit_bps[at]
-    assert 0.0 <= notified_s_ago[at] < 2.0
-    assert np.isnan(notified_s_ago[free])
+    assert 0.0 <= notification_age_s[at] < 2.0
+    assert np.isnan(notification_age_s[free])
     assert not np.isnan(tenants.central.fabric.queue_dropped_bps[tenants.row(2)])

@@ -126,7 +126,7 @@ def test_what_binds_is_said():
         for row in range(len(fabric.state.entries)):
             found = explain_pair(fabric, row)
             seen.add(found.bound.split(":")[0])
-            assert found.next_bound
+            assert found.next_constraint
             if found.bound.startswith("marks"):
                 assert "(the limit of s1:3)" in found.bound
                 shown = policy_columns(fabric, np.array([row]))

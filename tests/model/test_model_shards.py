@@ -185,6 +185,6 @@ def test_a_policy_that_swings_is_refused():
 
 def test_receivers_without_a_queue_are_refused():
     world = World("fs")
-    vns = world.vns.with_columns(shaped=np.zeros(len(world.vns), dtype=np.bool_))
+    vns = world.vns.with_columns(has_queue=np.zeros(len(world.vns), dtype=np.bool_))
     with pytest.raises(InvalidValueError, match="has no queue"):
         Shard(vns, world.groups, np.zeros(len(vns), dtype=np.int64), 0, 1, INTERVAL_S)

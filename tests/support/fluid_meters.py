@@ -38,7 +38,7 @@ class World:
         config = star(PORTS, limits=limits or {10: LIMIT}, algorithm=algorithm, **options)
         choices = choices_of(config)
         vns = apply_choices(VnTable.of_config(config), choices)
-        self.vns = vns.with_columns(shaped=np.ones(len(vns), dtype=np.bool_))
+        self.vns = vns.with_columns(has_queue=np.ones(len(vns), dtype=np.bool_))
         self.links = LinkTable.of_access(self.vns)
         self.groups = groups_of(self.vns, choices)
         everybody, vlan_vid = range(len(vns)), vns.vlan_vid

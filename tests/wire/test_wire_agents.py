@@ -132,10 +132,10 @@ def test_an_agent_that_reports_less_than_it_lets_through_is_mistrusted(run: Wire
 
     def mistrusted() -> bool:
         agent.work()
-        return bool(run.app.events("agent-mistrusted"))
+        return bool(run.app.events("agent-distrusted"))
 
     run.app.wait_for(mistrusted, "mistrusted")
-    assert "s1:1" in run.app.events("agent-mistrusted")[0]["text"]
+    assert "s1:1" in run.app.events("agent-distrusted")[0]["text"]
     agent.work()  # it goes on, and is not listened to
     assert run.app.get("/v1/ports/s1/1")["agent"]["state"] == "mistrusted"
 

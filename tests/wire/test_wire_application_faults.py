@@ -70,7 +70,7 @@ def test_pairs_beyond_the_switchs_meters_do_without_and_are_told_of(tmp_path: Pa
         run.wait(lambda: len(run.meters(1)) == meters, "metered")
         shown = run.app.get("/v1/entries")
         assert (len(shown["entries"]), len(shown["unmetered"])) == (2, 2)
-        assert run.app.events("switch-refused") == []
+        assert run.app.events("switch-error") == []
         run.fabric.forget_received()
         run.fabric.inject(1, 1, frame(0xA1, 0xA3, 10))
         assert len(run.fabric.received(1, 3)) == 1
@@ -87,8 +87,8 @@ def test_what_a_switch_refuses_is_reported_and_asked_for_again(tmp_path: Path) -
         with run.fabric.locked():
             run.switch(1).abilities.refuse = True
         run.fabric.inject(1, 1, frame(0xA1, 0xA2, 10))
-        run.app.wait_for(lambda: run.app.events("switch-refused"), "told")
-        said = [event["text"] for event in run.app.events("switch-refused")]
+        run.app.wait_for(lambda: run.app.events("switch-error"), "told")
+        said = [event["text"] for event in run.app.events("switch-error")]
         assert any("METER_MOD" in text and "OUT_OF_METERS" in text for text in said), said
         assert any("FLOW_MOD" in text for text in said), said  # the entry that was to use the meter
         run.wait(lambda: {flow.meter_id for flow in pair_flows(run)} == {None}, "without a meter")
@@ -106,13 +106,13 @@ def test_a_full_table_is_told_once_and_does_not_stop_the_rest(tmp_path: Path) ->
     with WireRun(tmp_path, {1: [1, 2]}, options=DatapathOptions(entries_per_table=14)) as run:
         for number in range(12):
             run.fabric.inject(1, 1, frame(0xA0 + number, EVERYBODY, 10))
-        run.app.wait_for(lambda: run.app.events("switch-refused"), "told")
+        run.app.wait_for(lambda: run.app.events("switch-error"), "told")
         run.fabric.forget_received()
         run.fabric.inject(1, 1, frame(0xA1, EVERYBODY, 10))
         assert len(run.fabric.received(1, 2)) == 1
         last = run.app.last_event()
         run.app.wait_for(lambda: run.app.last_event() > last, "audited", 25)
-        full = [event for event in run.app.events("switch-refused") if "TABLE_FULL" in event["text"]]
+        full = [event for event in run.app.events("switch-error") if "TABLE_FULL" in event["text"]]
         assert 1 <= len(full) <= 3
         assert health(run.app)["status"] == "ready"
 
@@ -174,7 +174,7 @@ def test_entries_that_somebody_else_removed_or_changed_come_back(one: WireRun) -
             tables.remove(entry)
         one.switch(1).meters.delete(1)
     one.wait(lambda: (set(one.flows(1)), one.meters(1)) == (flows, meters), "mended", 25)
-    assert one.app.events("tables-mended", last)
+    assert one.app.events("tables-repaired", last)
 
 
 def test_a_switch_that_confirms_nothing_is_made_to_connect_anew(two: WireRun) -> None:
@@ -183,7 +183,7 @@ def test_a_switch_that_confirms_nothing_is_made_to_connect_anew(two: WireRun) ->
         two.switch(1).faults.lose_barriers = -1
     two.fabric.inject(1, 1, frame(0xC00 + connections[0], EVERYBODY, 10))  # a host that is not known
     two.app.wait_for(lambda: two.app.events("switch-down", last), "dropped", 25)
-    assert any("did not confirm" in event["text"] for event in two.app.events("switch-refused", last))
+    assert any("did not confirm" in event["text"] for event in two.app.events("switch-error", last))
     with two.fabric.locked():
         two.switch(1).faults.lose_barriers = 0
     wait_back(two, 1, connections[0] + 1)
@@ -266,8 +266,8 @@ def test_a_switch_that_does_not_answer_at_first_comes_up_in_the_end(tmp_path: Pa
     run.app.start()
     run.fabric.start()
     try:
-        run.app.wait_for(lambda: run.app.events("switch-refused"), "told", 30)
-        assert "no answer within 10 s" in run.app.events("switch-refused")[0]["text"]
+        run.app.wait_for(lambda: run.app.events("switch-error"), "told", 30)
+        assert "no answer within 10 s" in run.app.events("switch-error")[0]["text"]
         assert health(run.app)["status"] == "degraded"
         with run.fabric.locked():
             run.switch(1).faults.lose_replies = set()
@@ -309,14 +309,14 @@ def test_a_loop_that_fails_goes_on_and_shows_in_the_health(tmp_path: Path, monke
     spoiler = tmp_path / "spoiler"
     monkeypatch.setenv("SABOTAGE", str(spoiler))
     with WireRun(tmp_path, {1: [1, 2]}, beside=(SUPPORT / "saboteur.py",)) as run:
-        assert health(run.app)["loops"]["queues"] == {"failures": 0, "ailment": None}
+        assert health(run.app)["loops"]["queues"] == {"failures": 0, "fault": None}
         spoiler.touch()
         run.app.patch("/v1/vns/10/s1/1", receive_limit_bps=100_000_000)  # that wakes the loop
         run.app.wait_for(lambda: health(run.app)["loops"]["queues"]["failures"] >= 2, "tried again")
         ill = health(run.app)
         assert ill["status"] == "degraded"
         assert ill["switches"] == {"s1": "ready"}
-        assert ill["loops"]["queues"]["ailment"] == "SabotageError: switch 1 is beyond me"
+        assert ill["loops"]["queues"]["fault"] == "SabotageError: switch 1 is beyond me"
         spoiler.unlink()
         run.app.wait_ready()
         assert health(run.app)["loops"]["queues"]["failures"] >= 2

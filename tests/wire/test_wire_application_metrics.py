@@ -20,6 +20,6 @@ def test_a_running_controller_tells_its_metrics(tmp_path):
             assert after[key] > before[key] > 0
         assert after["dets_hub_lag_seconds_count",] > 0
         assert after["dets_loop_interval_seconds",] == 0.055
-        assert after["dets_openflow_errors_total", "s1"] == 0
+        assert after["dets_openflow_error_replies_total", "s1"] == 0
         run.fabric.disconnect(2, reconnect=False)
         run.app.wait_for(lambda: run.app.metrics()["dets_switch_ready", "s2"] == 0, "gone")

@@ -99,7 +99,7 @@ def test_a_store_damaged_under_it_takes_no_change_and_loses_none(tmp_path, damag
             assert problem["type"] == "urn:dets:problem:store"
             assert str(store(app)) in problem["detail"]
             assert problem["detail"].endswith("nothing has changed")
-        assert len(app.events("store-refused")) == 1
+        assert len(app.events("store-write-failed")) == 1
         assert app.get(VN)["send_limit_bps"] == 30_000_000
 
 

@@ -67,7 +67,7 @@ def test_a_test_leaves_nothing_behind_and_meets_nobody(tmp_path: Path) -> None:
         talk(run)
         assert run.app.wait_for(lambda: run.app.entry(1, 2, 10), "an entry")["enforced"] is True
         assert {port["enforceable"] for port in run.app.get("/v1/ports")["ports"]} == {"partly"}
-        assert run.app.events("switch-refused") == []
+        assert run.app.events("switch-error") == []
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_meters_of_no_use_are_not_used(tmp_path: Path, abilities: dict[str, Any]
     with run:
         assert told(run) == [f"port 1-3: enforceable: no (senders are not limited: {why}; {NO_QUEUES})"]
         assert run.health()["status"] == "degraded"
-        assert run.health()["troubles"] == {"s1": [f"senders are not limited: {why}"]}
+        assert run.health()["faults"] == {"s1": [f"senders are not limited: {why}"]}
         talk(run)
         assert meters_of_flows(run) == {None}
         assert run.meters(1) == {}
@@ -95,7 +95,7 @@ def test_meters_of_no_use_are_not_used(tmp_path: Path, abilities: dict[str, Any]
         assert run.app.get("/v1/entries?vlan=20")["unmetered"] == []
         vn = run.app.get("/v1/vns/10/s1/2")
         assert vn["measured_receive_bps"] is None  # not zero: nobody counts what its sender sends
-        assert (vn["enforceable"], vn["enforceable_why"][0]) == ("no", f"senders are not limited: {why}")
+        assert (vn["enforceable"], vn["enforceable_reasons"][0]) == ("no", f"senders are not limited: {why}")
 
 
 def test_meters_that_come_to_be_of_use_are_used_from_the_next_connection_on(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_meters_that_stop_limiting_are_found_out_by_their_counters(tmp_path: Pat
         run.app.patch("/v1/vns/10/s1/2", receive_limit_bps=50_000_000)
         run.offer((1, 1), 0xA1, 0xA2, 300e6)
         why = "senders are not limited: meters count, and let through more than their rates"
-        run.app.wait_for(lambda: run.health().get("troubles") == {"s1": [why]}, "found out", 30)
+        run.app.wait_for(lambda: run.health().get("faults") == {"s1": [why]}, "found out", 30)
         run.app.wait_for(lambda: why in told(run)[-1], "told")
         with run.fabric.locked():
             run.switch(1).abilities.limit = True
@@ -195,7 +195,7 @@ def test_a_profile_without_meters_sends_none_and_is_no_trouble(tmp_path: Path) -
         run.app.patch("/v1/vns/10/s1/2", send_limit_bps=50_000_000)
         talk(run)
         assert run.handled(1, MessageType.METER_MOD) == 0
-        assert run.app.events("switch-refused") + run.app.events("out-of-meters") == []
+        assert run.app.events("switch-error") + run.app.events("out-of-meters") == []
 
 
 def test_a_profile_without_queues_names_none(tmp_path: Path) -> None:
@@ -244,8 +244,8 @@ def test_queues_that_others_took_away_come_back(tmp_path: Path) -> None:
             server.vsctl("clear", "port", "eth1", "qos")
             run.fabric.set_link_up((1, 2), False)  # an occasion to look; there is one every 30 s
             run.app.wait_for(lambda: server.vsctl("get", "port", "eth1", "qos").strip() != "[]", "set again")
-            run.app.wait_for(lambda: run.app.events("tables-mended"), "told")
-            assert run.app.events("tables-mended")[0]["text"] == "switch s1: queues mended that others had changed"
+            run.app.wait_for(lambda: run.app.events("tables-repaired"), "told")
+            assert run.app.events("tables-repaired")[0]["text"] == "switch s1: queues mended that others had changed"
     finally:
         server.stop()
 
@@ -266,8 +266,8 @@ def test_whether_queues_take_effect_is_found_out(tmp_path: Path, ignores: bool) 
             run.app.wait_for(lambda: any(left in text for text in told(run)), "told of the third port", 20)
             ignored = "frames do not reach the queues that they are sent to (set_queue has no effect)"
             if ignores:
-                run.app.wait_for(lambda: run.health().get("troubles"), "found out", 30)
-                assert run.health()["troubles"] == {"s1": [f"receivers at port 1-2 have no queue: {ignored}"]}
+                run.app.wait_for(lambda: run.health().get("faults"), "found out", 30)
+                assert run.health()["faults"] == {"s1": [f"receivers at port 1-2 have no queue: {ignored}"]}
                 run.app.wait_for(
                     lambda: f"port 1-2: enforceable: partly (receivers have no queue: {ignored})" in told(run), "told"
                 )

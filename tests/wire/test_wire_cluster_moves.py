@@ -68,7 +68,7 @@ def test_a_switch_goes_where_it_is_wanted_and_to_the_other_node_when_its_owner_c
     assert dets("cluster", "move", "s3", "n2", "--config", config) == (0, "s3 is with n2\n")
     run.wait(lambda: run.owners(0) == run.owners(1) == {"s1": "n2", "s2": "n1", "s3": "n2"}, "both know")
     run.wait(lambda: is_shared(run), "the limit is shared still")
-    assert [event for node in run.nodes for event in node.events("switch-refused")] == []
+    assert [event for node in run.nodes for event in node.events("switch-error")] == []
     run.fabric.set_silent(2, True, controller=0)
     run.wait(lambda: set(run.owners(1).values()) == {"n2"}, "n2 has it")
     run.wait(lambda: run.health(1)["status"] == "ready", "n2 controls it")

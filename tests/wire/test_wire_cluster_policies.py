@@ -61,9 +61,11 @@ def test_policies_give_what_one_process_does_and_free_nobody_when_the_allocator_
         run.nodes[ALLOCATOR].wait_ended()
         run.wait(lambda: NAMES[ALLOCATOR] not in run.owners(0).values(), "the others have its switches", MOST_S)
         run.wait(lambda: {run.health(one)["status"] for one in LIVE} == {"ready"}, "they control them", MOST_S)
-        told = len(run.nodes[0].events("congestion-notified"))
+        told = len(run.nodes[0].events("congestion-notification-sent"))
         run.wait(
-            lambda: len(run.nodes[0].events("congestion-notified")) > told, "who decides now tells senders", MOST_S
+            lambda: len(run.nodes[0].events("congestion-notification-sent")) > told,
+            "who decides now tells senders",
+            MOST_S,
         )
         run.wait(lambda: near_parts(run, LIVE), "parts of the guarantee again", MOST_S)
         standing.check()

@@ -93,19 +93,19 @@ def test_counters_that_move_as_no_traffic_can_change_no_grant(
 
 def test_counters_that_never_come_leave_the_limits_in_force_and_show_in_the_health(run: WireRun) -> None:
     wait_held(run, "limited")
-    meters, before = run.meters(1), run.app.get("/v1/loop")["unanswered_polls"]
+    meters, before = run.meters(1), run.app.get("/v1/loop")["poll_timeouts"]
     with run.fabric.locked():
         run.switch(1).faults.lose_replies = {int(MultipartType.METER)}
     run.app.wait_for(lambda: run.app.get("/v1/health")["status"] == "degraded", "noticed")
-    assert "has not sent its counters" in run.app.get("/v1/health")["troubles"]["s1"][0]
-    assert run.app.get("/v1/loop")["unanswered_polls"] > before
+    assert "has not sent its counters" in run.app.get("/v1/health")["faults"]["s1"][0]
+    assert run.app.get("/v1/loop")["poll_timeouts"] > before
     assert held(run)
     assert run.meters(1).keys() == meters.keys()
     assert the_rest_works(run)
     with run.fabric.locked():
         run.switch(1).faults.lose_replies = set()
     run.app.wait_ready(10)
-    assert "troubles" not in run.app.get("/v1/health")
+    assert "faults" not in run.app.get("/v1/health")
     wait_held(run, "limited again")
 
 
@@ -115,7 +115,7 @@ def test_slow_confirmations_are_waited_for(run: WireRun) -> None:
     wait_held(run, "limited")
     assert the_rest_works(run)
     assert run.fabric.connections(1) == 1
-    assert run.app.events("switch-refused") == []
+    assert run.app.events("switch-error") == []
     assert run.app.get("/v1/health")["status"] == "ready"
 
 
@@ -142,8 +142,8 @@ def test_a_switch_that_refuses_every_meter_is_not_called_well(run: WireRun) -> N
         run.switch(1).abilities.refuse = True
     run.app.patch("/v1/vns/10/s1/4", receive_limit_bps=200_000_000)
     run.app.wait_for(lambda: run.app.get("/v1/health")["status"] == "degraded", "noticed")
-    assert run.app.get("/v1/health")["troubles"] == {"s1": ["refuses meters"]}
-    said = [event["text"] for event in run.app.events("switch-refused")]
+    assert run.app.get("/v1/health")["faults"] == {"s1": ["refuses meters"]}
+    said = [event["text"] for event in run.app.events("switch-error")]
     assert len(said) <= 2  # not once for each of the refusals, of which there are some each interval
     assert all("METER_MOD_FAILED" in text for text in said)
     assert the_rest_works(run)
@@ -166,7 +166,7 @@ def test_a_switch_that_only_pretends_to_have_meters_is_found_out(run: WireRun) -
     run.app.patch("/v1/vns/10/s1/4", receive_limit_bps=200_000_000)  # modifies zero what stood in the counters
     run.app.wait_for(lambda: run.app.get("/v1/health")["status"] == "degraded", "found out", 20)
     said = "senders are not limited: meters count nothing while its ports receive"
-    assert run.app.get("/v1/health")["troubles"] == {"s1": [said]}
+    assert run.app.get("/v1/health")["faults"] == {"s1": [said]}
     run.app.wait_for(lambda: any(said in event["text"] for event in run.app.events("enforceable")), "told")
     assert the_rest_works(run)
     with run.fabric.locked():

@@ -50,7 +50,7 @@ def test_limit_ceiling_and_weight_change_under_a_flood(tmp_path: Path) -> None:
         for port in (1, 2):
             run.offer((1, port), MACS[port], MACS[3], OFFERED_BPS)
         wait_limits([200, 200], "both at half of the guarantee")
-        (event,) = app.events("congestion-notified")
+        (event,) = app.events("congestion-notification-sent")
         assert "of its senders of congestion" in event["text"], event
         assert app.get(RECEIVER)["notifications"] >= 2
 

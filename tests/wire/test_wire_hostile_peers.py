@@ -68,7 +68,7 @@ def unharmed(run: WireRun) -> Iterator[None]:
     yield
     run.app.wait_for(lambda: run.app.get("/v1/loop")["rounds"] > before["rounds"], "another round")
     after = run.app.get("/v1/loop")
-    skipped = after["skipped_intervals"] - before["skipped_intervals"]
+    skipped = after["skipped_rounds"] - before["skipped_rounds"]
     by_machine = (withheld_s(run.app.pid) - withheld) * 1e3 / after["interval_ms"]
     assert skipped <= FEW_INTERVALS + by_machine, "intervals were skipped"
     assert memory_mb(run) - memory < MOST_GROWTH_MB
@@ -76,7 +76,7 @@ def unharmed(run: WireRun) -> Iterator[None]:
     assert [state(run, dpid) for dpid in (1, 2)] == ["ready", "ready"]
     gone = [event["text"] for event in run.app.events("switch-down", last)]
     assert all(f"switch s{HOSTILE} " in text for text in gone), gone
-    assert run.app.events("links-down", last) == []
+    assert run.app.events("link-down", last) == []
 
 
 def test_unharmed_sees_a_loop_that_stands_still(run: WireRun) -> None:
@@ -91,7 +91,7 @@ def attacked(run: WireRun, name: str) -> None:
 
 
 def cut_off_for(run: WireRun, last: int, reason: str) -> Callable[[], bool]:
-    return lambda: any(reason in event["text"] for event in run.app.events("switch-cut-off", last))
+    return lambda: any(reason in event["text"] for event in run.app.events("switch-evicted", last))
 
 
 # -- switches under control
@@ -174,7 +174,7 @@ def test_who_claims_the_dpid_of_a_switch_that_answers_is_cut_off(run: WireRun) -
             assert peer.shake_hands(1)
             peer.send(gone)  # that port of the switch stays: this is not the switch's connection
             assert peer.wait_gone(5.0)
-        run.app.wait_for(lambda: run.app.events("switch-claimed", last), "told")
+        run.app.wait_for(lambda: run.app.events("dpid-conflict", last), "told")
     run.introduce(1, 1, 0xC1)
     limit_bps = run.app.get("/v1/vns/10/s1/1")["send_limit_bps"]
     run.app.patch("/v1/vns/10/s1/1", send_limit_bps=limit_bps // 2)
@@ -191,7 +191,7 @@ def test_a_switch_that_connects_again_wins_over_its_dead_connection(run: WireRun
         with unharmed(run), HostilePeer(address(run)) as peer:
             assert peer.become_ready(HOSTILE) is not None
             wait_counted(run, "cut_off", "the switch has connected again", before)
-            told = run.app.events("switch-claimed")  # once a minute: an attack before this may have been the reason
+            told = run.app.events("dpid-conflict")  # once a minute: an attack before this may have been the reason
             assert any("the old one is dead" in event["text"] for event in told)
             run.app.wait_for(lambda: state(run, HOSTILE) == "ready", "ready")
             run.fabric.disconnect(HOSTILE, reconnect=False)
@@ -310,7 +310,7 @@ def test_over_tls_the_same_holds(tmp_path: Path) -> None:
             assert silent.wait_gone(30.0)
         after = app.metrics()
         for reason in ("does not read", "no handshake in time"):
-            key = ("dets_openflow_cut_off_total", reason)
+            key = ("dets_openflow_evictions_total", reason)
             assert after[key] == before.get(key, 0) + 1
         assert "Traceback" not in app.log()
 
@@ -334,9 +334,9 @@ def test_a_stopped_process_skips_intervals_and_blames_nobody(run: WireRun) -> No
     time.sleep(6.0)
     run.app.signal(signal.SIGCONT)
     run.app.wait_for(lambda: run.app.get("/v1/loop")["rounds"] > before["rounds"] + 20, "going on")
-    skipped = run.app.get("/v1/loop")["skipped_intervals"] - before["skipped_intervals"]
+    skipped = run.app.get("/v1/loop")["skipped_rounds"] - before["skipped_rounds"]
     assert skipped >= int(6.0 / 0.055) - 2
-    assert run.app.events("links-down", last) == run.app.events("switch-down", last) == []
+    assert run.app.events("link-down", last) == run.app.events("switch-down", last) == []
     assert [run.fabric.connections(dpid) for dpid in (1, 2)] == connections
 
 

@@ -133,7 +133,7 @@ def test_addresses_that_move_back_and_forth_cost_a_bounded_number_of_messages(ru
     def flap() -> bool:
         for number in range(4000):
             run.fabric.inject(1, 1 + number % 2, frame(0x0200_0000_0001 + number // 2 % 8, EVERYBODY, 10))
-        return bool(run.app.events("hosts-flap"))
+        return bool(run.app.events("host-flapping"))
 
     run.app.wait_for(flap, "hosts are not followed any more")  # the switch reports so many frames a second
     run.introduce(1, 3, 0x0200_0000_00C3)
@@ -165,4 +165,4 @@ def test_frames_are_forwarded_whether_they_are_reported_or_not(run: WireRun) -> 
 def reports_dropped(run: WireRun) -> int:
     with urllib.request.urlopen(run.app.url + "/metrics", timeout=10) as answer:
         lines = answer.read().decode().splitlines()
-    return sum(int(line.split()[-1]) for line in lines if line.startswith("dets_vn_reports_dropped_total{"))
+    return sum(int(line.split()[-1]) for line in lines if line.startswith("dets_vn_packet_ins_dropped_total{"))

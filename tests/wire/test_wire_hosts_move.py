@@ -68,12 +68,12 @@ def test_frames_for_a_host_that_moves_to_a_full_vn_go_there(run: WireRun, to: in
     (moved,) = run.app.events("host-moved")
     assert (moved["severity"], moved["switch"], moved["port_no"]) == ("info", "s2", 2)
     assert moved["text"] == "02:00:00:00:00:99 of VLAN 10 has moved from s1:1 to s2:2"
-    assert "was known before it came there" in run.app.events("hosts-full")[-1]["text"]
+    assert "was known before it came there" in run.app.events("host-limit-reached")[-1]["text"]
 
 
 def test_a_host_that_is_one_too_many_is_told_and_flooded_to(run: WireRun) -> None:
     run.fabric.inject(2, 2, frame(0x0200_0000_0077, EVERYBODY, 10))
-    run.app.wait_for(lambda: "one too many" in run.app.events("hosts-full")[-1]["text"], "it is told")
+    run.app.wait_for(lambda: "one too many" in run.app.events("host-limit-reached")[-1]["text"], "it is told")
     assert got(run, 0x0200_0000_0077, 1) == {(1, 1): 1, (2, 1): 1, (2, 2): 1}
     health = run.app.get("/v1/health")
     assert (health["status"], health["full_vns"]) == ("ready", 1)

@@ -65,7 +65,7 @@ def test_bounds_are_found_out_and_kept(tmp_path: Path, limits: MeterLimits) -> N
     with bounded(tmp_path, limits) as run:
         talk(run)
         assert (len(shown(run, "entries")), shown(run, "unmetered")) == (6, [])
-        assert all(run.app.events(kind) == [] for kind in ("switch-refused", "tables-mended", "out-of-meters"))
+        assert all(run.app.events(kind) == [] for kind in ("switch-error", "tables-repaired", "out-of-meters"))
         settings = run.meters(1).values()
         assert max(burst for _, burst in settings) == min(150_000, limits.max_burst_kbits)
         assert all(rate % limits.rate_step_kbps == 0 and rate >= limits.min_rate_kbps for rate, _ in settings)
@@ -90,7 +90,7 @@ def test_bounds_that_are_configured_are_kept_and_not_tested(tmp_path: Path) -> N
     with bounded(tmp_path, limits, profile="full", meters=meters) as run:
         talk(run)
         assert shown(run, "unmetered") == []
-        assert run.app.events("switch-refused") == []
+        assert run.app.events("switch-error") == []
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["at once", "late"])
@@ -133,7 +133,7 @@ def test_meters_that_are_refused_later_leave_their_pairs_without(tmp_path: Path,
         said = "it does not stand on the switch" if blank else "METER_MOD_FAILED / BAD_FLAGS"
         assert len(why) == 1
         assert said in why.pop()
-        run.app.wait_for(lambda: said in str(run.health().get("troubles")), "told")
+        run.app.wait_for(lambda: said in str(run.health().get("faults")), "told")
         assert all(passes(run, one, other) for one in PORTS for other in PORTS if one != other)
         set_limits(run, knows_bursts=True)
         run.app.wait_for(lambda: shown(run, "unmetered") == [], "metered again", 45)
@@ -155,7 +155,7 @@ def test_the_largest_of_more_pairs_than_meters_have_one(tmp_path: Path) -> None:
         talk(run)
         run.app.wait_for(lambda: len(shown(run, "unmetered")) == 4, "two of six with a meter")
         assert {pair["why"] for pair in shown(run, "unmetered")} == {"all meters of its switch are in use"}
-        run.app.wait_for(lambda: "4 pairs without a meter" in str(run.health().get("troubles")), "told")
+        run.app.wait_for(lambda: "4 pairs without a meter" in str(run.health().get("faults")), "told")
         for sender, receiver in ((3, 1), (3, 2)):
             run.offer((1, sender), 0xA0 + sender, 0xA0 + receiver, 30e6)
         wanted = {(3, 1), (3, 2)}
@@ -171,7 +171,7 @@ def test_fewer_meters_than_vns_cut_nobody_off(tmp_path: Path) -> None:
     with bounded(tmp_path, MeterLimits(count=3), well=False) as run:
         talk(run)
         assert len(shown(run, "unmetered")) == 6
-        run.app.wait_for(lambda: "send limit" in str(run.health().get("troubles")), "told")
+        run.app.wait_for(lambda: "send limit" in str(run.health().get("faults")), "told")
 
 
 def test_a_vn_without_a_meter_is_cut_off_where_that_is_configured(tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ def test_a_vn_without_a_meter_is_cut_off_where_that_is_configured(tmp_path: Path
         for port in PORTS:
             run.introduce(1, port, 0xA0 + port)
         assert passes(run, 1, 2, 10)
-        run.app.wait_for(lambda: "above 450M" in str(run.health().get("troubles")), "told")
+        run.app.wait_for(lambda: "above 450M" in str(run.health().get("faults")), "told")
         with run.fabric.locked():
             goto = {flow.match.vlan_vid: flow.goto_table for flow in run.switch(1).tables.flows() if flow.table_id == 1}
         assert goto == {10: Table.LEARN, 20: None}
@@ -194,7 +194,7 @@ def test_a_limit_above_all_meters_is_said_and_cuts_nobody_off(tmp_path: Path) ->
         run.fabric.inject(1, 1, frame(0xB1, 0xB2, 20))
         run.app.wait_for(lambda: len(shown(run, "unmetered")) == 1, "without a meter")
         assert "above 450M" in shown(run, "unmetered")[0]["why"]
-        assert "above 450M" in str(run.health()["troubles"])
+        assert "above 450M" in str(run.health()["faults"])
         run.fabric.forget_received()
         run.fabric.inject(1, 1, frame(0xB1, 0xB2, 20))
         assert len(run.fabric.received(1, 2)) == 1

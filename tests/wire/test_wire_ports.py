@@ -100,7 +100,7 @@ def test_ports_that_change_numbers_reach_no_other_tenant(tmp_path: Path, number:
             assert strangers(reached(run)) == set()
         health = run.app.get("/v1/health")
         assert health["status"] == "degraded"
-        assert any("is fenced" in text for text in health["troubles"]["s1"])
+        assert any("is fenced" in text for text in health["faults"]["s1"])
         assert {event["port_no"] for event in run.app.events("port-fenced")} == set(number)
         # What stays where it was goes on, and all is as before when the numbers are.
         back = {new: old for old, new in number.items()}
@@ -123,7 +123,7 @@ def test_another_interface_under_a_number_that_was_free_gets_nothing(tmp_path: P
         change(run, lambda switch: switch.remove_port(1))
         run.app.wait_for(lambda: run.app.get("/v1/ports/s1/1")["state"] == "absent", "absent")
         run.wait(lambda: 1 not in outputs(run), "cut off")
-        assert "has no port 1" in run.app.get("/v1/health")["troubles"]["s1"]
+        assert "has no port 1" in run.app.get("/v1/health")["faults"]["s1"]
         assert run.app.events("port-absent")
         with run.fabric.locked():
             run.switch(1).add_port(1, 1e9, 0.0, "tap7")
@@ -234,7 +234,7 @@ def test_ports_by_name_are_followed(tmp_path: Path, number: dict[int, int], modi
         hosts_speak(run)
         assert reached(run) == ALL
         assert run.app.get("/v1/health")["status"] == "ready"
-        assert run.app.events("tables-mended") == []
+        assert run.app.events("tables-repaired") == []
 
 
 def meters(run: WireRun, in_port: int | None) -> tuple[int | None, int | None]:
@@ -270,7 +270,7 @@ def test_a_port_by_name_that_is_gone_and_one_that_is_anothers_number(tmp_path: P
         change(run, lambda switch: switch.remove_port(1))
         run.app.wait_for(lambda: run.app.get("/v1/ports/s1/eth1")["state"] == "absent", "absent")
         run.wait(lambda: 1 not in outputs(run), "cut off")
-        assert "has no port eth1" in run.app.get("/v1/health")["troubles"]["s1"]
+        assert "has no port eth1" in run.app.get("/v1/health")["faults"]["s1"]
         metrics = run.app.metrics()
         assert metrics["dets_port_fenced", "eth1", "s1"] == 1.0
         assert metrics["dets_vn_flood_limit_bits_per_second", "2", "s1", "20"] > 0
@@ -285,7 +285,7 @@ def test_a_port_by_name_that_is_gone_and_one_that_is_anothers_number(tmp_path: P
         # Number 2 is configured as such, and now has the name of another one.
         change(run, lambda switch: (switch.remove_port(9), switch.rename_port(2, "eth1")))
         run.wait(lambda: 2 not in outputs(run), "cut off")
-        assert "are port 2 of the switch" in str(run.app.get("/v1/health")["troubles"])
+        assert "are port 2 of the switch" in str(run.app.get("/v1/health")["faults"])
 
 
 @pytest.mark.parametrize("down", [False, True], ids=["disconnected", "controller-down"])
@@ -307,4 +307,4 @@ def test_a_host_that_gets_the_number_of_a_link_gets_no_frames_of_it(tmp_path: Pa
         run.fabric.reconnect(1)
         run.app.wait_for(lambda: "s1 " in str(run.app.events("switch-up")[-1:]), "up")
         run.wait(lambda: 9 not in outputs(run), "cut off", 3.0)
-        assert any("led to other VLANs" in event["text"] for event in run.app.events("tables-mended"))
+        assert any("led to other VLANs" in event["text"] for event in run.app.events("tables-repaired"))

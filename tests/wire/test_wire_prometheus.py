@@ -23,9 +23,9 @@ DEPLOY = ROOT / "deploy"
 PROGRAM = ROOT / "scripts" / "prometheus"
 NOT_THERE = 127
 # What is only there when something goes wrong, or a policy names where it holds pairs back.
-EMPTY = {"dets_openflow_errors_total", "dets_entries_held"}
+EMPTY = {"dets_openflow_error_replies_total", "dets_bottlenecked_pairs"}
 # Begin to be true when a busy machine delays the controller, and fire if that lasts for minutes.
-OF_SPEED = {"DetsHubLag", "DetsLoopLate", "DetsSwitchSlow"}
+OF_SPEED = {"DetsEventLoopLag", "DetsLoopLate", "DetsSwitchSlow"}
 VLAN = ("dets_vlan_received_bytes_total", 'vlan="10"')
 LINK = ("dets_link_bytes_total", 'from="s1:9"')
 

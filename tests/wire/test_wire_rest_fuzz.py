@@ -71,5 +71,5 @@ def test_nothing_is_found_and_no_guarantee_missed_while_traffic_flows(tmp_path: 
         rounds, last = app.get("/v1/loop")["rounds"], app.last_event()
         fuzz(app.url, tmp_path, 3)
         assert app.get("/v1/loop")["rounds"] > rounds
-        assert [event["text"] for event in app.events("guarantee-missed", last) if "VLAN 10" in event["text"]] == []
+        assert [event["text"] for event in app.events("guarantee-violated", last) if "VLAN 10" in event["text"]] == []
         app.wait_for(lambda: abs(delivered_bps() / LIMIT_BPS - 1) < 0.03, "at its limit still")

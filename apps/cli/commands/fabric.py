@@ -33,7 +33,7 @@ SWITCH_COLUMNS = (
     number("edge ports", "edge_ports"),
     number("VNs", "vns"),
     rate("capacity", "capacity_bps"),
-    Column("troubles", "troubles"),
+    Column("faults", "faults"),
 )
 LINK_COLUMNS = (
     _end("a"),

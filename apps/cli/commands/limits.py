@@ -73,7 +73,7 @@ VN_DETAILS = (
     *HELD_BACK,
     Column("hosts", "hosts"),
     Column("enforceable", "enforceable"),
-    Column("why not", "enforceable_why"),
+    Column("why not", "enforceable_reasons"),
 )
 PORT_COLUMNS = (
     Column("port", lambda row: f"{row['switch']}:{row['port_no']}"),
@@ -89,13 +89,13 @@ PORT_COLUMNS = (
 )
 PORT_DETAILS = (
     *PORT_COLUMNS,
-    Column("why not", "enforceable_why"),
+    Column("why not", "enforceable_reasons"),
     Column("interface", "interface"),
     Column("since", "state_since"),
     rate("link", "speed_bps"),
     Column("fence", "fence"),
     Column("agent", lambda row: None if row["agent"] is None else f"{row['agent']['state']} ({row['agent']['mode']})"),
-    Column("agent heard, ms", lambda row: None if row["agent"] is None else row["agent"]["heard_ms"]),
+    Column("agent heard, ms", lambda row: None if row["agent"] is None else row["agent"]["last_seen_ms"]),
 )
 ENTRY_COLUMNS = (
     number("VLAN", "vlan_vid"),

@@ -35,12 +35,12 @@ app = typer.Typer()
 _TEXT = (str, type(None))
 LOOK_EVERY_S, LOOK_SOON_S = 1.0, 0.2
 LIVE_COLUMNS = (
-    rate("wanted", "demand_receive_bps"),
+    rate("wanted", "offered_receive_bps"),
     rate("received", "measured_receive_bps"),
     rate("dropped", "dropped_receive_bps"),
     rate("granted", "granted_bps"),
 )
-OVER_SEND_LIMIT = rate("over send limit", "dropped_send_limit_bps")
+OVER_SEND_LIMIT = rate("over send limit", "send_limit_dropped_bps")
 VLAN_COLUMNS = (
     number("VLAN", "vlan_vid"),
     Column("name", "name"),
@@ -69,18 +69,18 @@ VN_COLUMNS = (
 HEALTH: Shape = {
     "status": str,
     "switches": {...: str},
-    "troubles?": {...: [str]},
+    "faults?": {...: [str]},
     "cluster?": {"node": str, "role": str, "active": _TEXT, "active_url": _TEXT, "owners?": {...: _TEXT}},
 }
 _KEYS = ("vlan_vid", "switch", "port_no")
 _RATES = {
     "received": "measured_receive_bps",
     "sent": "measured_send_bps",
-    "offered": "demand_receive_bps",
-    "send_offered": "demand_send_bps",
+    "offered": "offered_receive_bps",
+    "send_offered": "offered_send_bps",
     "dropped": "dropped_receive_bps",
     "send_dropped": "dropped_send_bps",
-    "send_limit_dropped": "dropped_send_limit_bps",
+    "send_limit_dropped": "send_limit_dropped_bps",
     "granted": "granted_bps",
     "flooded": "flooded_bps",
     "flood_dropped": "flood_dropped_bps",
@@ -129,12 +129,12 @@ def status(
     if output is not OutputFormat.table:
         show(health, output, ())
     else:
-        troubles = health.get("troubles", {})
+        faults = health.get("faults", {})
         rows = [
-            {"switch": name, "state": state, "troubles": troubles.get(name, [])}
+            {"switch": name, "state": state, "faults": faults.get(name, [])}
             for name, state in health["switches"].items()
         ]
-        columns = ["switch", "state", "troubles"]
+        columns = ["switch", "state", "faults"]
         say(health["status"])
         if cluster := health.get("cluster"):
             say(f"node {cluster['node']}: {cluster['role']}; active is {cluster['active']} at {cluster['active_url']}")

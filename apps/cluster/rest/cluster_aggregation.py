@@ -19,7 +19,7 @@ from apps.rest.resources.service import Json, Service
 from apps.rest.schema.value_types import MAX_PAGE
 from controller.limits.overrides import VnName
 
-_RECEIVED = ("measured_receive_bps", "demand_receive_bps", "dropped_receive_bps", "granted_bps")
+_RECEIVED = ("measured_receive_bps", "offered_receive_bps", "dropped_receive_bps", "granted_bps")
 """of a VN, what each node knows of its own senders only"""
 _TOLD = "notifications"
 """of a VN, what whoever decided for it has counted: its node, or one that decides for the whole network"""

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import eventlet
 from werkzeug.datastructures import Headers
 
-FORWARDED_HEADER = "Dets-Hop"
+FORWARDED_HEADER = "Dets-Forwarded-By"
 """the header that names the node which passes a request on"""
 READ_LIMIT_S = 1.0
 CHANGE_LIMIT_S = 5.0

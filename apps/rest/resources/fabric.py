@@ -20,7 +20,7 @@ def list_switches(query: request_parameters.PageQuery) -> Json:
     """List the switches of the configuration, with their state."""
     here = service()
     health = here.health()
-    states, troubles = health["switches"], health.get("troubles", {})
+    states, faults = health["switches"], health.get("faults", {})
     switches = list(here.central.config.switches.values())
     first = (read_cursor(query.cursor, int) or (0,))[0]
     shown, more = switches[first : first + query.limit], len(switches) > first + query.limit
@@ -31,7 +31,7 @@ def list_switches(query: request_parameters.PageQuery) -> Json:
             "dpid": f"{one.dpid:016x}",
             "role": "edge" if one.ports else "core",
             "state": str(states.get(one.name, "disconnected")),
-            "troubles": troubles.get(one.name, []),
+            "faults": faults.get(one.name, []),
             "edge_ports": len(one.ports),
             "vns": vns.get(one.dpid, 0),
             "capacity_bps": sum(port.capacity_bps for port in one.ports.values()),

@@ -71,7 +71,7 @@ def list_vns(query: request_parameters.VnListQuery) -> Json:
     """List VNs with their limits and their state."""
     here = service()
     rows = lookup.vn_rows(here.central, query.given("vlan"), query.given("switch"))
-    if query.missing:
+    if query.violated:
         rows = rows[here.central.fabric.guarantees.violated[rows]]
     rows, more = _page_of_rows(rows, _row_behind(query.cursor), query.limit)
     cursor = make_cursor(*here.settings.file.names[rows[-1]]) if more else None

@@ -126,7 +126,7 @@ def _guarantees(service: Service, rows: IntArray) -> list[Json]:
         seconds[GuaranteeState.IDLE].tolist(),
         seconds[GuaranteeState.MET].tolist(),
         traffic.violated_s[rows].round(3).tolist(),
-        traffic.missed_last_hour_s[rows].round(3).tolist(),
+        traffic.violated_last_hour_s[rows].round(3).tolist(),
         by,
     )
     return _objects(GuaranteeView, columns)
@@ -165,8 +165,8 @@ def _seen(service: Service, state: PortState | None, since_s: float) -> tuple[st
 
 def agent_view(agent: AgentSeen) -> Json:
     """Return the agent behind a port as ``AgentView`` has it."""
-    heard_ms = max(round(agent.silent_s * 1000), 0) if isfinite(agent.silent_s) else None
-    values = (agent.mode, str(agent.state), agent.features, heard_ms, agent.refused)
+    last_seen_ms = max(round(agent.silent_s * 1000), 0) if isfinite(agent.silent_s) else None
+    values = (agent.mode, str(agent.state), agent.features, last_seen_ms, agent.refused)
     return dict(zip(AgentView.model_fields, values, strict=True))
 
 
@@ -176,7 +176,7 @@ def entry_views(central: CentralController, rows: IntArray) -> list[Json]:
     sender, receiver = state.entries.sender[rows], state.entries.receiver[rows]
     measured, known = state.measured, connected(central)[sender]
     shaping = np.array(central.agents.shaping(), dtype=object)[rows].tolist()
-    egress_bps, notified_s_ago = central.fabric.of_senders()
+    egress_bps, notification_age_s = central.fabric.of_senders()
     shown = policy_columns(central.fabric, rows)
     control = [MachineState(value).name.lower() for value in state.machines.control[rows].tolist()]
     columns = (
@@ -200,7 +200,7 @@ def entry_views(central: CentralController, rows: IntArray) -> list[Json]:
         state.enforcement.unresponsive[rows].tolist(),
         json_rates(central.fabric.control.shadow.rates_of(state.entries)[rows]),
         json_rates(egress_bps[rows]),
-        [None if silent_s != silent_s else round(silent_s, 3) for silent_s in notified_s_ago[rows].tolist()],
+        [None if silent_s != silent_s else round(silent_s, 3) for silent_s in notification_age_s[rows].tolist()],
         _shares(shown.marked),
         _shares(shown.lost),
         shown.bottleneck,
@@ -247,7 +247,7 @@ def explanation_views(central: CentralController, rows: IntArray) -> list[Json]:
         [one.bound for one in found],
         [one.place for one in found],
         [one.sharers for one in found],
-        [one.next_bound for one in found],
+        [one.next_constraint for one in found],
         [round(one.next_limit_bps) for one in found],
         json_rates(np.array([one.sent_bps for one in found])),
         json_rates(np.array([one.send_limit_dropped_bps for one in found])),

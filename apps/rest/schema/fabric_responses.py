@@ -17,7 +17,7 @@ class Page(BaseModel):
     """A page of a list."""
 
     next: str | None = Field(description="cursor of the next page; null: this is the last one")
-    partial: Partial = None
+    unreachable_nodes: Partial = None
 
 
 class SwitchView(BaseModel):
@@ -27,7 +27,7 @@ class SwitchView(BaseModel):
     dpid: str = Field(description="datapath id, 16 hex digits")
     role: Literal["edge", "core"] = Field(description="whether it has edge ports")
     state: Literal["disconnected", "connecting", "ready", "failed"]
-    troubles: list[str] = Field(description="what is wrong with it although it is ready")
+    faults: list[str] = Field(description="what is wrong with it although it is ready")
     edge_ports: int
     vns: int
     capacity_bps: int = Field(description="sum of its edge ports' capacities, bit/s")
@@ -42,7 +42,7 @@ class Switches(Page):
 class LinkDirection(BaseModel):
     """One direction of a link."""
 
-    promised_bps: int | None = Field(
+    committed_bps: int | None = Field(
         description="the most that the limits let through it: exact on trees, elsewhere an upper bound; null: the link "
         "is not in the configuration"
     )
@@ -79,7 +79,7 @@ class ViolatedBy(BaseModel):
     """For how long a guarantee was missed, by reason; seconds since the controller started."""
 
     switch: float = Field(description="its switch, or one of its senders', was not connected")
-    machine: float = Field(description="the controller was late in the last seconds")
+    controller: float = Field(description="the controller was late in the last seconds")
     floods: float = Field(description="floods took a part of the receive limit")
     grants: float = Field(description="less was granted, or let through by the meters that follow the grants")
 
@@ -87,15 +87,15 @@ class ViolatedBy(BaseModel):
 class GuaranteeView(BaseModel):
     """How a VN's receive limit is kept as a promise: what its senders offer within it should reach it."""
 
-    owed_bps: int = Field(description="what is offered within the limit, mean over 3 s, bit/s")
+    entitled_bps: int = Field(description="what is offered within the limit, mean over 3 s, bit/s")
     received_bps: int = Field(description="what it gets, mean over 3 s, bit/s")
-    missing: bool = Field(description="it gets less than 95 % of what it is owed")
-    missing_since: str | None = Field(description="RFC 3339, UTC; null: it is met")
+    violated: bool = Field(description="it gets less than 95 % of what it is owed")
+    violated_since: str | None = Field(description="RFC 3339, UTC; null: it is met")
     idle_s: float = Field(description="seconds in which nothing was owed, since the controller started")
     met_s: float = Field(description="seconds in which it was owed and met")
-    missed_s: float = Field(description="seconds in which it was missed")
-    missed_last_hour_s: float = Field(description="the same in the last hour")
-    missed_by_s: ViolatedBy
+    violated_s: float = Field(description="seconds in which it was missed")
+    violated_last_hour_s: float = Field(description="the same in the last hour")
+    violated_by_s: ViolatedBy
 
 
 class SeriesColumns(BaseModel):

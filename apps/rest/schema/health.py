@@ -13,7 +13,7 @@ class BackgroundLoop(BaseModel):
     """One loop of the application."""
 
     failures: int = Field(description="rounds that failed, so far")
-    ailment: str | None = Field(description="what is wrong with it now; null: nothing")
+    fault: str | None = Field(description="what is wrong with it now; null: nothing")
 
 
 class ClusterHealth(BaseModel):
@@ -38,7 +38,7 @@ class Health(BaseModel):
 
     status: Literal["ready", "degraded"]
     switches: dict[str, str] = Field(description="state of each switch by its name: ready, connecting, ...")
-    troubles: dict[str, list[str]] = Field(
+    faults: dict[str, list[str]] = Field(
         default_factory=dict, description="what is wrong with switches that are ready, by name"
     )
     enforceable: dict[str, int] = Field(
@@ -59,10 +59,10 @@ class LastRound(BaseModel):
     poll_ms: float
     step_ms: float
     push_ms: float
-    entries: int = Field(description="pairs of VNs with a meter")
+    pair_count: int = Field(description="pairs of VNs with a meter")
     read_meters: int
-    set_meters: int
-    unanswered: int = Field(description="switches that did not answer in time")
+    modified_meters: int
+    timeouts: int = Field(description="switches that did not answer in time")
     skipped: int = Field(description="rounds that were due since the one before, and never began")
 
 
@@ -79,11 +79,11 @@ class Loop(BaseModel):
 
     interval_ms: float
     rounds: int = Field(description="rounds so far")
-    skipped_intervals: int = Field(description="rounds that were due and never began, so far")
-    unanswered_polls: int = Field(description="times that a switch did not answer within its interval, so far")
+    skipped_rounds: int = Field(description="rounds that were due and never began, so far")
+    poll_timeouts: int = Field(description="times that a switch did not answer within its interval, so far")
     read_meters: int = Field(description="meters read, so far")
-    set_meters: int = Field(description="meters set to another rate or burst, so far")
-    over_rounds: int = Field(description="how many rounds, a thousand at most, the times below are of")
+    modified_meters: int = Field(description="meters set to another rate or burst, so far")
+    sampled_rounds: int = Field(description="how many rounds, a thousand at most, the times below are of")
     poll_ms: Percentiles | None = Field(description="until all switches had answered")
     step_ms: Percentiles | None = Field(description="deciding")
     push_ms: Percentiles | None = Field(description="handing the messages over for sending")
@@ -109,6 +109,8 @@ class Revision(BaseModel):
 
     revision: int = Field(description="of the last change to anything")
     installed_revision: int = Field(description="the last change that all connected switches have confirmed")
-    waiting: list[str] = Field(description="switches that have still to confirm")
-    missing: list[str] = Field(description="switches that are not connected: they get what is due when they are")
-    partial: Partial = None
+    unconfirmed_switches: list[str] = Field(description="switches that have still to confirm")
+    disconnected_switches: list[str] = Field(
+        description="switches that are not connected: they get what is due when they are"
+    )
+    unreachable_nodes: Partial = None

@@ -83,7 +83,7 @@ class VnQuery(PageQuery):
 class VnListQuery(VnQuery):
     """Which VNs to list."""
 
-    missing: value_types.Flag = Field(default=False, description="only those whose guarantee is missing now")
+    violated: value_types.Flag = Field(default=False, description="only those whose guarantee is missing now")
 
 
 class HistoryQuery(PageQuery):
@@ -130,10 +130,10 @@ class StreamQuery(_Query):
     interval_ms: value_types.StreamMs = Field(
         default=1000, description="milliseconds between two states; 1000 unless given"
     )
-    receiver: value_types.VnText = Field(
+    pairs_of: value_types.VnText = Field(
         default="", description="with vlan or switch: also the pairs of this VN, as VLAN/SWITCH/PORT"
     )
-    states: value_types.StreamCount = Field(
+    count: value_types.StreamCount = Field(
         default=value_types.MAX_STREAM_STATES, description="end after so many states"
     )
 

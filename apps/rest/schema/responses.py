@@ -50,14 +50,14 @@ class VnView(BaseModel):
     weight: float = Field(description="its share of what its VLAN's algorithm shares by weight")
     measured_receive_bps: Rate = Field(description="what its senders' meters let through, bit/s; null: unknown")
     measured_send_bps: Rate = Field(description="what the meters let through of what it sends, bit/s; null: unknown")
-    demand_receive_bps: Rate = Field(
+    offered_receive_bps: Rate = Field(
         description="what its senders send to it, before any drop (senders above their send limit: in proportion); "
         "null: unknown"
     )
-    demand_send_bps: Rate = Field(description="what it sends, before any drop; null: unknown")
+    offered_send_bps: Rate = Field(description="what it sends, before any drop; null: unknown")
     dropped_receive_bps: Rate = Field(description="what its senders' meters dropped; null: unknown")
     dropped_send_bps: Rate = Field(description="what the meters of its pairs dropped of what it sends; null: unknown")
-    dropped_send_limit_bps: Rate = Field(description="what the meter of its send limit dropped; null: unknown")
+    send_limit_dropped_bps: Rate = Field(description="what the meter of its send limit dropped; null: unknown")
     delivered_bps: Rate = Field(description="what its receiving queue sent, bit/s; null: unknown, or no such queue")
     granted_bps: Rate = Field(description="sum of the grants of its active senders, bit/s; null: not congested")
     marked_share: float | None = Field(
@@ -83,7 +83,7 @@ class VnView(BaseModel):
         description="whether it has as many hosts as it may learn: a new one is served as an unknown destination"
     )
     enforceable: Enforceable
-    enforceable_why: list[str] = Field(description="why it is not yes")
+    enforceable_reasons: list[str] = Field(description="why it is not yes")
     overridden: list[str] = Field(description="which of limits, ceilings and weight were set at run time")
     revision: int = Field(description="of the last change to its limits, ceilings and weight; its ETag")
 
@@ -94,8 +94,8 @@ class AgentView(BaseModel):
     mode: Literal["trust", "verify"] = Field(description="whether it shapes alone, or meters watch it")
     state: Literal["absent", "hello", "trusted", "mistrusted"]
     features: list[str] = Field(description="what it says that it can do")
-    heard_ms: int | None = Field(description="since it was heard last; null: never")
-    refused: dict[str, int] = Field(description="its frames that were not listened to, by cause")
+    last_seen_ms: int | None = Field(description="since it was heard last; null: never")
+    rejected_frames: dict[str, int] = Field(description="its frames that were not listened to, by cause")
 
 
 class PortView(BaseModel):
@@ -119,7 +119,7 @@ class PortView(BaseModel):
     received_bps: Rate = Field(description="what came in from its hosts, bit/s; null: unknown")
     sent_bps: Rate = Field(description="what went out to its hosts, bit/s; null: unknown")
     enforceable: Enforceable
-    enforceable_why: list[str] = Field(description="why it is not yes")
+    enforceable_reasons: list[str] = Field(description="why it is not yes")
     agent: AgentView | None = Field(description="the agent on its host; null: none is configured")
 
 
@@ -156,7 +156,9 @@ class PairView(BaseModel):
     egress_limit_bps: Rate = Field(
         description="limit that the sender sets itself by congestion notifications; null: its policy has none"
     )
-    notified_s_ago: float | None = Field(description="since when the sender got no notification; null: it never did")
+    notification_age_s: float | None = Field(
+        description="since when the sender got no notification; null: it never did"
+    )
     marked_share: float | None = Field(description="part of its traffic that counts as marked; null: unknown, or none")
     lost_share: float | None = Field(description="part of it that is lost at its bottleneck; null: unknown, or none")
     bottleneck: str | None = Field(description="where its policy holds it back; null: its policy names no such place")
@@ -178,13 +180,13 @@ class ExplanationView(BaseModel):
     sender: PortLocation
     receiver: PortLocation
     limit_bps: int = Field(description="limit in force, bit/s")
-    bound: str = Field(description="the constraint that binds it")
-    place: int = Field(description="1 if no other sharer of that constraint is granted more, and so on; 0: no sharers")
+    constraint: str = Field(description="the constraint that binds it")
+    rank: int = Field(description="1 if no other sharer of that constraint is granted more, and so on; 0: no sharers")
     sharers: int = Field(description="how many entries with a grant share that constraint")
-    next_bound: str = Field(description="what would bind it if that constraint were lifted, all else equal")
+    next_constraint: str = Field(description="what would bind it if that constraint were lifted, all else equal")
     next_limit_bps: int = Field(description="the limit that would be in force then, bit/s")
-    demand_send_bps: Rate = Field(description="what the sender sends in all, before its send limit; null: unknown")
-    dropped_send_limit_bps: Rate = Field(description="what the sender's send limit drops of that; null: unknown")
+    offered_send_bps: Rate = Field(description="what the sender sends in all, before its send limit; null: unknown")
+    send_limit_dropped_bps: Rate = Field(description="what the sender's send limit drops of that; null: unknown")
     sentence: str = Field(description="all of this for people to read")
 
 
@@ -242,8 +244,8 @@ class Ports(Page):
 class Entries(Page):
     """The pairs that were asked for; pairs that are silent age and vanish."""
 
-    entries: list[PairView]
-    unmetered: list[UnmeteredPairView] = Field(
+    pairs: list[PairView]
+    unmetered_pairs: list[UnmeteredPairView] = Field(
         description="all pairs that talk and have no meter: they are not limited, and their rates are unknown"
     )
 
@@ -258,14 +260,14 @@ class HostPlaces(BaseModel):
     """Where an address is: a host for each VLAN in which it is known."""
 
     hosts: list[HostView]
-    partial: Partial = None
+    unreachable_nodes: Partial = None
 
 
 class Explanations(BaseModel):
     """Explanations of the entries of a VN."""
 
     explanations: list[ExplanationView]
-    entries: int = Field(description="how many entries the VN has; only the first hundred are explained")
+    pair_count: int = Field(description="how many entries the VN has; only the first hundred are explained")
 
 
 class Events(BaseModel):

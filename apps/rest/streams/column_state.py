@@ -71,7 +71,7 @@ def state_of(here: Service, picked: Columns) -> Json:
         "waiting": in_force["waiting"],
         "missing": in_force["missing"],
         "status": health["status"],
-        "skipped": loop["skipped_intervals"] if loop else 0,
+        "skipped": loop["skipped_rounds"] if loop else 0,
         "rounds": loop["rounds"] if loop else 0,
     }
     mean_bps = here.observer.traffic.mean_bps[_ROWS]

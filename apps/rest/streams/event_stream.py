@@ -70,7 +70,7 @@ def stream(query: request_parameters.StreamQuery) -> Response:
     if receiver is not None:
         lookup.vn_row_of(here.central, receiver, "receiver")
     picked = Columns(vlan, switch, receiver)
-    follower = _StreamClient(streams, picked, query.interval_ms / 1e3, query.states, after, here.others.asked())
+    follower = _StreamClient(streams, picked, query.interval_ms / 1e3, query.count, after, here.others.asked())
     return Response(follower, mimetype="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
 

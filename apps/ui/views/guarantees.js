@@ -55,8 +55,8 @@ export class LedgerView {
     this.portTable.setCount(ports.length, true);
     this.linkTable.setCount(links.length, true);
     const rows = missing.map((vn) => [
-      vnLink(vn.vlan_vid, vn.switch, vn.port_no, `VLAN ${vn.vlan_vid}, ${place(vn)}`), rate(vn.guarantee.received_bps), rate(vn.guarantee.owed_bps),
-      ...["switch", "machine", "floods", "grants"].map((name) => seconds(vn.guarantee.missed_by_s[name])),
+      vnLink(vn.vlan_vid, vn.switch, vn.port_no, `VLAN ${vn.vlan_vid}, ${place(vn)}`), rate(vn.guarantee.received_bps), rate(vn.guarantee.entitled_bps),
+      ...["switch", "machine", "floods", "grants"].map((name) => seconds(vn.guarantee.violated_by_s[name])),
     ]);
     this.missing.replaceChildren(rows.length
       ? plainTable("Guarantees that are missing", ["VN", "gets", "is owed", "missed: switch", "machine", "floods", "grants"], rows, [1, 2, 3, 4, 5, 6])

@@ -28,7 +28,7 @@ export class VlanView {
       rates("dropped", "Dropped", "What its senders' meters dropped"),
       rates("send_limit_dropped", "Own limit", "What its own send limit drops of what it sends"),
       rates("flooded", "Floods", "What it sends to everybody, groups and unknown addresses"),
-      { key: "missed", title: "Missed, 1 h", hint: "Seconds of the last hour in which its guarantee was missed", num: true, value: (i) => vn(i).guarantee.missed_last_hour_s, text: (i) => seconds(vn(i).guarantee.missed_last_hour_s) },
+      { key: "missed", title: "Missed, 1 h", hint: "Seconds of the last hour in which its guarantee was missed", num: true, value: (i) => vn(i).guarantee.violated_last_hour_s, text: (i) => seconds(vn(i).guarantee.violated_last_hour_s) },
       { key: "enforceable", title: "Enforceable", value: (i) => vn(i).enforceable, text: (i) => vn(i).enforceable },
     ], { sort: "trouble", matches: (i, words) => `${place(vn(i))} ${this.state(i)} ${vn(i).hosts.join(" ")}`.toLowerCase().includes(words) });
     this.about = h("p", { class: "about" }, "Loading.");

@@ -7,7 +7,7 @@ import { percent, place, rate, rateInWords, seconds } from "/ui/format.js";
 import { LimitsForm } from "/ui/limits.js";
 import { live, rateOf, rowOfVn } from "/ui/live_state.js";
 
-const WHY_EVERY_MS = 2000, AGAIN_MS = 10000, MARK_WORDS = { "congestion-began": "congested", "congestion-ended": "calm", "guarantee-missed": "missed", "guarantee-met": "met", "limit-changed": "limit", "flood-began": "flood", "flood-ended": "flood ended" };
+const WHY_EVERY_MS = 2000, AGAIN_MS = 10000, MARK_WORDS = { "congestion-began": "congested", "congestion-ended": "calm", "guarantee-violated": "missed", "guarantee-restored": "met", "limit-changed": "limit", "flood-began": "flood", "flood-ended": "flood ended" };
 const SERIES = [
   { key: "offered", label: "offered", variable: "--offered", dash: [6, 3] },
   { key: "received", label: "received", variable: "--received" },
@@ -72,24 +72,24 @@ export class VnView {
       const other = mine(one.receiver) ? one.sender : one.receiver;
       const verb = mine(one.receiver) ? "from " : "to ";
       const share = one.sharers ? ` (share ${one.place} of ${one.sharers})` : "";
-      const next = `; next: ${one.next_bound}, ${rateInWords(one.next_limit_bps)}`;
-      const drops = one.dropped_send_limit_bps > 1000 ? `; its send limit drops ${rateInWords(one.dropped_send_limit_bps)}` : "";
+      const next = `; next: ${one.next_constraint}, ${rateInWords(one.next_limit_bps)}`;
+      const drops = one.send_limit_dropped_bps > 1000 ? `; its send limit drops ${rateInWords(one.send_limit_dropped_bps)}` : "";
       return h("li", {}, verb, link(other), `: ${place(one.sender)} is held to ${rateInWords(one.limit_bps)} by ${one.bound}${share}${next}${drops}.`);
     });
     this.why.replaceChildren(rows.length ? h("ul", { class: "why" }, rows) : h("p", {}, "Nobody talks to it, and it talks to nobody."));
   }
 
   writeAbout() {
-    const vn = this.vn, kept = vn.guarantee, by = kept.missed_by_s;
+    const vn = this.vn, kept = vn.guarantee, by = kept.violated_by_s;
     const reasons = Object.entries(by).filter(([, s]) => s > 0).map(([name, s]) => `${name} ${seconds(s)}`).join(", ");
     const items = [
       ["limits", `send ${rate(vn.send_limit_bps)}, receive ${rate(vn.receive_limit_bps)}`],
       ["ceilings", `send ${rate(vn.send_ceiling_bps)}, receive ${rate(vn.receive_ceiling_bps)}`],
-      ["guarantee", `${kept.missing ? "missing" : "met"}; owed and met ${seconds(kept.met_s)}, missed ${seconds(kept.missed_s)}${reasons ? ` (${reasons})` : ""}, nothing owed ${seconds(kept.idle_s)}`],
-      ["missed in the last hour", seconds(kept.missed_last_hour_s)],
+      ["guarantee", `${kept.missing ? "missing" : "met"}; owed and met ${seconds(kept.met_s)}, missed ${seconds(kept.violated_s)}${reasons ? ` (${reasons})` : ""}, nothing owed ${seconds(kept.idle_s)}`],
+      ["missed in the last hour", seconds(kept.violated_last_hour_s)],
       ["flood limit", `${rate(vn.flood_limit_bps)}; floods now ${rate(vn.flooded_bps)}, dropped ${rate(vn.flood_dropped_bps)}, others' floods take ${rate(vn.flood_received_bps)}`],
       ["receiving queue", `dropped ${rate(vn.queue_dropped_bps)}; notifications to its senders ${vn.notifications ?? 0}`],
-      ["enforceable", vn.enforceable + (vn.enforceable_why.length ? `: ${vn.enforceable_why.join("; ")}` : "")],
+      ["enforceable", vn.enforceable + (vn.enforceable_reasons.length ? `: ${vn.enforceable_reasons.join("; ")}` : "")],
       ["hosts", vn.hosts.join(", ") || "none known"],
       ["revision", String(vn.revision)],
     ];

@@ -107,7 +107,7 @@ def _cost(kind: tuple[int, bool], entries: int) -> dict[str, float]:
         took_s = {part: sum(node.took_s[part] for node in fabric.nodes) for part in ("loop_us", "openflow_us")}
         took_s["transport_us"] = transport_s if kind[1] else 0.0
         costs_us = {part: 1e6 * part_s / of_each for part, part_s in took_s.items()}
-        set_share = sum(node.set_meters for node in fabric.nodes) / of_each
+        set_share = sum(node.modified_meters for node in fabric.nodes) / of_each
         return {"entries": fabric.nodes[0].entries, "set_share": set_share, **costs_us}
 
 
@@ -145,7 +145,7 @@ class _Node:
 
     def __init__(self, number: int, nodes: int, shared: bool, size: _Size) -> None:
         self.name, self.place = f"n{number}", number if shared else 0
-        self.took_s, self.entries, self.set_meters = defaultdict[str, float](float), 0, 0
+        self.took_s, self.entries, self.modified_meters = defaultdict[str, float](float), 0, 0
         self.dpids = range(self.place * size.switches + 1, (self.place + 1) * size.switches + 1)
         self.links: Any = None
         self.central = CentralController(_config(size.switches * (nodes if shared else 1), size.ports))
@@ -188,7 +188,7 @@ class _Node:
         with self.measured("loop_us"):
             result = self.central.interval(stats, dict.fromkeys(stats, now_s), now_s)
             self.central.tick(now_s)
-        self.set_meters += len(result.changes.rows)
+        self.modified_meters += len(result.changes.rows)
         self.wires.push()
         if self.sharing is not None:
             with self.measured("loop_us"):
@@ -240,7 +240,7 @@ class _Fabric:
     def run(self, intervals: int) -> None:
         """Let so many intervals pass."""
         for node in self.nodes:
-            node.set_meters = 0
+            node.modified_meters = 0
         for _ in range(intervals):
             self.now_s += INTERVAL_S
             for node in self.nodes if self._shared else ():

@@ -19,7 +19,7 @@ from experiments.bench.cluster.testbed.fault_environment import FaultEnvironment
 from experiments.bench.cluster.testbed.loaded_cluster import PREFIX, RECEIVER, SWITCHES, LoadedCluster
 from experiments.machine.cluster_process import ShardedNodes, name_of, number_of
 
-_RECEIVED = re.compile(r'^dets_cluster_frames_total\{peer="n(\d+)",result="received"\} (\S+)$', re.MULTILINE)
+_RECEIVED = re.compile(r'^dets_cluster_messages_total\{peer="n(\d+)",result="received"\} (\S+)$', re.MULTILINE)
 AFTER_S = 1.5
 SWITCH = f"s{RECEIVER[0]}"
 

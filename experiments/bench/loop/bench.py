@@ -230,11 +230,11 @@ def _measure_rounds(plan: LoopPlan, controller: ControllerProcess, varied: float
     last, cpu_s = controller.get("/v1/loop"), process_cpu_s(controller.pid) - cpu_s
     took_s = time.monotonic() - start_s
     view = controller.get(f"/v1/loop?after={first['rounds']}")
-    passed = {key: last[key] - first[key] for key in ("skipped_intervals", "unanswered_polls", "set_meters")}
+    passed = {key: last[key] - first[key] for key in ("skipped_rounds", "poll_timeouts", "modified_meters")}
     return {
-        **_row("dets", plan, varied, last["rounds"] - first["rounds"], took_s, cpu_s, passed["set_meters"]),
-        "skipped_intervals": passed["skipped_intervals"],
-        "unanswered_polls": passed["unanswered_polls"],
+        **_row("dets", plan, varied, last["rounds"] - first["rounds"], took_s, cpu_s, passed["modified_meters"]),
+        "skipped_rounds": passed["skipped_rounds"],
+        "poll_timeouts": passed["poll_timeouts"],
         **{key: view[key] for key in ("poll_ms", "step_ms", "push_ms", "total_ms")},
     }
 
@@ -265,8 +265,8 @@ def _measure_baseline(
             cpu_s, took_s = process_cpu_s(process.pid) - cpu_s, time.monotonic() - start_s
             spent_ms = np.diff(marks[:, :4], axis=1) * 1e3
             row = _row("baseline", plan, varied, len(marks), took_s, cpu_s, int(marks[:, 4].sum()))
-            row["skipped_intervals"] = int((spent_ms.sum(axis=1) // plan.interval_ms).sum())
-            row["unanswered_polls"] = 0
+            row["skipped_rounds"] = int((spent_ms.sum(axis=1) // plan.interval_ms).sum())
+            row["poll_timeouts"] = 0
             for name, column in zip(("poll_ms", "step_ms", "push_ms"), spent_ms.T, strict=True):
                 row[name] = spread(column)
             row["total_ms"] = spread(spent_ms.sum(axis=1))
@@ -277,7 +277,7 @@ def _measure_baseline(
 
 
 def _row(
-    who: str, plan: LoopPlan, varied: float, rounds: int, took_s: float, cpu_s: float, set_meters: int
+    who: str, plan: LoopPlan, varied: float, rounds: int, took_s: float, cpu_s: float, modified_meters: int
 ) -> dict[str, Any]:
     total = plan.switches * plan.entries
     return {
@@ -289,7 +289,7 @@ def _row(
         "rounds": rounds,
         "round_every_ms": took_s / max(rounds, 1) * 1e3,
         "entries_per_s": total * rounds / took_s,
-        "set_share": set_meters / max(rounds * total, 1),
+        "set_share": modified_meters / max(rounds * total, 1),
         "cpu_share": cpu_s / took_s,
         "cpu_us_per_entry": cpu_s / max(rounds * total, 1) * 1e6,
         "bytes_per_entry": None,

@@ -24,7 +24,7 @@ def summary(row: dict[str, Any]) -> str:
     taken_over = f", taken over after {row['taken_over_cpu_s']:.1f} s of CPU" if "taken_over_cpu_s" in row else ""
     return (
         f"a round every {row['round_every_ms']:.1f} ms, {row['cpu_us_per_entry']:.3f} us of CPU an entry, "
-        f"{row['set_share']:.0%} set, CPU {row['cpu_share']:.0%}, {row['skipped_intervals']} skipped{taken_over}"
+        f"{row['set_share']:.0%} set, CPU {row['cpu_share']:.0%}, {row['skipped_rounds']} skipped{taken_over}"
     )
 
 
@@ -47,7 +47,7 @@ def targets(rows: Sequence[dict[str, Any]]) -> list[Target]:
         if target_ms is not None:
             name = f"CPU of a round, {row['entries']:,} entries on {row['switches']} switches"
             made.append(Target(name, round_ms(row), "ms", target_ms))
-            made.append(Target(f"{name}: intervals skipped", row["skipped_intervals"], "", 0.0))
+            made.append(Target(f"{name}: intervals skipped", row["skipped_rounds"], "", 0.0))
     for row in own:
         if "replay" in row:
             size = f"{row['entries']:,} entries on {row['switches']} switches"
@@ -106,8 +106,8 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
             "step p50 / p99 / max": lambda row: three(row, "step_ms"),
             "push p50": lambda row: f"{row['push_ms']['p50']:.1f}",
             "entries/s": lambda row: f"{row['entries_per_s']:,.0f}",
-            "skipped": lambda row: row["skipped_intervals"],
-            "late answers": lambda row: row["unanswered_polls"],
+            "skipped": lambda row: row["skipped_rounds"],
+            "late answers": lambda row: row["poll_timeouts"],
             "CPU": lambda row: f"{row['cpu_share']:.0%}",
             "CPU us/entry": lambda row: f"{row['cpu_us_per_entry']:.3f}",
             "bytes/entry": lambda row: "" if row["bytes_per_entry"] is None else f"{row['bytes_per_entry']:,.0f}",

@@ -87,35 +87,35 @@ def test_a_blast_as_prometheus_sees_it(blast):
     met = page["dets_vlan_guarantee_seconds_total", (("name", "vlan10"), ("outcome", "met"), ("vlan", "10"))]
     assert met == pytest.approx(JUDGED_S)
     assert page["dets_vlan_receive_limit_bits_per_second", vlan] == 3 * LIMIT_BPS
-    assert page["dets_entries", ()] == len(blast.state.entries)
+    assert page["dets_metered_pairs", ()] == len(blast.state.entries)
     assert page["dets_events_total", (("kind", "congestion-began"),)] == 1
     assert page["dets_openflow_messages_total", (("direction", "sent"), ("switch", "s1"))] == 5
-    assert page["dets_openflow_errors_total", (("switch", "s1"),)] == 1
+    assert page["dets_openflow_error_replies_total", (("switch", "s1"),)] == 1
     assert page["dets_task_failures_total", (("task", "audits"),)] == 2
     assert (page["dets_ovsdb_transactions_total", ()], page["dets_ovsdb_failures_total", ()]) == (3, 1)
     assert page["dets_switch_ready", (("switch", "s1"),)] == 1
-    assert page["dets_openflow_cut_off_total", (("reason", "does not read"),)] == 4
+    assert page["dets_openflow_evictions_total", (("reason", "does not read"),)] == 4
     assert page["dets_openflow_dropped_messages_total", (("reason", "type"),)] == 7
-    assert page["dets_openflow_strangers", ()] == 1
+    assert page["dets_openflow_unmanaged_connections", ()] == 1
     assert page["dets_rest_requests_total", (("code", "429"),)] == 2
     assert page["dets_config_reloads_total", (("result", "failed"),)] == 1
     assert page["dets_config_info", (("sha256", "abc"),)] == 1
     assert page["process_resident_memory_bytes", ()] > 1e6
-    assert page["dets_port_promised_bits_per_second", (("direction", "receive"), ("port", "3"), ("switch", "s1"))] > 0
+    assert page["dets_port_committed_bits_per_second", (("direction", "receive"), ("port", "3"), ("switch", "s1"))] > 0
     assert 0 <= page["dets_port_enforceable", (("port", "1"), ("switch", "s1"))] <= 1
 
 
 def test_a_vn_with_as_many_hosts_as_it_may_learn_is_told(blast):
     row = blast.vns.row_of(10, 1, 2)
     for number in range(blast.config.max_macs_per_vn - 1):
-        blast.network.place(Host(10, 0x06_00_00_00_00_00 + number), row)
+        blast.network.place_remote_host(Host(10, 0x06_00_00_00_00_00 + number), row)
     page = values(metrics_of(blast).page())
     assert [page[vn("hosts_full", port)] for port in (1, 2, 3)] == [0, 1, 0]
 
 
 def test_marks_are_counted_and_bottlenecks_named_where_a_policy_reports_them(blast):
     assert not any(
-        name[0].startswith(("dets_vn_marked", "dets_entries_held")) for name in values(metrics_of(blast).page())
+        name[0].startswith(("dets_vn_marked", "dets_bottlenecked_pairs")) for name in values(metrics_of(blast).page())
     )
     wide = {"send_ceiling": "100M", "receive_ceiling": "100M"}
     vlans = {10: {**wide, "algorithm": "seawall"}, 20: {}}
@@ -132,7 +132,7 @@ def test_marks_are_counted_and_bottlenecks_named_where_a_policy_reports_them(bla
     assert vn("marked_bytes_total", 1) not in page  # nobody sends to it
     assert vn("marked_bytes_total", 3, 20) not in page
     assert vn("lost_bytes_total", 3) not in page  # nobody counts losses there
-    assert page["dets_entries_held", (("bottleneck", "link s1:3 (receiving)"),)] == 2
+    assert page["dets_bottlenecked_pairs", (("bottleneck", "link s1:3 (receiving)"),)] == 2
 
 
 def test_who_is_kept_below_its_limit_is_shown(blast):

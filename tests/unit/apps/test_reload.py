@@ -193,7 +193,7 @@ STAGES: list[tuple[str, Callable[[App], Any], str]] = [
     ("reconfiguring", lambda app: CentralController, "put_in_force"),
     ("finishing", lambda app: Reconfiguration, "finish"),
     ("adopting", lambda app: app, "adopt"),
-    ("renewing peers", lambda app: app.shell, "renew_peers"),
+    ("renewing peers", lambda app: app.shell, "sync_switches"),
 ]
 
 
@@ -258,7 +258,7 @@ def test_a_store_that_fails_while_it_is_taken_back_leaves_the_old_state_in_force
         raise StoreError("the disk is full")
 
     with monkeypatch.context() as patch:
-        patch.setattr(app.store, "take_back", full)
+        patch.setattr(app.store, "undo_last", full)
         patch.setattr(CentralController, "put_in_force", failing(CentralController.put_in_force, InjectedError()))
         with pytest.raises(StoreError):
             reloader(app).reload()

@@ -69,7 +69,7 @@ def exported():
     observer = Observer(net.central)
     metrics = Metrics(shell, loops, shell, peers, observer, Reloads())
     metrics.requests["200"] += 1
-    node = SimpleNamespace(held=lambda: 1, lease_age_s=lambda: 0.1, takeovers=1)
+    node = SimpleNamespace(active_generation=lambda: 1, lease_age_s=lambda: 0.1, takeovers=1)
     metrics.add(ClusterMetrics(node, SimpleNamespace(refused=0)))
     exchange = SimpleNamespace(owners=lambda: {"s1": "n1"}, sharing=SimpleNamespace(refused=Counter()))
     metrics.add(SharingMetrics("n1", exchange))
@@ -130,7 +130,7 @@ def test_alerts_fire_when_they_should_and_only_then(promtool):
 
 def test_a_wrong_rule_would_be_found(promtool, tmp_path):
     wrong = tmp_path / "wrong.yml"
-    wrong.write_text("groups: [{name: x, rules: [{alert: A, expr: 'rate(dets_entries[)'}]}]")
+    wrong.write_text("groups: [{name: x, rules: [{alert: A, expr: 'rate(dets_metered_pairs[)'}]}]")
     assert promtool("check", "rules", str(wrong)).returncode != 0
 
 

@@ -92,10 +92,10 @@ def test_the_guides_limits_are_read(tmp_path: Path) -> None:
         "is not in the configuration; left alone",
         "refuses meters",
         "has not sent its counters for",
-        "guarantee-missed",
-        "skipped_intervals",
-        "unanswered_polls",
-        "dets_hub_lag_seconds",
+        "guarantee-violated",
+        "skipped_rounds",
+        "poll_timeouts",
+        "dets_event_loop_lag_seconds",
     ],
 )
 def test_messages_in_troubleshooting_are_those_of_the_code(message: str) -> None:

@@ -57,19 +57,19 @@ def test_a_rate_without_initialize_is_not_for_an_idle_machine() -> None:
 
 
 def test_the_same_rate_again_changes_nothing(pairs) -> None:
-    pairs.hear(said(Opcode.SET_RATE, RECEIVER, rate_kbps=[5000]))
+    pairs.on_frame(said(Opcode.SET_RATE, RECEIVER, rate_kbps=[5000]))
     assert pairs.take_changes() == ([], [])
 
 
 def test_deactivate_lets_a_pair_go(pairs) -> None:
-    pairs.hear(said(Opcode.DEACTIVATE, RECEIVER))
+    pairs.on_frame(said(Opcode.DEACTIVATE, RECEIVER))
     assert pairs.take_changes() == ([], [PAIR])
     assert pairs.pairs == []
 
 
 def test_a_vn_with_itself_stands_for_all_that_it_sends(pairs) -> None:
-    pairs.hear(said(Opcode.INITIALIZE, SENDER))
-    pairs.hear(said(Opcode.SET_RATE, SENDER, rate_kbps=[20_000]))
+    pairs.on_frame(said(Opcode.INITIALIZE, SENDER))
+    pairs.on_frame(said(Opcode.SET_RATE, SENDER, rate_kbps=[20_000]))
     assert pairs.take_changes() == ([(ALL, 20_000_000)], [])
 
 
@@ -84,13 +84,13 @@ def test_a_silent_controller_is_forgotten_late_and_its_rates_later_still(pairs) 
 def test_keep_alive_keeps_a_rate_for_ever(pairs) -> None:
     for _ in range(100):
         silent(pairs, 1)
-        pairs.hear(said(Opcode.KEEP_ALIVE, RECEIVER))
+        pairs.on_frame(said(Opcode.KEEP_ALIVE, RECEIVER))
     assert pairs.rate_kbps == {PAIR: 5000}
 
 
 def test_a_controller_that_is_back_finds_the_rate_in_force(pairs) -> None:
     silent(pairs, KEEP_ALIVE_INTERVALS + 5)
-    pairs.hear(said(Opcode.INITIALIZE, RECEIVER))
+    pairs.on_frame(said(Opcode.INITIALIZE, RECEIVER))
     reports = pairs.interval(counted([0], [0], [0]), 0.055)
     assert reports[10]["limit_kbps"].tolist() == [5000]
 
@@ -116,8 +116,8 @@ def test_the_first_report_of_a_pair_has_no_rate_yet(pairs) -> None:
 
 
 def test_available_is_what_the_vn_does_not_send_elsewhere(pairs) -> None:
-    pairs.hear(said(Opcode.INITIALIZE, SENDER, OTHER))
-    pairs.hear(said(Opcode.SET_RATE, SENDER, OTHER, rate_kbps=[20_000, 9_000]))
+    pairs.on_frame(said(Opcode.INITIALIZE, SENDER, OTHER))
+    pairs.on_frame(said(Opcode.SET_RATE, SENDER, OTHER, rate_kbps=[20_000, 9_000]))
     pairs.interval(counted([0] * 3, [0] * 3, [0] * 3), 1.0)
     reports = pairs.interval(counted([500_000, 1_500_000, 1_000_000], [0] * 3, [0] * 3), 1.0)[10]
     assert reports["available_kbps"].tolist() == [12_000, 20_000, 16_000]
@@ -131,16 +131,16 @@ def test_pairs_beyond_the_most_and_of_other_vlans_are_refused() -> None:
 
 
 def test_counters_stay_with_their_pairs_when_others_go(pairs) -> None:
-    pairs.hear(said(Opcode.INITIALIZE, OTHER))
-    pairs.hear(said(Opcode.SET_RATE, OTHER, rate_kbps=[1000]))
+    pairs.on_frame(said(Opcode.INITIALIZE, OTHER))
+    pairs.on_frame(said(Opcode.SET_RATE, OTHER, rate_kbps=[1000]))
     pairs.interval(counted([1000, 50_000], [0, 0], [0, 0]), 1.0)
-    pairs.hear(said(Opcode.DEACTIVATE, RECEIVER))
+    pairs.on_frame(said(Opcode.DEACTIVATE, RECEIVER))
     (report,) = pairs.interval(counted([175_000], [0], [0]), 1.0)[10]
     assert (report["measured_kbps"], report["limit_kbps"]) == (1000, 1000)
 
 
 def test_no_rate_takes_a_limit_away(pairs) -> None:
-    pairs.hear(said(Opcode.SET_RATE, RECEIVER, rate_kbps=[NO_RATE]))
+    pairs.on_frame(said(Opcode.SET_RATE, RECEIVER, rate_kbps=[NO_RATE]))
     assert pairs.take_changes() == ([], [PAIR])
 
 

@@ -26,7 +26,7 @@ RATE = 1_000_000
 MEMBERS: dict[str, Any] = {
     **dict.fromkeys(("name", "switch", "at", "who", "address", "action", "kind", "text", "sentence", "detail"), NASTY),
     **dict.fromkeys(("algorithm", "shadow", "reason", "dpid", "role", "state", "bottleneck", "up_since"), NASTY),
-    **dict.fromkeys(("shaping", "control", "enforceable", "enforceable_why", "path", "before", "after"), NASTY),
+    **dict.fromkeys(("shaping", "control", "enforceable", "enforceable_reasons", "path", "before", "after"), NASTY),
     **dict.fromkeys(("vlan_vid", "port_no", "revision", "changed", "last", "number", "vns", "hosts", "edge_ports"), 1),
     **dict.fromkeys(("installed_revision", "congested_vns", "notifications", "weight", "marked_share"), 1),
     **dict.fromkeys(("send_limit_bps", "receive_limit_bps", "capacity_bps", "granted_bps", "limit_bps"), RATE),
@@ -40,12 +40,12 @@ MEMBERS: dict[str, Any] = {
     "congested": True,
     "overrun": False,
     "records": "",
-    "troubles": [NASTY],
+    "faults": [NASTY],
     "vlan_vids": [10],
     "parameters": {NASTY: 0.5},
     "values": {NASTY: NASTY},
     "file": {NASTY: RATE},
-    "agent": {"state": NASTY, "mode": NASTY, "heard_ms": 1},
+    "agent": {"state": NASTY, "mode": NASTY, "last_seen_ms": 1},
     "a": {"switch": NASTY, "port_no": 1},
     "b": {"switch": NASTY, "port_no": 1},
     "sender": {"switch": NASTY, "port_no": 1},
@@ -53,10 +53,10 @@ MEMBERS: dict[str, Any] = {
     "a_to_b": {"promised_bps": RATE, "load_bps": RATE},
     "b_to_a": {"promised_bps": RATE, "load_bps": RATE},
     "guarantee": {
-        **dict.fromkeys(("owed_bps", "received_bps"), RATE),
-        **dict.fromkeys(("idle_s", "met_s", "missed_s", "missed_last_hour_s"), 1.0),
-        "missing_since": NASTY,
-        "missed_by_s": dict.fromkeys(("switch", "machine", "floods", "grants"), 1.0),
+        **dict.fromkeys(("entitled_bps", "received_bps"), RATE),
+        **dict.fromkeys(("idle_s", "met_s", "violated_s", "violated_last_hour_s"), 1.0),
+        "violated_since": NASTY,
+        "violated_by_s": dict.fromkeys(("switch", "machine", "floods", "grants"), 1.0),
     },
 }
 LISTS = (
@@ -85,7 +85,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "/v1/hosts": {"hosts": [MEMBERS]},
     f"/v1/hosts/{quote(MAC, safe='')}": {"hosts": [MEMBERS]},
     "/v1/switches": {"switches": [MEMBERS]},
-    "/v1/health": {"switches": {NASTY: NASTY}, "troubles": {NASTY: [NASTY]}},
+    "/v1/health": {"switches": {NASTY: NASTY}, "faults": {NASTY: [NASTY]}},
     "/v1/stream": {
         "columns": ["received", "marked", NASTY],
         "vlans": [[10, NASTY]],
@@ -323,7 +323,7 @@ WRONG: tuple[Any, ...] = (None, 5, -1.5, 10**400, "x", True, [], [[]], [None], [
 
 def _mutations(of_line: int) -> Iterator[tuple[str, Any]]:
     """Yield each name with what stands there instead, or nothing: all names together, and all lines, meet both."""
-    names = (*MEMBERS, *LISTS, "switches", "troubles", "cluster", "partial", "next", "missing", "waiting")
+    names = (*MEMBERS, *LISTS, "switches", "faults", "cluster", "partial", "next", "missing", "waiting")
     for number, name in enumerate(dict.fromkeys(names)):
         yield name, ... if (number + of_line) % 2 else WRONG[(number // 2 + of_line) % len(WRONG)]
 

@@ -110,7 +110,7 @@ def test_status_shows_switches_as_their_nodes_see_them(desk: RestDesk, dets: Any
     cluster = {"node": "n1", "role": "sharing", "active": "n1", "active_url": "http://h:1", "owners": owners}
     health = {"status": "ready", "switches": {"s1": "ready", "s2": "standby"}, "cluster": cluster}
     desk.on("GET", "/v1/health", health)
-    switches = [{"switch": name, "state": "ready", "troubles": [], "vns": 2} for name in owners]
+    switches = [{"switch": name, "state": "ready", "faults": [], "vns": 2} for name in owners]
     desk.on("GET", "/v1/switches", {"switches": switches, "next": None})
     status, out, _ = dets("status")
     assert status == 0
@@ -182,10 +182,10 @@ def test_one_object_is_shown_line_by_line(desk: RestDesk, dets: Any) -> None:
 def test_ports_and_entries_are_listed(desk: RestDesk, dets: Any) -> None:
     port = {"switch": "sw1", "port_no": 3, "name": "pn3", "capacity_bps": 10**9, "vlan_vids": [10, 20]}
     port |= {"send_limits_bps": 5 * 10**8, "receive_limits_bps": 5 * 10**8, "received_bps": 1000, "sent_bps": None}
-    port |= {"enforceable": "partly", "enforceable_why": ["no queues"]}
+    port |= {"enforceable": "partly", "enforceable_reasons": ["no queues"]}
     port |= {"interface": "eth7", "state": "up", "state_since": "2026-01-01T00:00:00.000Z", "speed_bps": 10**9}
     port |= {"fence": "it is 'eth7' where 'eth3' is expected"}
-    port |= {"agent": {"mode": "verify", "state": "trusted", "features": [], "heard_ms": 40, "refused": {}}}
+    port |= {"agent": {"mode": "verify", "state": "trusted", "features": [], "last_seen_ms": 40, "refused": {}}}
     desk.on("GET", "/v1/ports", {"ports": [port], "next": None})
     row = lines(dets("port", "list", "--switch", "sw1")[1])[1]
     assert row == ["sw1:3", "pn3", "fenced", "1G", "10,", "20", "500M", "500M", "1k", "-", "partly"]
@@ -220,8 +220,8 @@ def test_a_port_is_named_by_its_switch_and_its_interface(desk: RestDesk, dets: A
 
 def test_the_status_tells_troubles_and_fails_with_them(desk: RestDesk, dets: Any) -> None:
     desk.on("GET", "/v1/health", {"status": "ready", "switches": {"s1": "ready"}})
-    assert dets("status")[:2] == (0, "ready\nswitch  state  troubles\ns1      ready  -       \n")
-    desk.on("GET", "/v1/health", {"status": "degraded", "switches": {"s1": "ready"}, "troubles": {"s1": ["no meters"]}})
+    assert dets("status")[:2] == (0, "ready\nswitch  state  faults\ns1      ready  -       \n")
+    desk.on("GET", "/v1/health", {"status": "degraded", "switches": {"s1": "ready"}, "faults": {"s1": ["no meters"]}})
     status, out, _ = dets("status")
     assert (status, lines(out)[2]) == (1, ["s1", "ready", "no", "meters"])
 
@@ -851,8 +851,13 @@ def test_a_table_too_wide_for_the_terminal_is_shown_row_by_row(
 
 def test_the_ledger_shows_promises_and_how_guarantees_fared(desk: RestDesk, dets: Any) -> None:
     by = {"switch": 0.0, "machine": 0.5, "floods": 0.0, "grants": 2.0}
-    fared = {"owed_bps": 5_000_000, "received_bps": 4_000_000, "missing": True, "missing_since": "2026-01-01T00:00:00Z"}
-    fared |= {"idle_s": 60.0, "met_s": 30.0, "missed_s": 2.5, "missed_last_hour_s": 2.5, "missed_by_s": by}
+    fared = {
+        "entitled_bps": 5_000_000,
+        "received_bps": 4_000_000,
+        "missing": True,
+        "violated_since": "2026-01-01T00:00:00Z",
+    }
+    fared |= {"idle_s": 60.0, "met_s": 30.0, "violated_s": 2.5, "violated_last_hour_s": 2.5, "violated_by_s": by}
     promised = {"send_limits_bps": 60_000_000, "receive_limits_bps": 80_000_000}
     desk.on(
         "GET",

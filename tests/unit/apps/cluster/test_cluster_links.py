@@ -369,11 +369,11 @@ def test_the_counters_are_metrics(node: Callable[..., Node]) -> None:
     registry = CollectorRegistry()
     registry.register(LinksMetrics(here.links))
     page = generate_latest(registry).decode()
-    assert 'dets_cluster_frames_total{peer="n2",result="sent"} 1.0' in page
-    assert 'dets_cluster_frames_total{peer="n2",result="received"} 1.0' in page
-    assert 'dets_cluster_frame_bytes_total{direction="sent",peer="n2"} 5.0' in page
-    assert 'dets_cluster_strangers_total{cause="key"} 3.0' in page
-    assert 'dets_cluster_strangers_total{cause="flood"} 0.0' in page
+    assert 'dets_cluster_messages_total{peer="n2",result="sent"} 1.0' in page
+    assert 'dets_cluster_messages_total{peer="n2",result="received"} 1.0' in page
+    assert 'dets_cluster_message_bytes_total{direction="sent",peer="n2"} 5.0' in page
+    assert 'dets_cluster_rejected_connections_total{cause="key"} 3.0' in page
+    assert 'dets_cluster_rejected_connections_total{cause="flood"} 0.0' in page
 
 
 PAUSED = """

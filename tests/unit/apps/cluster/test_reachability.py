@@ -38,7 +38,9 @@ class Run:
         roles: Any = SimpleNamespace(reached=lambda: set(self.connections), connection=self.connections.get)
         self.shared: Any = SimpleNamespace(me="n1", owners={})
         switches = {
-            dpid: SimpleNamespace(can=Capabilities(), switch=SimpleNamespace(name=f"s{dpid}", ports={1: None, 2: None}))
+            dpid: SimpleNamespace(
+                capabilities=Capabilities(), switch=SimpleNamespace(name=f"s{dpid}", ports={1: None, 2: None})
+            )
             for dpid in (1, 2)
         }
         share = SimpleNamespace(elsewhere=frozenset({3}))
@@ -119,13 +121,13 @@ def test_the_next_owner_of_a_switch_knows_the_names_of_its_ports(run: Run, teste
     assert run.shared.tested(1) is None
     run.edge_ports.names["s1", 2] = "eth2"
     if tested:
-        can = run.central.switches[1].can
+        can = run.central.switches[1].capabilities
         can.features, can.description = MeterFeatures(9, 2, MeterFlags(1), 1, 0), SwitchDesc("a", "b", "c", "d", "e")
         can.meters = can.counters = Ability(ProbeResult.WORKS)
     said, other = run.shared.tested(1), Run()
     other.shared.believe(1, said)
     assert other.edge_ports.names == {("s1", 2): "eth2"}
-    assert other.central.switches[1].can.meters.works == tested
+    assert other.central.switches[1].capabilities.meters.works == tested
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b'{"ports": 3}', b"\xff"])

@@ -58,17 +58,17 @@ def test_an_entry_is_explained(rest):
     assert (answer["vlan_vid"], answer["sender"]["port_no"], answer["receiver"]["port_no"]) == (10, 1, 9)
     assert (answer["limit_bps"], answer["next_limit_bps"]) == (10_000_000, 40_000_000)
     assert (answer["place"], answer["sharers"]) == (1, 4)
-    assert answer["demand_send_bps"] == pytest.approx(100e6, rel=0.01)
-    assert answer["dropped_send_limit_bps"] == pytest.approx(60e6, rel=0.01)
+    assert answer["offered_send_bps"] == pytest.approx(100e6, rel=0.01)
+    assert answer["send_limit_dropped_bps"] == pytest.approx(60e6, rel=0.01)
 
 
 def test_what_a_send_limit_drops_is_shown_of_vns(rest):
     """What four hosts send, 100 Mb/s each at a limit of 40, is what is wanted: 400, not the 160 that pass."""
     receiver, sender = (rest.get(f"/v1/vns/10/s1/{port}").get_json() for port in (9, 1))
-    assert receiver["demand_receive_bps"] == pytest.approx(400e6, rel=0.02)
-    assert (receiver["demand_send_bps"], receiver["dropped_send_limit_bps"]) == (0, 0)
-    assert sender["demand_send_bps"] == pytest.approx(100e6, rel=0.02)
-    assert sender["dropped_send_limit_bps"] == pytest.approx(60e6, rel=0.02)
+    assert receiver["offered_receive_bps"] == pytest.approx(400e6, rel=0.02)
+    assert (receiver["offered_send_bps"], receiver["send_limit_dropped_bps"]) == (0, 0)
+    assert sender["offered_send_bps"] == pytest.approx(100e6, rel=0.02)
+    assert sender["send_limit_dropped_bps"] == pytest.approx(60e6, rel=0.02)
     assert sender["measured_send_bps"] + sender["dropped_send_bps"] == pytest.approx(40e6, rel=0.05)
 
 

@@ -42,11 +42,11 @@ def frames(desk: Desk, query: str) -> list[tuple[str, Any]]:
 
 
 def test_switches_with_their_role_and_state(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    health = {"status": "degraded", "switches": {"s1": "ready"}, "troubles": {"s1": ["refuses meters"]}}
+    health = {"status": "degraded", "switches": {"s1": "ready"}, "faults": {"s1": ["refuses meters"]}}
     monkeypatch.setattr(desk.service, "health", lambda: health)
     first, second = desk.get("/v1/switches")["switches"]
     assert (first["switch"], first["dpid"], first["role"]) == ("s1", "00000000000000a1", "edge")
-    assert (first["state"], first["troubles"], first["edge_ports"], first["vns"]) == ("ready", ["refuses meters"], 3, 5)
+    assert (first["state"], first["faults"], first["edge_ports"], first["vns"]) == ("ready", ["refuses meters"], 3, 5)
     assert first["capacity_bps"] == 1_200_000_000
     assert second["state"] == "disconnected"
     page = desk.get("/v1/switches?limit=1")

@@ -198,7 +198,7 @@ def test_a_failure_is_logged_and_not_shown(
         raise error
 
     monkeypatch.setattr(desk.service, "health", fail)
-    monkeypatch.setattr(desk.service, "changed", fail)
+    monkeypatch.setattr(desk.service, "on_change", fail)
     client = desk.client
     for answer in (client.get("/v1/health"), client.patch(VN, json={"send_limit_bps": 1_000_000})):
         with caplog.at_level(logging.ERROR):

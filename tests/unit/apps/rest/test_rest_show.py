@@ -108,11 +108,11 @@ def test_a_vn_that_is_congested_and_one_that_sends_to_it(busy: Desk) -> None:
         "weight": 2.0,
         "measured_receive_bps": 50_000_000,
         "measured_send_bps": 0,
-        "demand_receive_bps": 50_000_000,
-        "demand_send_bps": 0,
+        "offered_receive_bps": 50_000_000,
+        "offered_send_bps": 0,
         "dropped_receive_bps": 0,
         "dropped_send_bps": 0,
-        "dropped_send_limit_bps": None,
+        "send_limit_dropped_bps": None,
         "delivered_bps": None,
         "granted_bps": round(float(granted_bps.sum())),
         "marked_share": None,
@@ -129,7 +129,7 @@ def test_a_vn_that_is_congested_and_one_that_sends_to_it(busy: Desk) -> None:
         "hosts": ["00:00:00:00:00:02"],
         "hosts_full": False,
         "enforceable": "partly",
-        "enforceable_why": [
+        "enforceable_reasons": [
             "that meters limit senders has not been tested",
             "receivers have no queue: the switch has no ovsdb address to set queues with",
         ],
@@ -137,8 +137,13 @@ def test_a_vn_that_is_congested_and_one_that_sends_to_it(busy: Desk) -> None:
         "revision": 1,
     }
     kept = shown["guarantee"]
-    assert (kept["missing"], kept["missing_since"], kept["missed_s"], kept["missed_last_hour_s"]) == (False, None, 0, 0)
-    assert kept["owed_bps"] == round(40e6 * 0.055 / 3.0)  # a mean over 3 s, after one interval at the limit
+    assert (kept["missing"], kept["violated_since"], kept["violated_s"], kept["violated_last_hour_s"]) == (
+        False,
+        None,
+        0,
+        0,
+    )
+    assert kept["entitled_bps"] == round(40e6 * 0.055 / 3.0)  # a mean over 3 s, after one interval at the limit
     sender = busy.get("/v1/vns/10/s1/1")
     assert (sender["measured_send_bps"], sender["measured_receive_bps"]) == (30_000_000, 0)
     assert (sender["congested"], sender["granted_bps"]) == (False, None)

@@ -24,15 +24,15 @@ def skipped(*starts: float) -> list[int]:
     times = LoopStats(1.0)
     found = []
     for started_s in starts:
-        before = times.skipped_intervals
+        before = times.skipped_rounds
         noted(times, started_s=started_s)
-        found.append(times.skipped_intervals - before)
+        found.append(times.skipped_rounds - before)
     return found
 
 
 def test_before_the_first_round_nothing_is_known():
     view = LoopStats(0.055).view()
-    assert (view["rounds"], view["over_rounds"], view["total_ms"], view["last"]) == (0, 0, None, None)
+    assert (view["rounds"], view["sampled_rounds"], view["total_ms"], view["last"]) == (0, 0, None, None)
 
 
 def test_the_parts_of_a_round():
@@ -40,8 +40,8 @@ def test_the_parts_of_a_round():
     noted(times)
     view = times.view()
     assert [view[part]["p50"] for part in ("poll_ms", "step_ms", "push_ms", "total_ms")] == [10.0, 10.0, 5.0, 25.0]
-    assert (view["read_meters"], view["set_meters"], view["unanswered_polls"]) == (4, 3, 1)
-    assert view["skipped_intervals"] == 0
+    assert (view["read_meters"], view["modified_meters"], view["poll_timeouts"]) == (4, 3, 1)
+    assert view["skipped_rounds"] == 0
 
 
 def test_rounds_that_were_due_and_never_began_are_skipped() -> None:
@@ -69,7 +69,7 @@ def test_only_later_rounds_are_looked_at_and_only_so_many_are_kept():
     times = LoopStats(0.055)
     for number in range(KEPT_ROUNDS + 5):
         noted(times, sent_s=0.03 if number < KEPT_ROUNDS + 4 else 0.05)
-    assert times.view()["over_rounds"] == KEPT_ROUNDS
+    assert times.view()["sampled_rounds"] == KEPT_ROUNDS
     assert times.view(KEPT_ROUNDS + 4)["total_ms"]["p50"] == pytest.approx(50.0)
     assert times.view()["total_ms"]["max"] == pytest.approx(50.0)
     assert times.view()["rounds"] == KEPT_ROUNDS + 5

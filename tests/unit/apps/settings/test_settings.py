@@ -389,7 +389,7 @@ def test_a_revision_that_cannot_be_taken_back_is_not_given_out_again(
     def full(*arguments: Any) -> None:
         raise StoreError("the disk is full")
 
-    monkeypatch.setattr(place.store, "take_back", full)
+    monkeypatch.setattr(place.store, "undo_last", full)
     with pytest.raises(StoreError):
         plan.undo()
     assert place.vns({ONE: {"send_limit_bps": 2_000_000}}).revision == 3

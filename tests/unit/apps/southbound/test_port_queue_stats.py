@@ -48,7 +48,7 @@ class Looked:
         self.complaints: list[int] = []
         self.watched: list[int] = []
         fabric = SimpleNamespace(deliveries=self.deliveries)
-        switch = SimpleNamespace(can=SimpleNamespace(uses_meters=True))
+        switch = SimpleNamespace(capabilities=SimpleNamespace(uses_meters=True))
         self.numbers = PortNumbers()
         network = SimpleNamespace(numbers=self.numbers)
         central = SimpleNamespace(fabric=fabric, network=network, switches=dict.fromkeys(answers, switch))

@@ -105,7 +105,7 @@ def test_what_binds_an_entry_of_a_receiver_is_what_lets_it_have_more(name, param
         assert why.lifted_bps == granted(lifted)
         left = [one for one in limits if one not in named]
         more = granted(with_bounds(lifted, entry, left, lambda x: x * LITTLE)) > why.lifted_bps * (1 + SAME)
-        assert (why.next_bound in left) == (more and len(left) > 0)
+        assert (why.next_constraint in left) == (more and len(left) > 0)
         return
     assert raising == []
     if why.constraint == FAIR_RATE:
@@ -149,7 +149,7 @@ def test_without_its_own_limit_an_entry_has_its_share(name, entry, bound, place,
     why = explain_receiver(algorithm.allocate, requests, algorithm.first_state(1), entry)
     assert (why.constraint, why.rank, why.sharers) == (bound, place, sharers)
     assert why.lifted_bps == pytest.approx(lifted)
-    assert why.next_bound == following
+    assert why.next_constraint == following
 
 
 def test_two_equal_bounds_are_both_named():
@@ -164,7 +164,7 @@ def test_a_fair_rate_that_falls_by_half_does_not_look_at_the_limit():
     _, state = algorithm.allocate(requests, algorithm.first_state(1))
     why = explain_receiver(algorithm.allocate, requests, state, 0)
     assert (why.constraint, why.grant_bps) == (FAIR_RATE, 25.0)
-    assert (why.lifted_bps, why.next_bound) == (90.0, SEND_LIMIT)
+    assert (why.lifted_bps, why.next_constraint) == (90.0, SEND_LIMIT)
 
 
 @pytest.mark.parametrize("entry", [-1, 2])
@@ -249,7 +249,9 @@ def test_what_binds_an_entry_of_the_network_is_what_lets_it_have_more(seed):
         assert rate(problem, [other for other in named if other != one], LITTLE) <= why.grant_bps * (1 + SAME)
     assert why.lifted_bps == pytest.approx(rate(problem, named, np.inf), rel=1e-12)
     lifted = changed(*problem, entry, named, np.inf, apart)
-    following = [] if why.next_bound == "no other limit" else [int(word) for word in why.next_bound.split(" and ")]
+    following = (
+        [] if why.next_constraint == "no other limit" else [int(word) for word in why.next_constraint.split(" and ")]
+    )
     assert sorted(raising(lifted, own)) in (sorted(following), [])
     assert not following or rate(lifted, following, LITTLE) > why.lifted_bps * (1 + SAME)
 
@@ -269,4 +271,4 @@ def test_a_guarantee_that_is_used_up_binds_though_the_excess_is_bound_elsewhere(
     words = partial(constraint_name, constraints, "VN {}".format, str)
     why = explain_network(paths, constraints, grants_of(paths, constraints, demand_bps, weight), weight, 0, words)
     assert (why.grant_bps, why.constraint) == (30.0, "VN 0's receive limit")
-    assert (why.lifted_bps, why.next_bound) == (45.0, "VN 1's send limit")
+    assert (why.lifted_bps, why.next_constraint) == (45.0, "VN 1's send limit")

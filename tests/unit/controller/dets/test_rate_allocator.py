@@ -177,7 +177,7 @@ NOBODY = np.zeros(len(VNS), dtype=bool)
 
 
 def fe_state(state, number=0):
-    rates_bps = state.memories[number].of_vn("rate_bps")
+    rates_bps = state.memories[number].vn_column("rate_bps")
     return {vn: rates_bps[vn] for vn in np.flatnonzero(~np.isnan(rates_bps)).tolist()}
 
 

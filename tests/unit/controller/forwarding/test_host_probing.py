@@ -121,9 +121,7 @@ def test_the_places_are_shared_whoever_comes_first(asking):
 def report(net, port, vlan_vid, payload, eth_dst=TARGET_MAC):
     """A frame of IPv4 from an unknown source comes up from a switch."""
     frame = build_frame(FrameHeader(eth_dst, SENDER_MAC, vlan_vid, 0x0800), payload)
-    net.central.frame_reported(
-        port.dpid, reported(port.port_no, vlan_vid, frame, MetadataFlag.UNKNOWN_SOURCE), net.now_s
-    )
+    net.central.on_packet_in(port.dpid, reported(port.port_no, vlan_vid, frame, MetadataFlag.UNKNOWN_SOURCE), net.now_s)
     net.push()
 
 

@@ -222,7 +222,7 @@ def test_a_meter_that_is_not_read_does_not_rise():
 
 
 def test_without_a_queue_of_its_own_drops_are_estimated():
-    bare = VNS.with_columns(shaped=np.zeros(len(VNS), dtype=bool))
+    bare = VNS.with_columns(has_queue=np.zeros(len(VNS), dtype=bool))
     world = World([(A[0], A[3]), (B[0], B[3])], vns=bare)
     sent = {(A[0], A[3]): 645 * M, (B[0], B[3]): C}
     world.after(sent)
@@ -293,7 +293,7 @@ def test_it_is_explained():
         "its egress limit, halved 1 times in the last 0.1 s, rising 400.0 Mb/s per s, 522.0 Mb/s of 1.0 Gb/s; "
         "last told by s1:4 (dropped 250.0 Mb/s of 1.0 Gb/s, threshold 20.0 Mb/s)"
     )
-    assert found.next_bound == "no congestion: the lower of both ceilings"
+    assert found.next_constraint == "no congestion: the lower of both ceilings"
     assert found.lifted_bps == C
     for _ in range(12):
         drops_of_the_flood(world)

@@ -127,7 +127,7 @@ def test_a_sender_that_joins_a_congested_receiver_starts_at_a_share():
 def test_a_receivers_only_sender_has_a_bucket_saved_where_no_queue_holds_it():
     """Its meter gets that of its first rate an interval later; a second sender has what its meter holds."""
     bench = Bench(senders=0)
-    bench.vns = bench.vns.with_columns(shaped=np.zeros(len(bench.vns), dtype=np.bool_))
+    bench.vns = bench.vns.with_columns(has_queue=np.zeros(len(bench.vns), dtype=np.bool_))
     bench.join(1)
     standing = bench.state.enforcement
     assert standing.credit_bits[0] == pytest.approx(0.3 * LIMIT)

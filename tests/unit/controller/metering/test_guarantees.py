@@ -71,5 +71,5 @@ def test_senders_are_owed_their_parts_of_what_receivers_may_get():
     sender, receiver = np.array([0, 1, 3, 0]), np.array([2, 2, 2, 3])
     offered_bps = np.array([90e6, 90e6, 0.0, 5e6])
     active, weight = np.array([True, True, False, True]), np.array([3.0, 1.0, 1.0, 1.0])
-    owed_bps = sender_entitlements(sender, receiver, offered_bps, active, weight, np.full(4, 40e6))
-    assert owed_bps.tolist() == [35e6, 10e6, 0.0, 0.0]
+    entitled_bps = sender_entitlements(sender, receiver, offered_bps, active, weight, np.full(4, 40e6))
+    assert entitled_bps.tolist() == [35e6, 10e6, 0.0, 0.0]

@@ -109,20 +109,20 @@ def test_a_guarantee_is_idle_met_or_missed_for_a_reason(watched: Watched) -> Non
     assert watched.observer.traffic.violated_s[watched.row] == pytest.approx(
         sum(watched.seconds(one) for one in GuaranteeState if one >= GuaranteeState.MISSED_SWITCH)
     )
-    assert watched.observer.traffic.missed_last_hour_s[watched.row] == pytest.approx(
+    assert watched.observer.traffic.violated_last_hour_s[watched.row] == pytest.approx(
         watched.observer.traffic.violated_s[watched.row]
     )
 
 
 def test_the_hour_forgets_and_the_sum_does_not(watched: Watched) -> None:
     starve(watched, 30)
-    missed_s = watched.observer.traffic.violated_s[watched.row]
+    violated_s = watched.observer.traffic.violated_s[watched.row]
     watched.central.fabric.guarantees = type(watched.central.fabric.guarantees).unused(len(watched.central.vns))
     for _ in range(61 * 60):
         watched.desk.now_s += 1.0
         watched.observer.on_round_end(watched.desk.now_s)
-    assert watched.observer.traffic.missed_last_hour_s[watched.row] == 0.0
-    assert watched.observer.traffic.violated_s[watched.row] == missed_s
+    assert watched.observer.traffic.violated_last_hour_s[watched.row] == 0.0
+    assert watched.observer.traffic.violated_s[watched.row] == violated_s
 
 
 def test_series_are_seconds_and_vns_are_watched_when_asked(watched: Watched) -> None:

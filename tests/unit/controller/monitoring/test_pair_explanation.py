@@ -37,7 +37,7 @@ def test_without_congestion_the_lower_limit_binds():
     loop.run(5)
     found = explained(loop)
     assert (found.limit_bps, found.bound) == (30 * M, "s1:9's receive limit of VLAN 10")
-    assert found.next_bound.startswith("its own send limit")
+    assert found.next_constraint.startswith("its own send limit")
     assert found.next_limit_bps == 40 * M
     assert found.sharers == 0
 
@@ -69,7 +69,7 @@ def test_what_is_sent_elsewhere_is_told():
     loop.add((1, 1), (1, 8), 10, 16 * M)
     loop.run(60)
     found = explained(loop, 1)
-    match = re.fullmatch(r"its own send limit, of which it sends (\d+\.\d) Mb/s elsewhere", found.next_bound)
+    match = re.fullmatch(r"its own send limit, of which it sends (\d+\.\d) Mb/s elsewhere", found.next_constraint)
     assert match is not None
     assert float(match[1]) == pytest.approx(16.0, rel=0.1)
     assert found.next_limit_bps == pytest.approx(24 * M, rel=0.1)

@@ -100,7 +100,7 @@ def test_frames_without_pairs_are_read_and_refused_alike(seed: int, count: int, 
     left = int(rng.choice([0, 1, 2, 11] if make is report else [0, 4]))
     limits = 5 if make is report and rng.random() < 0.5 else 0
     known = {type(before): PreviousMessage(HEAD.incarnation, 1, HEAD.number, before)}
-    head = HEAD._replace(number=9, pairs=2, left=left, limits=limits)
+    head = HEAD._replace(number=9, pairs_ref=2, omitted=left, limits_ref=limits)
     given = {5: GrantRecord(before.sender, rng.random(count), rng.permutation(count))}
     whole = bytearray(encode(head, FABRIC, frame, said))
     assert whole == plainly(encode, head, FABRIC, frame, said)

@@ -203,10 +203,10 @@ def test_what_was_read_is_on_the_wire_as_the_table_says():
     head = b"DETS" + bytes([7, 2, 0, 0]) + FABRIC + struct.pack("<QQQQQQQII", 3, 7, 5, 0, 0, 0, 0, 1, 1)
     assert encode(HEAD, FABRIC, told) == head + struct.pack("<II?dII?", 1, 2, True, 1e6, 4, 1, True)
     head = b"DETS" + bytes([7, 2, 0, 0]) + FABRIC + struct.pack("<QQQQQQQII", 3, 7, 5, 8, 9, 6, 0, 1, 1)
-    without = HEAD._replace(knows=(8, 9), pairs=6)
+    without = HEAD._replace(acked_pairs=(8, 9), pairs_ref=6)
     assert encode(without, FABRIC, told) == head + struct.pack("<II?d?", 1, 2, True, 1e6, True)
     head = b"DETS" + bytes([7, 2, 0, 4]) + FABRIC + struct.pack("<QQQQQQQII", 3, 7, 5, 8, 9, 6, 0, 1, 1)
-    assert encode(without._replace(left=OmittedColumns.FORFEITS), FABRIC, told) == head + struct.pack(
+    assert encode(without._replace(omitted=OmittedColumns.FORFEITS), FABRIC, told) == head + struct.pack(
         "<II?d", 1, 2, True, 1e6
     )
 
@@ -262,7 +262,7 @@ def test_a_frame_without_pairs_has_those_that_are_known(frame, data):
         return
     _, before = decode(encode(HEAD, FABRIC, frame), FABRIC, VNS)
     known = {type(before): PreviousMessage(HEAD.incarnation, 5, 7, before)}
-    head = HEAD._replace(number=9, pairs=data.draw(st.integers(5, 7)))
+    head = HEAD._replace(number=9, pairs_ref=data.draw(st.integers(5, 7)))
     read_head, read = decode(encode(head, FABRIC, frame), FABRIC, VNS, before=known)
     assert read_head == head
     for field in fields(frame):
@@ -273,14 +273,14 @@ def test_a_frame_without_pairs_has_those_that_are_known(frame, data):
 @pytest.mark.parametrize(
     ("known", "head", "cause"),
     [
-        (None, HEAD._replace(pairs=6), RejectCause.PAIRS),
-        (PreviousMessage(HEAD.incarnation, 5, 7, grants()), HEAD._replace(pairs=4), RejectCause.PAIRS),
-        (PreviousMessage(HEAD.incarnation, 5, 7, grants()), HEAD._replace(pairs=8), RejectCause.PAIRS),
-        (PreviousMessage(HEAD.incarnation - 1, 5, 7, grants()), HEAD._replace(pairs=6), RejectCause.PAIRS),
-        (PreviousMessage(HEAD.incarnation + 1, 5, 7, grants()), HEAD._replace(pairs=6), RejectCause.TOKEN),
+        (None, HEAD._replace(pairs_ref=6), RejectCause.PAIRS),
+        (PreviousMessage(HEAD.incarnation, 5, 7, grants()), HEAD._replace(pairs_ref=4), RejectCause.PAIRS),
+        (PreviousMessage(HEAD.incarnation, 5, 7, grants()), HEAD._replace(pairs_ref=8), RejectCause.PAIRS),
+        (PreviousMessage(HEAD.incarnation - 1, 5, 7, grants()), HEAD._replace(pairs_ref=6), RejectCause.PAIRS),
+        (PreviousMessage(HEAD.incarnation + 1, 5, 7, grants()), HEAD._replace(pairs_ref=6), RejectCause.TOKEN),
         (
             PreviousMessage(HEAD.incarnation, 5, 7, grants((1,), (0,), (1,), (1e6,))),
-            HEAD._replace(pairs=6),
+            HEAD._replace(pairs_ref=6),
             RejectCause.LENGTH,
         ),
     ],
@@ -313,7 +313,7 @@ def test_columns_that_are_left_out_are_the_same_everywhere(left):
     )
     if left & ~OmittedColumns.FORFEITS and may:
         return
-    data = encode(HEAD._replace(left=left), FABRIC, frame)
+    data = encode(HEAD._replace(omitted=left), FABRIC, frame)
     head, read = decode(data, FABRIC, VNS)
     assert head.omitted == left
     usual = {"unread_intervals": (1, 0), "active": (2, True), "forfeits": (4, False)}
@@ -331,7 +331,7 @@ def test_limits_that_the_hearer_has_granted_are_its_own():
     _, before = decode(encode(HEAD, FABRIC, frame), FABRIC, VNS)
     known, head = (
         {ReportMessage: PreviousMessage(HEAD.incarnation, 7, 7, before)},
-        HEAD._replace(number=9, pairs=7, limits=5),
+        HEAD._replace(number=9, pairs_ref=7, limits_ref=5),
     )
     data, granted = (
         encode(head, FABRIC, frame),
@@ -339,12 +339,12 @@ def test_limits_that_the_hearer_has_granted_are_its_own():
     )
     _, read = decode(data, FABRIC, VNS, before=known, given={5: granted})
     assert read.limit_bps.tolist() == [6.0, 9.0, 7.0]
-    assert len(data) == len(encode(head._replace(limits=0), FABRIC, frame)) - 8 * 3
+    assert len(data) == len(encode(head._replace(limits_ref=0), FABRIC, frame)) - 8 * 3
     others = {4: granted}, {5: granted._replace(sender=before.sender.copy())}, {}
     for other in others:
         with pytest.raises(MessageRejectedError) as refused:
             decode(data, FABRIC, VNS, before=known, given=other)
         assert refused.value.cause is RejectCause.PAIRS
     with pytest.raises(MessageRejectedError) as refused:
-        decode(encode(head._replace(pairs=0), FABRIC, frame), FABRIC, VNS, before=known, given={5: granted})
+        decode(encode(head._replace(pairs_ref=0), FABRIC, frame), FABRIC, VNS, before=known, given={5: granted})
     assert refused.value.cause is RejectCause.PAIRS

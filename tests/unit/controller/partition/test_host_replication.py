@@ -307,7 +307,7 @@ def count(monkeypatch, of, name, calls):
 def test_one_change_among_many_hosts_goes_through_its_own_vns_only(two, monkeypatch):
     calls = Counter()
     for of, name in (
-        *((ForwardingState, name) for name in ("place", "forget_host", "vn_of", "hosts_of_vn")),
+        *((ForwardingState, name) for name in ("place_remote_host", "forget_host", "vn_of", "hosts_of_vn")),
         (RemoteHosts, "take"),
         (HostPublisher, "note"),
     ):
@@ -322,7 +322,7 @@ def test_one_change_among_many_hosts_goes_through_its_own_vns_only(two, monkeypa
     row = two.vns.row_of(VLANS[0], 1, 2)
     assert two.b.network.vn_of(host) == row
     assert calls["take"] == 2  # both VNs, as they were said
-    assert calls["place"] == 3
+    assert calls["place_remote_host"] == 3
     assert calls["note"] == 4
     assert calls["vn_of"] <= 2 * (EACH + 1) + 1
     assert max(calls["hosts_of_vn"], calls["forget_host"]) <= 12

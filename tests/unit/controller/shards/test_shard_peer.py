@@ -91,7 +91,7 @@ def test_a_frame_in_time_counts(desk):
     assert desk.peer.report.measured_bps.tolist() == [1e6]
     assert desk.peer.take_grants().rate_bps.tolist() == [1e6]
     assert desk.peer.take_grants() is None
-    assert desk.say().heard == 1
+    assert desk.say().ack == 1
 
 
 @pytest.mark.parametrize("number", [3, 2, 1])
@@ -108,7 +108,7 @@ def test_a_number_below_the_first_one_is_refused(desk):
 
 def test_who_has_heard_nothing_lately_is_late_and_is_in_time_after_an_answer(desk):
     assert desk.hear(report(), heard=0) is RejectCause.LATE
-    assert desk.say().heard == 1  # which it hears, and answers
+    assert desk.say().ack == 1  # which it hears, and answers
     assert desk.hear(report(), number=2) is None
 
 
@@ -215,7 +215,7 @@ def test_what_was_read_counts_once_and_the_latest_of_it(desk):
     assert (queues.served_bps.tolist(), ports.transmitted_bps.tolist()) == ([2e6], [1e6])
     assert desk.peer.drain_readings() == []
     desk.hear(queues_read(), number=3)
-    desk.peer.recut(THEIRS, MINE, FABRIC)
+    desk.peer.repartition(THEIRS, MINE, FABRIC)
     assert desk.peer.drain_readings() == []
 
 
@@ -243,7 +243,7 @@ def test_what_is_remembered_of_what_was_said_has_a_bound(desk):
 def test_when_owners_change_what_was_said_is_void_and_who_was_replaced_stays_so(desk):
     assert desk.hear(report(), token=2) is None
     assert desk.hear(grants(), token=2) is None
-    desk.peer.recut(MINE, THEIRS, FABRIC)
+    desk.peer.repartition(MINE, THEIRS, FABRIC)
     assert (desk.peer.report, desk.peer.take_grants()) == (None, None)
     assert desk.hear(report(), token=2, number=2) is RejectCause.NOT_OWNED
     assert desk.hear(report(sender=2, receiver=0, loaded=(0,)), token=1, number=3) is RejectCause.TOKEN
@@ -256,7 +256,9 @@ def test_pairs_that_were_right_are_looked_at_again_when_vns_change_hands(desk):
     assert desk.hear(report(), number=2) is None  # the same pairs
     assert desk.hear(report(sender=2), number=3) is RejectCause.NOT_OWNED
     first = np.arange(len(_MINE)) == 0
-    desk.peer.recut(ShardScope(_THEIRS & ~first, _THEIRS & ~first), ShardScope(_MINE | first, _MINE | first), FABRIC)
+    desk.peer.repartition(
+        ShardScope(_THEIRS & ~first, _THEIRS & ~first), ShardScope(_MINE | first, _MINE | first), FABRIC
+    )
     assert desk.hear(report(), number=4) is RejectCause.NOT_OWNED
     assert desk.hear(report(sender=1), number=5) is None
 

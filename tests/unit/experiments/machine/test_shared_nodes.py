@@ -33,30 +33,30 @@ def health(number: int, owners: dict[str, str], active: str) -> dict[str, Any]:
 
 def test_all_nodes_name_the_same_live_owners_whose_switches_are_ready(nodes: Any) -> None:
     made, healths = nodes
-    assert made.recovered()
+    assert made.check_recovered()
     assert made.in_charge == 0
     assert made.shared_by(range(3))
     assert not made.shared_by([0, 1])  # s3 is with n3
     healths[1]["switches"]["s2"] = "taking over"
-    assert not made.recovered()
+    assert not made.check_recovered()
 
 
 def test_a_node_that_is_gone_has_to_be_replaced_as_owner_and_as_who_takes_changes(nodes: Any) -> None:
     made, healths = nodes
     healths[0] = {}
-    assert not made.recovered()
+    assert not made.check_recovered()
     after = {"s1": "n2", "s2": "n2", "s3": "n3"}
     for number in (1, 2):
         healths[number] = health(number, after, "n1")
     assert made.shared_by([1, 2])
-    assert not made.recovered()  # nobody takes changes yet
+    assert not made.check_recovered()  # nobody takes changes yet
     for number in (1, 2):
         healths[number] = health(number, after, "n3")
-    assert made.recovered()
+    assert made.check_recovered()
     assert made.in_charge == 2
 
 
 def test_nodes_that_name_different_owners_do_not_share(nodes: Any) -> None:
     made, healths = nodes
     healths[2]["cluster"]["owners"] = {**OWNERS, "s2": "n3"}
-    assert not made.recovered()
+    assert not made.check_recovered()

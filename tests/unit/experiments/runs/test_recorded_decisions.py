@@ -34,7 +34,7 @@ class Nodes:
     def owners(self):
         return {"s4": "n2"} if self.whole and not self.asked else {"s4": "n1"}
 
-    def recovered(self):
+    def check_recovered(self):
         return self.whole
 
     def kill_owner(self, switch):

@@ -121,15 +121,15 @@ def test_only_mending_soon_after_a_start_is_explained() -> None:
 
     soon, late = 100 + MENDS_AFTER_START_S - 1, 100 + MENDS_AFTER_START_S + 1
 
-    def troubles(*events: dict[str, object]) -> list[tuple[float, str]]:
+    def faults(*events: dict[str, object]) -> list[tuple[float, str]]:
         ledger = Ledger(FABRIC, JUDGED, starts_s=[0.0, 100.0])
         ledger.note_events(events)
         assert ledger.events.total() == len(events)
-        return ledger.troubles
+        return ledger.faults
 
-    assert troubles(event("tables-mended", soon), event("link-up", late)) == []
-    assert troubles(event("tables-mended", late)) == [(late, "tables-mended: x")]
-    assert len(troubles(event("queues-failed", soon))) == 1
+    assert faults(event("tables-repaired", soon), event("link-up", late)) == []
+    assert faults(event("tables-repaired", late)) == [(late, "tables-repaired: x")]
+    assert len(faults(event("queue-write-failed", soon))) == 1
 
 
 EXPLAINED = (

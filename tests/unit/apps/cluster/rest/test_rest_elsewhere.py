@@ -149,7 +149,7 @@ def test_a_change_is_in_force_once_it_is_on_the_switches_of_all_nodes(
         "n2": {"revision": 8, "installed_revision": 7, "waiting": ["s2"], "missing": ["s1", "s3"]},
     }
     for name, desk in two.between.desks.items():
-        monkeypatch.setattr(desk.service, "in_force", lambda revision, name=name: said[name])
+        monkeypatch.setattr(desk.service, "revision_status", lambda revision, name=name: said[name])
     whole = {"revision": 9, "installed_revision": 7, "waiting": ["s2"], "missing": ["s3"]}
     assert two.n1.get("/v1/revision") == whole
     assert two.n2.get("/v1/revision") == whole | {"revision": 8}

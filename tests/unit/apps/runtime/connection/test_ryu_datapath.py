@@ -360,7 +360,7 @@ def test_what_a_gate_keeps_back_is_not_sent_past_it(switches: list[Switch]) -> N
     wait_for(lambda: guarded.datapath.direct_send_socket() is not None)
     seen: list[bytes] = []
     guarded.datapath.xid = 0
-    guarded.datapath.gate = SimpleNamespace(lets_out=seen.append)
+    guarded.datapath.gate = SimpleNamespace(allows=seen.append)
     assert guarded.datapath.direct_send_socket() is None
     send_bulk_request(READER.meters, [guarded.connection], encode_meter_stats_request)
     assert seen == [encode_meter_stats_request(1)]

@@ -28,7 +28,7 @@ class Peer:
     def close(self) -> None:
         self.closed = True
 
-    def cut_off(self, reason: EvictionReason) -> None:
+    def evict(self, reason: EvictionReason) -> None:
         self.cut = reason
 
     def enqueue(self, data: bytes) -> bool:

@@ -85,8 +85,8 @@ def row(who: str, entries: int, cost_us: float, round_ms: float = 40.0) -> dict[
         "varied": 1.0,
         "cpu_us_per_entry": cost_us,
         "bytes_per_entry": None if who == "baseline" else 2000.0,
-        "skipped_intervals": 0,
-        "unanswered_polls": 0,
+        "skipped_rounds": 0,
+        "poll_timeouts": 0,
         **dict.fromkeys(("poll_ms", "step_ms", "push_ms", "total_ms"), spread),
     }
 
