@@ -40,8 +40,10 @@ class ChangeTracker:
         return {
             "revision": revision,
             "installed_revision": self._installed if self._pending else revision,
-            "waiting": sorted(records[dpid].switch.name for dpid in waiting),
-            "missing": sorted(one.switch.name for dpid, one in records.items() if dpid not in self._shell.peers),
+            "unconfirmed_switches": sorted(records[dpid].switch.name for dpid in waiting),
+            "disconnected_switches": sorted(
+                one.switch.name for dpid, one in records.items() if dpid not in self._shell.peers
+            ),
         }
 
     def _unconfirmed(self, at_s: float) -> set[int]:

@@ -94,7 +94,7 @@ def _show_shared(row: dict[str, Any], live: set[str]) -> None:
 
 
 @app.command()
-def leave(config: OfConfig = CONFIG) -> int:
+def release_lease(config: OfConfig = CONFIG) -> int:
     """Give up this node's lease if it is active or owns switches, so that other nodes take over at once."""
     from apps.cluster.cluster_node import prefix_of
     from apps.cluster.etcd_client import get

@@ -12,8 +12,8 @@ import { VnView } from "/ui/views/vn.js";
 
 const CLOCK_MS = 500;
 const SPOKEN = new Set(["guarantee-violated", "switch-down"]);
-const KEYS = [["/", "filter"], ["j, k or arrows", "next, previous row"], ["Enter", "open"], ["Esc", "back"], ["g f, g l, g c, g e", "fabric, ledger, changes, events"], ["e", "change a limit (VN)"], ["p", "pause"], ["?", "this list"]];
-const GO = { f: "#/", l: "#/ledger", c: "#/changes", e: "#/events" };
+const KEYS = [["/", "filter"], ["j, k or arrows", "next, previous row"], ["Enter", "open"], ["Esc", "back"], ["g f, g g, g c, g e", "fabric, guarantees, changes, events"], ["e", "change a limit (VN)"], ["p", "pause"], ["?", "this list"]];
+const GO = { f: "#/", g: "#/guarantees", c: "#/changes", e: "#/events" };
 
 const main = document.getElementById("main");
 let view = null, loading = null, steps = 0;
@@ -28,7 +28,7 @@ function viewOf(hash) {
   if (kind === "") return ["fabric", new FabricView()];
   if (kind === "vlan" && isId(vlan)) return ["fabric", new VlanView(Number(vlan))];
   if (kind === "vn" && isId(vlan) && isId(port)) return ["fabric", new VnView(Number(vlan), switchName, Number(port))];
-  if (kind === "ledger") return ["ledger", new LedgerView()];
+  if (kind === "guarantees") return ["guarantees", new LedgerView()];
   if (kind === "changes") return ["changes", new ChangesView()];
   if (kind === "events") return ["events", new EventsView(new URLSearchParams(query ?? ""))];
   return [null, null];
@@ -113,11 +113,11 @@ const bar = {
 function paintBar() {
   const state = live.latest;
   const age = (performance.now() - live.at) / 1000, stale = live.isStale();
-  const down = state?.missing.length ?? 0;
+  const down = state?.disconnected_switches.length ?? 0;
   const health = stale ? (live.connected ? "stale" : "no connection") : state.status;
   setText(bar.health, `${health}${down ? `, ${down} switch${down === 1 ? "" : "es"} down` : ""}`);
   setAttribute(bar.health, "class", `health ${stale ? "stale" : state.status}`);
-  setAttribute(bar.health, "title", down ? state.missing.join(", ") : null);
+  setAttribute(bar.health, "title", down ? state.disconnected_switches.join(", ") : null);
   setText(bar.missed, state ? `${state.skipped} of ${state.rounds + state.skipped} intervals missed` : "");
   setText(bar.age, !Number.isFinite(age) ? "no data yet" : live.paused ? "paused" : `${stale ? "stale, " : ""}${Math.floor(age)} s old`);
   const waits = state && state.installed_revision < state.revision;

@@ -35,9 +35,9 @@ class PairExplanation:
     """the two VNs as ``SWITCH:PORT``"""
     limit_bps: float
     """the limit in force"""
-    bound: str
+    constraint: str
     """the constraint that binds it, in words"""
-    place: int
+    rank: int
     """1 if no other sharer of the constraint is granted more, and so on; 0 when nobody shares it"""
     sharers: int
     next_constraint: str
@@ -52,10 +52,11 @@ class PairExplanation:
     """who shapes it"""
 
     def __str__(self) -> str:
-        share = f", share {self.place} of {self.sharers}" if self.sharers else ""
+        share = f", share {self.rank} of {self.sharers}" if self.sharers else ""
         return (
             f"VLAN {self.vlan_vid}, {self.sender} to {self.receiver}: {format_rate_text(self.limit_bps)}; "
-            f"bound by {self.bound}{share}; next bound: {self.next_constraint} at {format_rate_text(self.next_limit_bps)}"
+            f"bound by {self.constraint}{share}; "
+            f"next bound: {self.next_constraint} at {format_rate_text(self.next_limit_bps)}"
             f"{self._drops()}{_SHAPED_BY[self.shaping].format(self.sender)}"
         )
 

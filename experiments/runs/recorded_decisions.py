@@ -129,9 +129,9 @@ class NodesDecisions:
             self._kill["owners_after"] = self._nodes.owners()
         if time.monotonic() - self._taken_s >= TAKE_EVERY_S:
             self._taken_s = time.monotonic()
-            answer = self._nodes.get("/v1/entries")
-            if "partial" not in answer:
-                self._samples.append((self._taken_s, answer["entries"]))
+            answer = self._nodes.get("/v1/pairs")
+            if "unreachable_nodes" not in answer:
+                self._samples.append((self._taken_s, answer["pairs"]))
 
     def kill(self) -> None:
         """Kill the switch's owner."""

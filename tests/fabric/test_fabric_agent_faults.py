@@ -151,7 +151,7 @@ def test_forged_control_frames_change_nothing_for_others(tmp_path: Path, mode: s
             time.sleep(POLL_S)
         forged = int(forging.communicate()[0])
         after = app.get(f"/v1/loop?after={before['rounds']}")
-        refused = agent(app, 1)["refused"]
+        refused = agent(app, 1)["rejected_frames"]
         print(f"forged {forged} frames, refused {refused}, rounds {after['total_ms']}")
         skipped = after["skipped_rounds"] - before["skipped_rounds"]
         by_machine = (withheld_s(app.pid) - withheld) * 1e3 / after["interval_ms"]
@@ -161,7 +161,7 @@ def test_forged_control_frames_change_nothing_for_others(tmp_path: Path, mode: s
         assert forged > forged_per_s * FORGED_S / 2  # the machine is not so slow that little was tried
         assert refused.get("budget", 0) > 0
         assert agent(app, 1)["state"] == "mistrusted"
-        assert agent(app, 2)["refused"] == {}
+        assert agent(app, 2)["rejected_frames"] == {}
         with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL)) as listening:
             listening.bind((trunk(ovs, 2), 0))
             subprocess.run(forge(ovs, set_rate, 1000, 0.1), check=True, capture_output=True)

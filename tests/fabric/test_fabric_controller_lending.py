@@ -73,7 +73,7 @@ def udp_flows(ovs: OvsFabric, vlan_vid: int, rate_bps: int) -> list[Flow]:
 
 
 def limits_bps(app: Application, vlan_vid: int) -> int:
-    return sum(entry["limit_bps"] for entry in app.get(f"/v1/entries?vlan={vlan_vid}")["entries"])
+    return sum(entry["limit_bps"] for entry in app.get(f"/v1/pairs?vlan={vlan_vid}")["pairs"])
 
 
 @pytest.fixture(scope="module")

@@ -50,7 +50,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
             command = [sys.executable, "-c", SEND, FABRIC.vn(1, receiver).ip, *numbers]
             processes.append(ovs.host(FABRIC.vn(1, sender).name).popen(command))
         try:
-            app.wait_for(lambda: len(app.get("/v1/entries")["entries"]) >= len(PAIRS), "pairs", 60)
+            app.wait_for(lambda: len(app.get("/v1/pairs")["pairs"]) >= len(PAIRS), "pairs", 60)
             yield app
         finally:
             end(*processes)

@@ -85,13 +85,13 @@ def test_rest_shows_and_changes_it():
     client = app.test_client()
     assert client.get("/v1/vlans/10").get_json()["shadow"] is None
     loop.run(20)
-    assert {entry["shadow_bps"] for entry in client.get("/v1/entries").get_json()["entries"]} == {None}
+    assert {entry["shadow_bps"] for entry in client.get("/v1/pairs").get_json()["pairs"]} == {None}
     answer = client.patch("/v1/vlans/10", json={"shadow": "max-min"})
     assert (answer.status_code, answer.get_json()["shadow"], answer.get_json()["algorithm"]) == (200, "max-min", "fs")
     loop.run(5)
-    shown = [entry["shadow_bps"] for entry in client.get("/v1/entries?vlan=10").get_json()["entries"]]
+    shown = [entry["shadow_bps"] for entry in client.get("/v1/pairs?vlan=10").get_json()["pairs"]]
     assert sorted(shown)[1:] == pytest.approx([17.25 * M] * 2, rel=0.02)
-    assert {entry["shadow_bps"] for entry in client.get("/v1/entries?vlan=20").get_json()["entries"]} == {None}
+    assert {entry["shadow_bps"] for entry in client.get("/v1/pairs?vlan=20").get_json()["pairs"]} == {None}
     assert client.patch("/v1/vlans/10", json={"shadow": None}).get_json()["shadow"] is None
     assert loop.fabric.central.fabric.control.shadow.names == {}
 

@@ -173,7 +173,7 @@ class Application:
 
     def entry(self, sender_port: int, receiver_port: int, vlan_vid: int) -> dict[str, Any] | None:
         """Return the entry between two ports in a VLAN, if there is one."""
-        for entry in self.get(f"/v1/entries?vlan={vlan_vid}")["entries"]:
+        for entry in self.get(f"/v1/pairs?vlan={vlan_vid}")["pairs"]:
             if (entry["sender"]["port_no"], entry["receiver"]["port_no"]) == (sender_port, receiver_port):
                 return dict(entry)
         return None

@@ -150,5 +150,5 @@ class Lab:
 @pytest.fixture(scope="session")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     with Lab(tmp_path_factory.mktemp("ui-lab")) as lab:
-        lab.app.wait_for(lambda: len(lab.app.get("/v1/entries?vlan=10")["entries"]) == 2, "two pairs", 40.0)
+        lab.app.wait_for(lambda: len(lab.app.get("/v1/pairs?vlan=10")["pairs"]) == 2, "two pairs", 40.0)
         yield lab

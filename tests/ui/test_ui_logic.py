@@ -15,7 +15,7 @@ from controller.units import exact_rate, format_rate, parse_rate
 
 AXE = Path(__file__).parent / "vendor" / "axe-core-4.14.1" / "axe.min.js"
 UI = ROOT / "apps" / "ui"
-VIEWS = ("#/", "#/vlan/10", "#/vn/10/s2/1", "#/ledger", "#/changes", "#/events")
+VIEWS = ("#/", "#/vlan/10", "#/vn/10/s2/1", "#/guarantees", "#/changes", "#/events")
 
 
 @pytest.fixture(scope="module")

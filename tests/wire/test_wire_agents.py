@@ -90,7 +90,7 @@ def test_an_agent_is_told_rates_and_takes_its_entries_over(run: WireRun) -> None
 
     def entry() -> dict[str, object]:
         agent.work()
-        entries = run.app.get("/v1/entries")["entries"]
+        entries = run.app.get("/v1/pairs")["pairs"]
         return entries[0] if entries else {"shaping": None}
 
     wanted = "both" if mode == "verify" else "agent"
@@ -105,7 +105,7 @@ def test_an_agent_is_told_rates_and_takes_its_entries_over(run: WireRun) -> None
     run.app.wait_for(lambda: run.app.get("/v1/ports/s1/1")["agent"]["state"] == "absent", "missed")
 
     def held_by_meter() -> bool:
-        found = run.app.get("/v1/entries")["entries"][0]
+        found = run.app.get("/v1/pairs")["pairs"][0]
         return bool(found["shaping"] == "meter" and found["meter_id"] is not None)
 
     run.app.wait_for(held_by_meter, "held by its meter again")
@@ -140,7 +140,7 @@ def test_an_agent_that_reports_less_than_it_lets_through_is_mistrusted(run: Wire
     assert run.app.get("/v1/ports/s1/1")["agent"]["state"] == "mistrusted"
 
     def held() -> bool:
-        (entry,) = run.app.get("/v1/entries")["entries"]
+        (entry,) = run.app.get("/v1/pairs")["pairs"]
         return bool(entry["shaping"] == "meter" and entry["meter_rate_bps"] == LIMIT_BPS)
 
     run.app.wait_for(held, "held by its meter, without the backstop's margin")

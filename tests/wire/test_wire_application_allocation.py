@@ -41,7 +41,7 @@ def sending(run: WireRun, rates: dict[int, dict[int, float]]) -> list[int]:
 
 
 def limit_sum(run: WireRun, vid: int) -> float:
-    entries = run.app.get(f"/v1/entries?vlan={vid}")["entries"]
+    entries = run.app.get(f"/v1/pairs?vlan={vid}")["pairs"]
     return float(sum(entry["limit_bps"] for entry in entries))
 
 
@@ -53,9 +53,9 @@ def test_idle_capacity_is_lent_taken_back_explained_recorded_and_replayed(run: W
     run.app.wait_for(lambda: limit_sum(run, 10) < 510 * MBIT, "taken back", 20.0)
     vns = run.app.get("/v1/vns/10/s1/4")
     assert (vns["receive_limit_bps"], vns["receive_ceiling_bps"]) == (400_000_000, 900_000_000)
-    shadows = {entry["shadow_bps"] for entry in run.app.get("/v1/entries?vlan=10")["entries"]}
+    shadows = {entry["shadow_bps"] for entry in run.app.get("/v1/pairs?vlan=10")["pairs"]}
     assert shadows == {None}
-    (shown,) = {entry["shadow_bps"] for entry in run.app.get("/v1/entries?vlan=20")["entries"]}
+    (shown,) = {entry["shadow_bps"] for entry in run.app.get("/v1/pairs?vlan=20")["pairs"]}
     assert shown == 500_000_000
 
     assert cli.main(["explain", "--vlan", "10", "--from", "s1:1", "--to", "s1:4", "--url", run.app.url]) == 0

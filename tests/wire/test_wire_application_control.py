@@ -165,9 +165,9 @@ def test_a_stop_keeps_everything_and_the_next_start_takes_it_over_untouched(tmp_
         add_foreign(run)
         calm = Blast(run)
         calm.start(100e6)  # within the limit: no meter has a reason to change
-        run.app.wait_for(lambda: len(run.app.get("/v1/entries?vlan=10")["entries"]) == 3, "three pairs")
+        run.app.wait_for(lambda: len(run.app.get("/v1/pairs?vlan=10")["pairs"]) == 3, "three pairs")
         calm.wait_delivered(300e6)
-        pairs = {entry["meter_id"] for entry in run.app.get("/v1/entries?vlan=10")["entries"]}
+        pairs = {entry["meter_id"] for entry in run.app.get("/v1/pairs?vlan=10")["pairs"]}
 
         def standing() -> dict[int, tuple[int, int]]:
             """The meters that no account moves: without queues those of pairs share what their receiver has left."""
@@ -183,7 +183,7 @@ def test_a_stop_keeps_everything_and_the_next_start_takes_it_over_untouched(tmp_
         tested = {"flow-mods": 1 + len(meter_probe.ProbeKind) + 1}
         run.app.start()
         run.app.wait_ready()
-        run.app.wait_for(lambda: len(run.app.get("/v1/entries?vlan=10")["entries"]) == 3, "three pairs again")
+        run.app.wait_for(lambda: len(run.app.get("/v1/pairs?vlan=10")["pairs"]) == 3, "three pairs again")
         time.sleep(0.5)
         assert changes(run)["flow-mods"] == before["flow-mods"] + tested["flow-mods"]
         assert (set(run.flows(1)), standing()) == (flows, meters)
@@ -218,7 +218,7 @@ def test_pairs_towards_a_switch_that_comes_late_wait_for_it(tmp_path: Path) -> N
             run.introduce(1, port, mac)
             run.offer((1, port), mac, RECEIVER_MAC, BLAST_BPS)
         receiver = f"/v1/vns/10/s2/{RECEIVER}"
-        run.app.wait_for(lambda: len(run.app.get("/v1/entries?vlan=10")["entries"]) == 3, "the pairs")  # two congest it
+        run.app.wait_for(lambda: len(run.app.get("/v1/pairs?vlan=10")["pairs"]) == 3, "the pairs")  # two congest it
         run.app.wait_for(lambda: run.app.get(receiver)["congested"], "congestion")
         assert run.app.stop() == 0
         run.fabric.disconnect(2, reconnect=False)
@@ -228,9 +228,9 @@ def test_pairs_towards_a_switch_that_comes_late_wait_for_it(tmp_path: Path) -> N
         run.app.start()
         run.app.wait_for(lambda: run.app.get("/v1/health")["switches"]["s1"] == "ready", "the senders' switch")
         time.sleep(1.0)
-        assert run.app.get("/v1/entries")["entries"] == []
+        assert run.app.get("/v1/pairs")["pairs"] == []
         run.fabric.reconnect(2)
-        run.app.wait_for(lambda: len(run.app.get("/v1/entries?vlan=10")["entries"]) == 3, "the pairs", 4.0)
+        run.app.wait_for(lambda: len(run.app.get("/v1/pairs?vlan=10")["pairs"]) == 3, "the pairs", 4.0)
         now = {flow: run.meters(1)[flow.meter_id] for flow in run.flows(1) if of_pair(flow)}
         assert now.keys() == granted.keys()
         run.app.wait_for(lambda: run.app.get(receiver)["congested"], "congestion again", 2.0)
@@ -241,7 +241,7 @@ def test_a_stop_that_removes_leaves_only_what_is_not_ours(tmp_path: Path) -> Non
     with WireRun(tmp_path, {1: [*SENDERS, RECEIVER]}, **sections) as run:
         add_foreign(run)
         Blast(run).start(100e6)
-        run.app.wait_for(lambda: len(run.app.get("/v1/entries")["entries"]) == 3, "three pairs")
+        run.app.wait_for(lambda: len(run.app.get("/v1/pairs")["pairs"]) == 3, "three pairs")
         assert run.app.stop() == 0
         assert run.flows(1) == [FOREIGN]
         assert list(run.meters(1)) == [FOREIGN_METER]
@@ -251,7 +251,7 @@ def test_leftovers_of_another_configuration_are_replaced(tmp_path: Path) -> None
     with WireRun(tmp_path, {1: [*SENDERS, RECEIVER]}, openflow={"last_meter_id": 1000}) as run:
         add_foreign(run)
         Blast(run).start(100e6)
-        run.app.wait_for(lambda: len(run.app.get("/v1/entries")["entries"]) == 3, "three pairs")
+        run.app.wait_for(lambda: len(run.app.get("/v1/pairs")["pairs"]) == 3, "three pairs")
         assert run.app.stop() == 0
         vlans = {30: {"send_limit": "10M", "receive_limit": "20M", "algorithm": "fp"}}
         ports = {port: {"capacity": "1G", "access": 30} for port in (1, 2)}

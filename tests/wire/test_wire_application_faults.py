@@ -68,8 +68,8 @@ def test_pairs_beyond_the_switchs_meters_do_without_and_are_told_of(tmp_path: Pa
             run.fabric.inject(1, sender, frame(0xA0 + sender, 0xA0 + receiver, 10))
         run.app.wait_for(lambda: run.app.events("out-of-meters"), "told")
         run.wait(lambda: len(run.meters(1)) == meters, "metered")
-        shown = run.app.get("/v1/entries")
-        assert (len(shown["entries"]), len(shown["unmetered"])) == (2, 2)
+        shown = run.app.get("/v1/pairs")
+        assert (len(shown["pairs"]), len(shown["unmetered_pairs"])) == (2, 2)
         assert run.app.events("switch-error") == []
         run.fabric.forget_received()
         run.fabric.inject(1, 1, frame(0xA1, 0xA3, 10))

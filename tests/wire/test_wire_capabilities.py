@@ -89,10 +89,12 @@ def test_meters_of_no_use_are_not_used(tmp_path: Path, abilities: dict[str, Any]
         talk(run)
         assert meters_of_flows(run) == {None}
         assert run.meters(1) == {}
-        shown = run.app.wait_for(lambda: (got := run.app.get("/v1/entries"))["unmetered"] and got, "a pair")
-        assert shown["entries"] == []
-        assert [(pair["sender"]["port_no"], pair["receiver"]["port_no"]) for pair in shown["unmetered"]] == [(1, 2)]
-        assert run.app.get("/v1/entries?vlan=20")["unmetered"] == []
+        shown = run.app.wait_for(lambda: (got := run.app.get("/v1/pairs"))["unmetered_pairs"] and got, "a pair")
+        assert shown["pairs"] == []
+        assert [(pair["sender"]["port_no"], pair["receiver"]["port_no"]) for pair in shown["unmetered_pairs"]] == [
+            (1, 2)
+        ]
+        assert run.app.get("/v1/pairs?vlan=20")["unmetered_pairs"] == []
         vn = run.app.get("/v1/vns/10/s1/2")
         assert vn["measured_receive_bps"] is None  # not zero: nobody counts what its sender sends
         assert (vn["enforceable"], vn["enforceable_reasons"][0]) == ("no", f"senders are not limited: {why}")
@@ -103,12 +105,12 @@ def test_meters_that_come_to_be_of_use_are_used_from_the_next_connection_on(tmp_
     run.switch(1).abilities.refuse = True
     with run:
         talk(run)
-        run.app.wait_for(lambda: run.app.get("/v1/entries")["unmetered"], "a pair without a meter")
+        run.app.wait_for(lambda: run.app.get("/v1/pairs")["unmetered_pairs"], "a pair without a meter")
         with run.fabric.locked():
             run.switch(1).abilities.refuse = False
         run.fabric.disconnect(1)
-        run.app.wait_for(lambda: len(run.app.get("/v1/entries")["entries"]) == 1, "judged again")
-        assert run.app.get("/v1/entries")["unmetered"] == []
+        run.app.wait_for(lambda: len(run.app.get("/v1/pairs")["pairs"]) == 1, "judged again")
+        assert run.app.get("/v1/pairs")["unmetered_pairs"] == []
         run.wait(lambda: meters_of_flows(run) != {None}, "metered")
         run.fabric.forget_received()
         run.fabric.inject(1, 1, frame(0xA1, 0xA2, 10))

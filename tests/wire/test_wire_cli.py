@@ -61,7 +61,7 @@ def test_everything_is_listed(dets: Dets) -> None:
     assert len(dets("vn", "list").splitlines()) == 11
     assert len(dets("port", "list").splitlines()) == 6
     assert "capacity" in dets("port", "show", "s1:3")
-    assert dets("entry", "list", "--vlan", "10").splitlines()[1].split()[:3] == ["10", "s1:1", "s1:2"]
+    assert dets("pair", "list", "--vlan", "10").splitlines()[1].split()[:3] == ["10", "s1:1", "s1:2"]
     assert dets("vlan", "show", "20").splitlines()[0].split() == ["VLAN", "20"]
 
 

@@ -57,11 +57,11 @@ def check_reads_are_of_the_whole_fabric(run: SharedRun, number: int) -> None:
     node = run.nodes[number]
     vn = f"/v1/vns/10/s{RECEIVER[0]}/{RECEIVER[1]}"
     run.wait(lambda: node.get(vn)["measured_receive_bps"] == pytest.approx(LIMIT_BPS, rel=0.1), "all that is received")
-    listed = node.get("/v1/vns?vlan=10&limit=2"), node.get("/v1/entries?limit=2")
+    listed = node.get("/v1/vns?vlan=10&limit=2"), node.get("/v1/pairs?limit=2")
     assert [item["port_no"] for item in listed[0]["vns"]] == [11, 12]
-    assert [item["sender"]["port_no"] for item in listed[1]["entries"]] == [11, 12]  # s1's, which n2 owns
-    more = node.get(f"/v1/entries?limit=2&cursor={listed[1]['next']}")
-    assert ([item["sender"]["port_no"] for item in more["entries"]], more["next"]) == ([21], None)
+    assert [item["sender"]["port_no"] for item in listed[1]["pairs"]] == [11, 12]  # s1's, which n2 owns
+    more = node.get(f"/v1/pairs?limit=2&cursor={listed[1]['next']}")
+    assert ([item["sender"]["port_no"] for item in more["pairs"]], more["next"]) == ([21], None)
     whole = {one["port_no"]: one for one in node.get("/v1/vns?vlan=10")["vns"]}
     assert whole[RECEIVER[1]]["congested"]
     assert all(whole[port_no]["measured_send_bps"] > 0.2 * LIMIT_BPS for _, port_no in SENDERS)
@@ -70,9 +70,9 @@ def check_reads_are_of_the_whole_fabric(run: SharedRun, number: int) -> None:
     )
     assert all(one["received_bps"] is not None for one in node.get("/v1/ports")["ports"])
     run.wait(lambda: None not in loads_of_links(node), "two looks at all links, a second apart")
-    said = "/".join(("/v1/entries/10/s1/11", f"s{RECEIVER[0]}", str(RECEIVER[1]), "explanation"))
+    said = "/".join(("/v1/pairs/10/s1/11", f"s{RECEIVER[0]}", str(RECEIVER[1]), "explanation"))
     assert node.get(said)["sender"]["switch"] == "s1"
-    assert not any("partial" in answer for answer in listed)
+    assert not any("unreachable_nodes" in answer for answer in listed)
     received = pytest.approx(LIMIT_BPS, rel=0.1)
     run.wait(lambda: top(node)["measured_receive_bps"] == received, "a second's mean without what came at first")
     assert top(node)["congested_vns"] == 1
@@ -107,8 +107,8 @@ def test_a_node_that_is_killed_loses_its_switches_to_the_other_and_nobody_is_fre
 def test_a_node_that_was_paused_finds_its_switches_taken_and_shares_again_when_it_is_asked(run: SharedRun) -> None:
     blast(run)
     run.nodes[0].signal(signal.SIGSTOP)
-    assert run.nodes[1].get("/v1/entries")["partial"] == ["n1"]
-    assert run.nodes[1].get("/v1/vns")["partial"] == ["n1"]  # it is not asked again so soon
+    assert run.nodes[1].get("/v1/pairs")["unreachable_nodes"] == ["n1"]
+    assert run.nodes[1].get("/v1/vns")["unreachable_nodes"] == ["n1"]  # it is not asked again so soon
     run.wait(lambda: set(run.owners(1).values()) == {"n2"}, "n2 has all", 20.0)
     run.wait(lambda: run.health(1)["status"] == "ready", "n2 controls all", 20.0)
     before = {dpid: len(run.writers(dpid)) for dpid in EDGES}

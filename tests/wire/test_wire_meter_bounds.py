@@ -40,12 +40,12 @@ def talk(run: WireRun) -> None:
         run.introduce(1, port, 0xA0 + port)
     pairs = [(one, other) for one in PORTS for other in PORTS if one != other]
     assert all(passes(run, *pair) for pair in pairs)
-    run.app.wait_for(lambda: len(shown(run, "entries")) + len(shown(run, "unmetered")) == len(pairs), "pairs")
+    run.app.wait_for(lambda: len(shown(run, "pairs")) + len(shown(run, "unmetered_pairs")) == len(pairs), "pairs")
     assert all(passes(run, *pair) for pair in pairs)
 
 
 def shown(run: WireRun, what: str) -> list[dict[str, Any]]:
-    return list(run.app.get("/v1/entries")[what])
+    return list(run.app.get("/v1/pairs")[what])
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def shown(run: WireRun, what: str) -> list[dict[str, Any]]:
 def test_bounds_are_found_out_and_kept(tmp_path: Path, limits: MeterLimits) -> None:
     with bounded(tmp_path, limits) as run:
         talk(run)
-        assert (len(shown(run, "entries")), shown(run, "unmetered")) == (6, [])
+        assert (len(shown(run, "pairs")), shown(run, "unmetered_pairs")) == (6, [])
         assert all(run.app.events(kind) == [] for kind in ("switch-error", "tables-repaired", "out-of-meters"))
         settings = run.meters(1).values()
         assert max(burst for _, burst in settings) == min(150_000, limits.max_burst_kbits)
@@ -79,7 +79,7 @@ def test_bounds_are_found_though_errors_say_nothing(tmp_path: Path) -> None:
     run.switch(1).faults.blank_errors = True
     with run:
         talk(run)
-        assert shown(run, "unmetered") == []
+        assert shown(run, "unmetered_pairs") == []
         assert {max(burst for _, burst in run.meters(1).values())} == {32_000}
 
 
@@ -89,7 +89,7 @@ def test_bounds_that_are_configured_are_kept_and_not_tested(tmp_path: Path) -> N
     meters = {"max_burst": "32M", "min_rate": "1M", "rate_step": "1M"}
     with bounded(tmp_path, limits, profile="full", meters=meters) as run:
         talk(run)
-        assert shown(run, "unmetered") == []
+        assert shown(run, "unmetered_pairs") == []
         assert run.app.events("switch-error") == []
 
 
@@ -100,7 +100,7 @@ def test_bounds_that_nobody_knew_of_are_learned_from_refusals(tmp_path: Path, la
     with run:
         talk(run)
         run.wait(lambda: len(run.meters(1)) == VN_METERS + 6, "all meters", 45)
-        run.app.wait_for(lambda: shown(run, "unmetered") == [], "all metered")
+        run.app.wait_for(lambda: shown(run, "unmetered_pairs") == [], "all metered")
         assert late or run.app.events("out-of-meters") == []
 
 
@@ -115,7 +115,7 @@ def test_whatever_a_switch_refuses_nobody_is_cut_off(tmp_path: Path, blank: bool
         run.app.wait_for(lambda: run.fabric.connections(1) == 2, "connected again")
         run.wait(lambda: run.flows(1, Table.FORWARD), "brought up")
         talk(run)
-        run.app.wait_for(lambda: len(shown(run, "unmetered")) == 6, "without", 30)
+        run.app.wait_for(lambda: len(shown(run, "unmetered_pairs")) == 6, "without", 30)
         assert all(passes(run, one, other) for one in PORTS for other in PORTS if one != other)
 
 
@@ -128,15 +128,15 @@ def test_meters_that_are_refused_later_leave_their_pairs_without(tmp_path: Path,
             run.switch(1).faults.blank_errors = blank
         set_limits(run, knows_bursts=False)
         talk(run)
-        run.app.wait_for(lambda: len(shown(run, "unmetered")) == 6, "without", 30)
-        why = {pair["why"] for pair in shown(run, "unmetered")}
+        run.app.wait_for(lambda: len(shown(run, "unmetered_pairs")) == 6, "without", 30)
+        why = {pair["why"] for pair in shown(run, "unmetered_pairs")}
         said = "it does not stand on the switch" if blank else "METER_MOD_FAILED / BAD_FLAGS"
         assert len(why) == 1
         assert said in why.pop()
         run.app.wait_for(lambda: said in str(run.health().get("faults")), "told")
         assert all(passes(run, one, other) for one in PORTS for other in PORTS if one != other)
         set_limits(run, knows_bursts=True)
-        run.app.wait_for(lambda: shown(run, "unmetered") == [], "metered again", 45)
+        run.app.wait_for(lambda: shown(run, "unmetered_pairs") == [], "metered again", 45)
         run.app.wait_for(lambda: run.health()["status"] == "ready", "well again", 45)
 
 
@@ -144,7 +144,7 @@ def test_where_meters_are_few_vns_leave_some_to_pairs(tmp_path: Path) -> None:
     """The switch says that it has many: that it has few shows when it refuses one."""
     with bounded(tmp_path, MeterLimits(count=VN_METERS + 2)) as run:
         talk(run)
-        run.app.wait_for(lambda: shown(run, "unmetered") == [], "all with a meter")
+        run.app.wait_for(lambda: shown(run, "unmetered_pairs") == [], "all with a meter")
         run.app.wait_for(lambda: run.health()["status"] == "ready", "no more refused", 30)
         assert all(passes(run, one, other) for one in PORTS for other in PORTS if one != other)
 
@@ -153,15 +153,15 @@ def test_the_largest_of_more_pairs_than_meters_have_one(tmp_path: Path) -> None:
     """The others share the meters of their VNs' send limits."""
     with bounded(tmp_path, MeterLimits(count=NEEDED_METERS + 2)) as run:
         talk(run)
-        run.app.wait_for(lambda: len(shown(run, "unmetered")) == 4, "two of six with a meter")
-        assert {pair["why"] for pair in shown(run, "unmetered")} == {"all meters of its switch are in use"}
+        run.app.wait_for(lambda: len(shown(run, "unmetered_pairs")) == 4, "two of six with a meter")
+        assert {pair["why"] for pair in shown(run, "unmetered_pairs")} == {"all meters of its switch are in use"}
         run.app.wait_for(lambda: "4 pairs without a meter" in str(run.health().get("faults")), "told")
         for sender, receiver in ((3, 1), (3, 2)):
             run.offer((1, sender), 0xA0 + sender, 0xA0 + receiver, 30e6)
         wanted = {(3, 1), (3, 2)}
 
         def metered() -> set[tuple[int, int]]:
-            return {(one["sender"]["port_no"], one["receiver"]["port_no"]) for one in shown(run, "entries")}
+            return {(one["sender"]["port_no"], one["receiver"]["port_no"]) for one in shown(run, "pairs")}
 
         run.app.wait_for(lambda: metered() == wanted, "passed on", 20)
         assert all(passes(run, one, other) for one in PORTS for other in PORTS if one != other)
@@ -170,7 +170,7 @@ def test_the_largest_of_more_pairs_than_meters_have_one(tmp_path: Path) -> None:
 def test_fewer_meters_than_vns_cut_nobody_off(tmp_path: Path) -> None:
     with bounded(tmp_path, MeterLimits(count=3), well=False) as run:
         talk(run)
-        assert len(shown(run, "unmetered")) == 6
+        assert len(shown(run, "unmetered_pairs")) == 6
         run.app.wait_for(lambda: "send limit" in str(run.health().get("faults")), "told")
 
 
@@ -192,14 +192,14 @@ def test_a_limit_above_all_meters_is_said_and_cuts_nobody_off(tmp_path: Path) ->
         for port in PORTS:
             run.introduce(1, port, 0xB0 + port, 20)
         run.fabric.inject(1, 1, frame(0xB1, 0xB2, 20))
-        run.app.wait_for(lambda: len(shown(run, "unmetered")) == 1, "without a meter")
-        assert "above 450M" in shown(run, "unmetered")[0]["why"]
+        run.app.wait_for(lambda: len(shown(run, "unmetered_pairs")) == 1, "without a meter")
+        assert "above 450M" in shown(run, "unmetered_pairs")[0]["why"]
         assert "above 450M" in str(run.health()["faults"])
         run.fabric.forget_received()
         run.fabric.inject(1, 1, frame(0xB1, 0xB2, 20))
         assert len(run.fabric.received(1, 2)) == 1
         run.app.patch("/v1/vns/20/s1/1", send_limit_bps=400_000_000)
-        run.app.wait_for(lambda: shown(run, "unmetered") == [], "with a meter")
+        run.app.wait_for(lambda: shown(run, "unmetered_pairs") == [], "with a meter")
 
 
 def test_a_meter_that_a_switch_has_already_is_set(tmp_path: Path) -> None:
@@ -214,4 +214,4 @@ def test_a_meter_that_a_switch_has_already_is_set(tmp_path: Path) -> None:
             row["exists"], row["flags"], row["rate_kbps"], row["burst_kbits"] = True, 13, 7, 7
         talk(run)
         run.wait(lambda: run.meters(1)[VN_METERS + 1][0] > 7, "set")
-        assert shown(run, "unmetered") == []
+        assert shown(run, "unmetered_pairs") == []

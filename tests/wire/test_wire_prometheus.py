@@ -87,7 +87,7 @@ def test_the_dashboard_has_something_to_show(tmp_path: Path) -> None:
         with run.fabric.locked():
             run.fabric.rates.set_rates([flow], 100e6)
         app = run.app
-        app.wait_for(lambda: len(app.get("/v1/entries")["entries"]) == 1, "a pair")
+        app.wait_for(lambda: len(app.get("/v1/pairs")["pairs"]) == 1, "a pair")
         with Prometheus(tmp_path, app.url.removeprefix("http://")) as prometheus:
 
             def rate_bps(name: str, label: str) -> float:

@@ -31,7 +31,7 @@ def test_the_loop_is_undisturbed(tmp_path: Path) -> None:
         with run.fabric.locked():
             run.fabric.rates.set_rates(flows, 300e6)
         app = run.app
-        app.wait_for(lambda: len(app.get("/v1/entries")["entries"]) == len(SENDERS), "three entries")
+        app.wait_for(lambda: len(app.get("/v1/pairs")["pairs"]) == len(SENDERS), "three entries")
         last = app.last_event()
         before = app.get("/v1/loop")
         answers = Attack(app.url, rapid=10_000, slow=100, others=50, token=tokens.create("enemy", "write")).run()

@@ -40,9 +40,9 @@ LINK_COLUMNS = (
     _end("b"),
     Column("up", "up"),
     rate("capacity", "capacity_bps"),
-    _way("promised a to b", "a_to_b", "promised_bps"),
+    _way("committed a to b", "a_to_b", "committed_bps"),
     _way("carried", "a_to_b", "load_bps"),
-    _way("promised b to a", "b_to_a", "promised_bps"),
+    _way("committed b to a", "b_to_a", "committed_bps"),
     _way("carried", "b_to_a", "load_bps"),
     Column("up since", "up_since"),
 )

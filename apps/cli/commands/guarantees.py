@@ -1,4 +1,4 @@
-"""``dets ledger``: what is promised of ports and links, and how long each guarantee was owed, met and missed."""
+"""``dets guarantees``: what is promised of ports and links, and how long each guarantee was owed, met and missed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from controller.units import format_rate
 
 app = typer.Typer()
 
-MISSED_BY = ("switch", "machine", "floods", "grants")
+MISSED_BY = ("switch", "controller", "floods", "grants")
 
 
 def _free(title: str, promised: str) -> Column:
@@ -62,7 +62,7 @@ VN_COLUMNS = (
 
 @app.command()
 @with_client
-def ledger(client: Client, vlan: OnlyVlan = None, output: AnyForm = OutputFormat.table) -> int:
+def guarantees(client: Client, vlan: OnlyVlan = None, output: AnyForm = OutputFormat.table) -> int:
     """Show what is promised of ports and links and which guarantees are missing; with --vlan, how its VNs' fared."""
     if vlan is not None:
         show(client.pages("/v1/vns", "vns", {"vlan": vlan}), output, VN_COLUMNS)
@@ -70,17 +70,17 @@ def ledger(client: Client, vlan: OnlyVlan = None, output: AnyForm = OutputFormat
     found: Mapping[str, Any] = {
         "ports": client.pages("/v1/ports", "ports"),
         "links": client.pages("/v1/links", "links"),
-        "missing": client.pages("/v1/vns", "vns", {"missing": "true"}),
+        "violated": client.pages("/v1/vns", "vns", {"violated": "true"}),
     }
     if output is not OutputFormat.table:
         show(found, output, ())
         return 0
     show(found["ports"], output, PORT_COLUMNS)
-    for name, columns in (("links", LINK_COLUMNS), ("missing", VN_COLUMNS)):
+    for name, columns in (("links", LINK_COLUMNS), ("violated", VN_COLUMNS)):
         if found[name]:
             say()
             show(found[name], output, columns)
-    if not found["missing"]:
+    if not found["violated"]:
         say()
         say("Every VN gets what its senders offer within its limit.")
     return 0

@@ -193,7 +193,6 @@ def show_vn(client: Client, vlan: OfVlan, port: OfPort, output: AnyForm = Output
 
 
 @limits.command("set")
-@vns.command("set")
 @with_change
 def set_limits(
     change: Change,
@@ -288,7 +287,7 @@ def list_entries(
     client: Client, vlan: OnlyVlan = None, switch: OnlySwitch = None, output: AnyForm = OutputFormat.table
 ) -> int:
     """List the pairs of VNs that talk; --switch is the sender's."""
-    show(client.pages("/v1/entries", "entries", {"vlan": vlan, "switch": switch}), output, ENTRY_COLUMNS)
+    show(client.pages("/v1/pairs", "pairs", {"vlan": vlan, "switch": switch}), output, ENTRY_COLUMNS)
     return 0
 
 
@@ -299,7 +298,7 @@ def list_unmetered(
 ) -> int:
     """List the pairs that talk and have no meter, and why; --switch is the sender's."""
     query = {"vlan": vlan, "switch": switch, "limit": 1}
-    found = client.call("/v1/entries", query=query, shape={"unmetered": [dict]})["unmetered"]
+    found = client.call("/v1/pairs", query=query, shape={"unmetered_pairs": [dict]})["unmetered_pairs"]
     show(found, output, UNMETERED_COLUMNS)
     return 0
 

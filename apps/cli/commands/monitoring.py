@@ -218,7 +218,7 @@ def _states(
     client: Client, name: str, picked: dict[str, Any], interval_s: float, count: int | None
 ) -> Iterator[list[dict[str, Any]]]:
     """Yield the live state of VLANs or VNs, and with it what was set of them, asked for again when that has changed."""
-    query = {**picked, "interval_ms": round(interval_s * 1000), "states": count}
+    query = {**picked, "interval_ms": round(interval_s * 1000), "count": count}
     revision, set_of = None, {}
     keys: dict[str, Any] = {"columns": [], name: []}
     for one in client.stream("/v1/stream", query, timeout_s=interval_s + 30.0):

@@ -105,7 +105,7 @@ def explanations(client: Client, vlan: str, sender: str, receiver: str | None) -
     names = NameResolver(client)
     if receiver is not None:
         ends = (*names.port_path_parts("from", sender), *names.port_path_parts("to", receiver))
-        path = f"/v1/entries/{vlan_text('vlan', vlan)}/{'/'.join(ends)}/explanation"
+        path = f"/v1/pairs/{vlan_text('vlan', vlan)}/{'/'.join(ends)}/explanation"
         return [client.call(path, shape={"sentence": str})]
     here = names.port("from", sender)
     shape = {"explanations": [{"sentence": str, "sender": _PLACE}]}

@@ -121,7 +121,7 @@ class Client:
                 answer = decoded(data)
                 check(answer, {key: [dict], "partial?": [str], "next?": str})
                 rows += answer[key]
-                missing.update(answer.get("partial") or ())
+                missing.update(answer.get("unreachable_nodes") or ())
                 cursor = answer.get("next")
                 if cursor is None:
                     break
@@ -139,13 +139,13 @@ class Client:
         while True:
             now = self.call("/v1/revision", shape=_REVISION)
             if now["installed_revision"] is not None and now["installed_revision"] >= revision:
-                self._complain_of_missing(now.get("missing") or (), now.get("partial") or ())
+                self._complain_of_missing(now.get("disconnected_switches") or (), now.get("unreachable_nodes") or ())
                 return
             if time.monotonic() >= end_s:
                 break
             time.sleep(LOOK_EVERY_S)
-        lagging = [f"{name} has not confirmed it" for name in now.get("waiting", ())]
-        lagging += [f"{name} is not connected" for name in now.get("missing", ())]
+        lagging = [f"{name} has not confirmed it" for name in now.get("unconfirmed_switches", ())]
+        lagging += [f"{name} is not connected" for name in now.get("disconnected_switches", ())]
         why = ", ".join(lagging) or "the controller has not sent it"
         raise RequestError(f"revision {revision} is kept, but not in force after {timeout_s:g} s: {why}")
 

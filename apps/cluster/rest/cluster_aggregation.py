@@ -67,7 +67,7 @@ def _read(body: bytes) -> Json | None:
 
 def missing_on_all_nodes(nodes: Nodes, said: Mapping[str, Json]) -> list[str]:
     """Return the switches that all nodes say are missing; those of a node that is silent may be there."""
-    nowhere = set.intersection(*(set(one["missing"]) for one in said.values()))
+    nowhere = set.intersection(*(set(one["disconnected_switches"]) for one in said.values()))
     silent = nodes.urls.keys() - said.keys()
     return sorted(name for name in nowhere if nodes.owners.get(name) not in silent)
 
@@ -97,8 +97,8 @@ def _get_revision(_here: Service, nodes: Nodes, parts: list[NodeResult]) -> Json
     said = {part.node: part.said for part in parts}
     return parts[0].said | {
         "installed_revision": min(one["installed_revision"] for one in said.values()),
-        "waiting": sorted({name for one in said.values() for name in one["waiting"]}),
-        "missing": missing_on_all_nodes(nodes, said),
+        "unconfirmed_switches": sorted({name for one in said.values() for name in one["unconfirmed_switches"]}),
+        "disconnected_switches": missing_on_all_nodes(nodes, said),
     }
 
 
@@ -123,7 +123,7 @@ def _by_key(parts: list[NodeResult], name: str, key: Callable[[Json], Any]) -> d
 def _list_vns(here: Service, nodes: Nodes, parts: list[NodeResult]) -> Json:
     found = _by_key(parts, "vns", lambda one: VnName(one["vlan_vid"], one["switch"], one["port_no"]))
     vns = {name: _vn(nodes, views) for name, views in found.items()}
-    if "missing" in request.args:  # each node lists its own ones: what it does not know stays open
+    if "violated" in request.args:  # each node lists its own ones: what it does not know stays open
         vns = {name: one | dict.fromkeys(_RECEIVED) for name, one in vns.items()}
     rows = here.settings.file.row_of
     names = sorted(vns, key=rows.__getitem__)
@@ -138,7 +138,7 @@ def _list_entries(here: Service, _nodes: Nodes, parts: list[NodeResult]) -> Json
         ends = (VnName(one["vlan_vid"], one[end]["switch"], one[end]["port_no"]) for end in ("receiver", "sender"))
         return tuple(rows[end] for end in ends)
 
-    entries = sorted((one for part in parts for one in part.said["entries"]), key=key)
+    entries = sorted((one for part in parts for one in part.said["pairs"]), key=key)
     shown, cursor = _page(
         parts,
         entries,
@@ -147,8 +147,8 @@ def _list_entries(here: Service, _nodes: Nodes, parts: list[NodeResult]) -> Json
             *(one[end][name] for end in ("sender", "receiver") for name in ("switch", "port_no")),
         ),
     )
-    unmetered = [one for part in parts for one in part.said["unmetered"]]
-    return parts[0].said | {"entries": shown, "unmetered": unmetered, "next": cursor}
+    unmetered = [one for part in parts for one in part.said["unmetered_pairs"]]
+    return parts[0].said | {"pairs": shown, "unmetered_pairs": unmetered, "next": cursor}
 
 
 def _host(nodes: Nodes, views: Mapping[str, Json]) -> Json:
@@ -215,7 +215,7 @@ def _list_links(_here: Service, nodes: Nodes, parts: list[NodeResult]) -> Json:
 
 def _explanations(_here: Service, _nodes: Nodes, parts: list[NodeResult]) -> Json:
     explained = [one for part in parts for one in part.said["explanations"]]
-    return {"explanations": explained[:100], "entries": sum(part.said["entries"] for part in parts)}
+    return {"explanations": explained[:100], "pair_count": sum(part.said["pair_count"] for part in parts)}
 
 
 COMPLETE: dict[str, Callable[[Service, Nodes, list[NodeResult]], Json]] = {
@@ -229,5 +229,5 @@ COMPLETE: dict[str, Callable[[Service, Nodes, list[NodeResult]], Json]] = {
     "/v1/ports/<switch>/<port_no>": _get_port,
     "/v1/switches": _owned("switches"),
     "/v1/links": _list_links,
-    "/v1/entries": _list_entries,
+    "/v1/pairs": _list_entries,
 }

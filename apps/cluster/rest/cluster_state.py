@@ -25,12 +25,12 @@ def cluster_state(
     others, partial = gather_results(nodes, target, headers, breathe)
     try:
         states = {nodes.me: own} | {part.node: part.said for part in others}
-        whole = merge_states(list(states.values())) | {"missing": missing_on_all_nodes(nodes, states)}
+        whole = merge_states(list(states.values())) | {"disconnected_switches": missing_on_all_nodes(nodes, states)}
     except (KeyError, TypeError, ValueError, IndexError):  # a node of another version, or file
         whole, partial = own, sorted(nodes.urls)
     if not partial:
         return whole
-    return whole | {"partial": partial, "status": "degraded"}
+    return whole | {"unreachable_nodes": partial, "status": "degraded"}
 
 
 def merge_states(states: list[Json]) -> Json:
@@ -38,7 +38,7 @@ def merge_states(states: list[Json]) -> Json:
     own = dict(states[0])
     own["rows"] = _added([one["rows"] for one in states])
     own["status"] = "ready" if all(one["status"] == "ready" for one in states) else "degraded"
-    own["waiting"] = sorted({switch for one in states for switch in one["waiting"]})
+    own["unconfirmed_switches"] = sorted({switch for one in states for switch in one["unconfirmed_switches"]})
     if "links" in own:
         own["congested"], own["missed"] = (_added([one[name] for one in states]) for name in ("congested", "missed"))
         own["ports"] = [_first(column) for column in zip(*(one["ports"] for one in states), strict=True)]

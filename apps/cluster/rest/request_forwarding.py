@@ -23,9 +23,7 @@ from apps.rest.resources.service import Json, RemoteNodes, Service, service
 
 _CHANGES = frozenset({"PATCH", "POST", "PUT", "DELETE"})
 _OF_THIS_NODE = frozenset({"/v1/reload", "/v1/recording"})
-_EXPLANATION = (
-    "/v1/entries/<vlan_vid>/<sender_switch>/<sender_port_no>/<receiver_switch>/<receiver_port_no>/explanation"
-)
+_EXPLANATION = "/v1/pairs/<vlan_vid>/<sender_switch>/<sender_port_no>/<receiver_switch>/<receiver_port_no>/explanation"
 _KEPT_HEADERS = frozenset({"content-type", "etag", "dry-run", "retry-after", "www-authenticate"})
 
 log = logging.getLogger(__name__)
@@ -64,7 +62,7 @@ class RequestForwarder(RemoteNodes):
         except (AttributeError, KeyError, TypeError, ValueError) as error:  # a node of another version, or file
             log.warning("REST: answers of %s do not go together: %r", ", ".join(nodes.urls), error)
             whole, partial = own.said, sorted(nodes.urls)
-        response.set_data(json.dumps(whole | ({"partial": partial} if partial else {})))
+        response.set_data(json.dumps(whole | ({"unreachable_nodes": partial} if partial else {})))
         return response
 
     def asked(self) -> dict[str, str] | None:  # noqa: D102

@@ -74,10 +74,10 @@ def _link_view(here: Service, one: FabricLink) -> Json:
 
 
 def _direction(here: Service, one: FabricLink, start: PortId, end: PortId) -> Json:
-    promised = None
+    committed_bps = None
     if one.capacity_bps is not None:
-        promised = round(here.observer.promises.committed_bps(start, here.central.vns))
-    return {"promised_bps": promised, "load_bps": link_load(here, start, end)}
+        committed_bps = round(here.observer.promises.committed_bps(start, here.central.vns))
+    return {"committed_bps": committed_bps, "load_bps": link_load(here, start, end)}
 
 
 def link_load(here: Service, start: PortId, end: PortId) -> int | None:

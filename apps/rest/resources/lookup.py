@@ -180,7 +180,7 @@ def entry_row(central: CentralController, path: EntryPath) -> int:
     found = np.flatnonzero((entries.sender == sender) & (entries.receiver == receiver))
     if not len(found):
         text = f"{central.fabric.place_name(sender)} to {central.fabric.place_name(receiver)}"
-        raise not_found("entry", text, f"is not a pair that talks in VLAN {path.vlan_vid}; /v1/entries lists those")
+        raise not_found("entry", text, f"is not a pair that talks in VLAN {path.vlan_vid}; /v1/pairs lists those")
     return int(found[0])
 
 

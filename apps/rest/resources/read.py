@@ -130,7 +130,7 @@ def list_entries(query: request_parameters.VnQuery) -> Json:
         cursor = make_cursor(*sender, *receiver[1:])
     senders = lookup.vn_rows(central, query.given("vlan"), query.given("switch"))
     unmetered = views.unmetered_views(central, senders)
-    return {"next": cursor, "entries": views.entry_views(central, rows), "unmetered": unmetered}
+    return {"next": cursor, "pairs": views.entry_views(central, rows), "unmetered_pairs": unmetered}
 
 
 @api.get(
@@ -150,7 +150,7 @@ def explain_vn(path: request_parameters.VnPath, query: request_parameters.NoQuer
     central = service().central
     rows = lookup.pairs_of_vn(central, int(lookup.vn_row(central, path)[0]))
     explained = views.explanation_views(central, rows[:_MOST_EXPLAINED])
-    return {"explanations": explained, "entries": len(rows)}
+    return {"explanations": explained, "pair_count": len(rows)}
 
 
 @api.get("/events", responses={200: responses.Events, **NOT_FOUND})

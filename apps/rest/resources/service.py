@@ -80,7 +80,12 @@ class Service:
 
     def revision_status(self, revision: int) -> Json:
         """Return what ``health.Revision`` has; ``revision`` is the last change."""
-        return {"revision": revision, "installed_revision": revision, "waiting": [], "missing": []}
+        return {
+            "revision": revision,
+            "installed_revision": revision,
+            "unconfirmed_switches": [],
+            "disconnected_switches": [],
+        }
 
     def loop(self, after: int) -> Json | None:
         """Return how the rounds of the control loop after one went, None without such a loop."""

@@ -68,8 +68,8 @@ def state_of(here: Service, picked: Columns) -> Json:
         "at": views.utc(here, here.clock()),
         "revision": in_force["revision"],
         "installed_revision": in_force["installed_revision"],
-        "waiting": in_force["waiting"],
-        "missing": in_force["missing"],
+        "unconfirmed_switches": in_force["unconfirmed_switches"],
+        "disconnected_switches": in_force["disconnected_switches"],
         "status": health["status"],
         "skipped": loop["skipped_rounds"] if loop else 0,
         "rounds": loop["rounds"] if loop else 0,
@@ -91,7 +91,7 @@ def state_of(here: Service, picked: Columns) -> Json:
     state["missed"] = np.flatnonzero(missing[rows]).tolist()
     state["bottlenecks"] = views.bottlenecks(central, rows)
     if picked.receiver is not None:
-        receiver = lookup.vn_row_of(central, picked.receiver, "receiver")
+        receiver = lookup.vn_row_of(central, picked.receiver, "pairs_of")
         state["pairs"] = views.entry_views(central, pairs_of(here, receiver)[:MOST_PAIRS])
     return state
 

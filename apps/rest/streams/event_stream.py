@@ -64,11 +64,11 @@ def stream(query: request_parameters.StreamQuery) -> Response:
         )
     last = request.headers.get("Last-Event-ID", "")
     after = int(last) if last.isascii() and last.isdecimal() and len(last) < 19 else None
-    receiver = query.given("receiver")
+    receiver = query.given("pairs_of")
     if receiver is not None and rows is None:
-        raise invalid(InvalidValueError("receiver", receiver, "needs vlan or switch"))
+        raise invalid(InvalidValueError("pairs_of", receiver, "needs vlan or switch"))
     if receiver is not None:
-        lookup.vn_row_of(here.central, receiver, "receiver")
+        lookup.vn_row_of(here.central, receiver, "pairs_of")
     picked = Columns(vlan, switch, receiver)
     follower = _StreamClient(streams, picked, query.interval_ms / 1e3, query.count, after, here.others.asked())
     return Response(follower, mimetype="text/event-stream", headers={"X-Accel-Buffering": "no"})
@@ -135,7 +135,7 @@ def _same(before: tuple[object, ...], now: tuple[object, ...]) -> bool:
 def _target(picked: Columns) -> str:
     """Return what other nodes are asked for one state."""
     query = {key: one for key, one in picked._asdict().items() if one is not None}
-    return "/v1/stream?" + urlencode({"states": 1, **query})
+    return "/v1/stream?" + urlencode({"count": 1, **query})
 
 
 def _compact(state: Json) -> bytes:

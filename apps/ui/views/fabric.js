@@ -83,7 +83,7 @@ export class FabricView {
     const bps = (kbps) => (kbps === null || kbps === undefined ? null : KILO * kbps);
     const links = live.state.links.map(([up, ab, ba]) => [up, bps(ab), bps(ba)]);
     const ports = this.ports.map((_, at) => [bps(live.state.ports[0][at]), bps(live.state.ports[1][at])]);
-    const states = Object.fromEntries(live.state.missing.map((name) => [name, "disconnected"]));
+    const states = Object.fromEntries(live.state.disconnected_switches.map((name) => [name, "disconnected"]));
     this.now = { links, ports, states };
     this.map?.paint(links, ports, states);
     this.matrix?.setCount(this.links.length);

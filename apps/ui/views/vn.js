@@ -19,7 +19,7 @@ export class VnView {
   constructor(vid, switchName, portNo) {
     Object.assign(this, { vid, switchName, portNo });
     this.title = `${switchName}:${portNo}, VLAN ${vid}`;
-    this.query = `&vlan=${vid}&switch=${encodeURIComponent(switchName)}&receiver=${encodeURIComponent(`${vid}/${switchName}/${portNo}`)}`;
+    this.query = `&vlan=${vid}&switch=${encodeURIComponent(switchName)}&pairs_of=${encodeURIComponent(`${vid}/${switchName}/${portNo}`)}`;
     this.path = vnPath(vid, switchName, portNo);
     this.chart = new Chart(`Rates of ${this.title} over the last five minutes`, SERIES);
     this.limits = new LimitsForm(vid, switchName, portNo, () => this.loadVn());
@@ -71,10 +71,10 @@ export class VnView {
     const rows = explanations.map((one) => {
       const other = mine(one.receiver) ? one.sender : one.receiver;
       const verb = mine(one.receiver) ? "from " : "to ";
-      const share = one.sharers ? ` (share ${one.place} of ${one.sharers})` : "";
+      const share = one.sharers ? ` (share ${one.rank} of ${one.sharers})` : "";
       const next = `; next: ${one.next_constraint}, ${rateInWords(one.next_limit_bps)}`;
       const drops = one.send_limit_dropped_bps > 1000 ? `; its send limit drops ${rateInWords(one.send_limit_dropped_bps)}` : "";
-      return h("li", {}, verb, link(other), `: ${place(one.sender)} is held to ${rateInWords(one.limit_bps)} by ${one.bound}${share}${next}${drops}.`);
+      return h("li", {}, verb, link(other), `: ${place(one.sender)} is held to ${rateInWords(one.limit_bps)} by ${one.constraint}${share}${next}${drops}.`);
     });
     this.why.replaceChildren(rows.length ? h("ul", { class: "why" }, rows) : h("p", {}, "Nobody talks to it, and it talks to nobody."));
   }
@@ -85,7 +85,7 @@ export class VnView {
     const items = [
       ["limits", `send ${rate(vn.send_limit_bps)}, receive ${rate(vn.receive_limit_bps)}`],
       ["ceilings", `send ${rate(vn.send_ceiling_bps)}, receive ${rate(vn.receive_ceiling_bps)}`],
-      ["guarantee", `${kept.missing ? "missing" : "met"}; owed and met ${seconds(kept.met_s)}, missed ${seconds(kept.violated_s)}${reasons ? ` (${reasons})` : ""}, nothing owed ${seconds(kept.idle_s)}`],
+      ["guarantee", `${kept.violated ? "missing" : "met"}; owed and met ${seconds(kept.met_s)}, missed ${seconds(kept.violated_s)}${reasons ? ` (${reasons})` : ""}, nothing owed ${seconds(kept.idle_s)}`],
       ["missed in the last hour", seconds(kept.violated_last_hour_s)],
       ["flood limit", `${rate(vn.flood_limit_bps)}; floods now ${rate(vn.flooded_bps)}, dropped ${rate(vn.flood_dropped_bps)}, others' floods take ${rate(vn.flood_received_bps)}`],
       ["receiving queue", `dropped ${rate(vn.queue_dropped_bps)}; notifications to its senders ${vn.notifications ?? 0}`],

@@ -136,7 +136,7 @@ def _settled(pair: Cluster, plan: LoopPlan) -> int:
 def wait_entries(node: ControllerProcess, plan: LoopPlan) -> None:
     """Wait until a node controls every entry of the plan; ControllerError if it does not."""
     wait_until(
-        lambda: (node.get("/v1/loop")["last"] or {}).get("entries") == plan.switches * plan.entries,
+        lambda: (node.get("/v1/loop")["last"] or {}).get("pair_count") == plan.switches * plan.entries,
         "all entries under control",
         TAKEOVER_S,
         node.check_alive,

@@ -173,7 +173,7 @@ def _measure_controller(
         before_bytes, before_s = resident_bytes(controller.pid), process_cpu_s(controller.pid)
         tell("connect")
         wait_until(
-            lambda: (controller.get("/v1/loop")["last"] or {}).get("entries") == total,
+            lambda: (controller.get("/v1/loop")["last"] or {}).get("pair_count") == total,
             "all entries under control",
             ADOPT_TIMEOUT_S,
             controller.check_alive,

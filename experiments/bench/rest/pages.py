@@ -59,7 +59,7 @@ class Pages:
     def _query(self, number: int) -> str:
         vn = self._shown[number]
         place = f"{vn['vlan_vid']}/{vn['switch']}/{vn['port_no']}"
-        of_vn = f"&vlan={vn['vlan_vid']}&switch={vn['switch']}&receiver={place}"
+        of_vn = f"&vlan={vn['vlan_vid']}&switch={vn['switch']}&pairs_of={place}"
         return "?interval_ms=1000" + ("", f"&vlan={vn['vlan_vid']}", of_vn)[number % 3]
 
     def _again(self, work: Callable[[], None], every_s: float) -> None:

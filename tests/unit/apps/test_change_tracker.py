@@ -32,8 +32,8 @@ class Desk:
     def waiting(self, revision: int) -> tuple[int, list[str]]:
         """Return the last change in force and who is waited for."""
         found = self.changes.status(revision)
-        assert found["missing"] == ["s3"]
-        return found["installed_revision"], found["waiting"]
+        assert found["disconnected_switches"] == ["s3"]
+        return found["installed_revision"], found["unconfirmed_switches"]
 
 
 def test_flow_entries_that_wait_for_a_later_round_are_waited_for_where_a_switch_is_there() -> None:

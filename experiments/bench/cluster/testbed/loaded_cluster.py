@@ -130,9 +130,9 @@ class LoadedCluster:
 
     def _shared(self) -> bool:
         """Whether the senders' meters share the receiver's limit; notes their rates as those that stand."""
-        place = f"/v1/entries?vlan={TALKING}"
+        place = f"/v1/pairs?vlan={TALKING}"
         entries = [
-            entry for number in self.cluster.deciding for entry in self.cluster.nodes[number].get(place)["entries"]
+            entry for number in self.cluster.deciding for entry in self.cluster.nodes[number].get(place)["pairs"]
         ]
         ids = {(entry["sender"]["switch"], entry["meter_id"]) for entry in entries if entry["granted_bps"]}
         with self.fabric.locked():

@@ -56,18 +56,23 @@ MEMBERS: dict[str, Any] = {
         **dict.fromkeys(("entitled_bps", "received_bps"), RATE),
         **dict.fromkeys(("idle_s", "met_s", "violated_s", "violated_last_hour_s"), 1.0),
         "violated_since": NASTY,
-        "violated_by_s": dict.fromkeys(("switch", "machine", "floods", "grants"), 1.0),
+        "violated_by_s": dict.fromkeys(("switch", "controller", "floods", "grants"), 1.0),
     },
 }
 LISTS = (
-    *("vlans", "ports", "entries", "unmetered", "links", "overrides", "changes", "events", "explanations"),
+    *("vlans", "ports", "pairs", "unmetered_pairs", "links", "overrides", "changes", "events", "explanations"),
     *("items", "inactive"),
 )
 
 
 def plausible() -> dict[str, Any]:
     """Return an answer that has what any command looks for, with names that mean harm."""
-    answer = {**MEMBERS, **{name: [dict(MEMBERS)] for name in LISTS}, "partial": [NASTY], "waiting": [NASTY]}
+    answer = {
+        **MEMBERS,
+        **{name: [dict(MEMBERS)] for name in LISTS},
+        "unreachable_nodes": [NASTY],
+        "unconfirmed_switches": [NASTY],
+    }
     answer["cluster"] = {
         "node": NASTY,
         "role": "standby",
@@ -75,7 +80,7 @@ def plausible() -> dict[str, Any]:
         "active_url": NASTY,
         "owners": {"s1": NASTY},
     }
-    return answer | {"next": None, "missing": [NASTY]}
+    return answer | {"next": None, "disconnected_switches": [NASTY]}
 
 
 MAC = "02:00:00:00:00:01"
@@ -103,19 +108,18 @@ COMMANDS = {
     "vlan reset": [["10"]],
     "vn list": [[]],
     "vn show": [VN, ["--vlan", "10", "--port", "uplink"]],
-    "vn set": [[*VN, "--send", "1M"]],
     "limit set": [[*VN, "--send", "1M"], ["--vlan", "blue", "--port", "s1:1", "--port", "uplink", "--send", "1M"]],
     "limit apply": [["LIMITS"]],
     "limit reset": [["--all"], VN],
     "port list": [[]],
     "port show": [["s1:1"], ["uplink"]],
-    "entry list": [[]],
-    "entry unmetered": [[]],
+    "pair list": [[]],
+    "pair unmetered": [[]],
     "host list": [[]],
     "host find": [[MAC]],
     "switch list": [[]],
     "link list": [[]],
-    "ledger": [[], ["--vlan", "10"]],
+    "guarantees": [[], ["--vlan", "10"]],
     "status": [[]],
     "top": [["--count", "1"], ["--count", "1", "--vlan", "10"]],
     "events": [[]],
@@ -252,7 +256,7 @@ def test_names_move_nothing(dets: Any, hostile: Hostile, name: str, words: list[
     status, out, err = dets(name, words)
     assert status in (0, 1), err
     assert "Traceback" not in err
-    changes = ("vlan set", "vlan reset", "vn set", "limit set", "limit apply", "limit reset", "record")
+    changes = ("vlan set", "vlan reset", "limit set", "limit apply", "limit reset", "record")
     elsewhere = name == "explain" and "--to" not in words  # which shows those of s1:1 alone
     if name not in changes and not elsewhere:
         assert "\\x1b[2J" in out or "\\u001b[2J" in out
@@ -323,7 +327,17 @@ WRONG: tuple[Any, ...] = (None, 5, -1.5, 10**400, "x", True, [], [[]], [None], [
 
 def _mutations(of_line: int) -> Iterator[tuple[str, Any]]:
     """Yield each name with what stands there instead, or nothing: all names together, and all lines, meet both."""
-    names = (*MEMBERS, *LISTS, "switches", "faults", "cluster", "partial", "next", "missing", "waiting")
+    names = (
+        *MEMBERS,
+        *LISTS,
+        "switches",
+        "faults",
+        "cluster",
+        "unreachable_nodes",
+        "next",
+        "disconnected_switches",
+        "unconfirmed_switches",
+    )
     for number, name in enumerate(dict.fromkeys(names)):
         yield name, ... if (number + of_line) % 2 else WRONG[(number // 2 + of_line) % len(WRONG)]
 

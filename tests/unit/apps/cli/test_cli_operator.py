@@ -99,7 +99,7 @@ def test_a_list_is_a_table_of_all_pages(desk: RestDesk, dets: Any) -> None:
 
 
 def test_nodes_that_are_missing_in_a_list_are_named(desk: RestDesk, dets: Any) -> None:
-    desk.on("GET", "/v1/vns", {"vns": [VN], "next": "abc", "partial": ["n2"]}, {"vns": [VN], "next": None})
+    desk.on("GET", "/v1/vns", {"vns": [VN], "next": "abc", "unreachable_nodes": ["n2"]}, {"vns": [VN], "next": None})
     status, out, err = dets("vn", "list")
     assert (status, len(lines(out))) == (0, 3)
     assert err == "dets: n2: no answer; what is known there alone is missing\n"
@@ -132,7 +132,12 @@ def test_hosts_are_listed_and_found(desk: RestDesk, dets: Any) -> None:
         ["02:00:00:00:00:01", "10", "sw1:3", "2026-01-01T00:00:00Z", "-"],
         ["02:00:00:00:00:01", "20", "sw1:3", "-", "sw1:4"],
     ]
-    desk.on("GET", "/v1/hosts", {"hosts": [host], "next": "abc", "partial": ["n2"]}, {"hosts": [moved], "next": None})
+    desk.on(
+        "GET",
+        "/v1/hosts",
+        {"hosts": [host], "next": "abc", "unreachable_nodes": ["n2"]},
+        {"hosts": [moved], "next": None},
+    )
     status, out, err = dets("host", "list", "--vlan", "10", "--port", "sw1:3")
     assert (status, lines(out)) == (0, expected)
     assert err == "dets: n2: no answer; what is known there alone is missing\n"
@@ -185,7 +190,7 @@ def test_ports_and_entries_are_listed(desk: RestDesk, dets: Any) -> None:
     port |= {"enforceable": "partly", "enforceable_reasons": ["no queues"]}
     port |= {"interface": "eth7", "state": "up", "state_since": "2026-01-01T00:00:00.000Z", "speed_bps": 10**9}
     port |= {"fence": "it is 'eth7' where 'eth3' is expected"}
-    port |= {"agent": {"mode": "verify", "state": "trusted", "features": [], "last_seen_ms": 40, "refused": {}}}
+    port |= {"agent": {"mode": "verify", "state": "trusted", "features": [], "last_seen_ms": 40, "rejected_frames": {}}}
     desk.on("GET", "/v1/ports", {"ports": [port], "next": None})
     row = lines(dets("port", "list", "--switch", "sw1")[1])[1]
     assert row == ["sw1:3", "pn3", "fenced", "1G", "10,", "20", "500M", "500M", "1k", "-", "partly"]
@@ -200,14 +205,14 @@ def test_ports_and_entries_are_listed(desk: RestDesk, dets: Any) -> None:
     entry |= {"offered_bps": 2, "dropped_bps": 1, "granted_bps": None, "limit_bps": 1000, "meter_rate_bps": 1000}
     desk.on(
         "GET",
-        "/v1/entries",
-        {"entries": [entry | {"control": "idle", "shaping": "agent", "marked_share": 0.125}], "next": None},
+        "/v1/pairs",
+        {"pairs": [entry | {"control": "idle", "shaping": "agent", "marked_share": 0.125}], "next": None},
     )
     shown = ["10", "sw1:1", "sw2:3", "2", "1", "-", "1k", "1k", "agent", "12.5%", "idle"]
-    assert lines(dets("entry", "list")[1])[1] == shown
+    assert lines(dets("pair", "list")[1])[1] == shown
     bare = {"vlan_vid": 10, "sender": entry["sender"], "receiver": entry["receiver"], "why": "refused"}
-    desk.on("GET", "/v1/entries", {"entries": [], "unmetered": [bare], "next": None})
-    assert lines(dets("entry", "unmetered", "--vlan", "10")[1])[1] == ["10", "sw1:1", "sw2:3", "refused"]
+    desk.on("GET", "/v1/pairs", {"pairs": [], "unmetered_pairs": [bare], "next": None})
+    assert lines(dets("pair", "unmetered", "--vlan", "10")[1])[1] == ["10", "sw1:1", "sw2:3", "refused"]
     assert desk.last().query == {"vlan": "10", "limit": "1"}
 
 
@@ -236,7 +241,7 @@ def test_a_limit_is_set_in_the_units_of_people(desk: RestDesk, dets: Any) -> Non
     asked = desk.last()
     assert asked.body == {"send_limit_bps": 1_500_000_000, "receive_limit_bps": 400_000_000}
     assert (asked.query, asked.headers.get("If-Match")) == ({}, None)
-    assert json.loads(dets("vn", "set", *HERE, "--send", "64k", "-o", "json")[1]) == VN
+    assert json.loads(dets("limit", "set", *HERE, "--send", "64k", "-o", "json")[1]) == VN
     assert desk.last().body == {"send_limit_bps": 64_000}
 
 
@@ -275,7 +280,7 @@ def test_a_change_can_be_bound_to_a_revision(desk: RestDesk, dets: Any) -> None:
 
 def test_wait_returns_when_the_change_is_in_force(desk: RestDesk, dets: Any) -> None:
     desk.on("PATCH", VN_PATH, VN)
-    late = {"revision": 17, "installed_revision": 16, "waiting": ["sw1"], "missing": []}
+    late = {"revision": 17, "installed_revision": 16, "unconfirmed_switches": ["sw1"], "disconnected_switches": []}
     desk.on("GET", "/v1/revision", late, late, {**late, "installed_revision": 17})
     assert dets("limit", "set", *HERE, "--send", "1M", "--wait")[:2] == (
         0,
@@ -286,7 +291,16 @@ def test_wait_returns_when_the_change_is_in_force(desk: RestDesk, dets: Any) -> 
 
 def test_wait_tells_which_nodes_do_not_answer(desk: RestDesk, dets: Any) -> None:
     desk.on("PATCH", VN_PATH, VN)
-    desk.on("GET", "/v1/revision", {"installed_revision": 17, "waiting": [], "missing": [], "partial": ["n2"]})
+    desk.on(
+        "GET",
+        "/v1/revision",
+        {
+            "installed_revision": 17,
+            "unconfirmed_switches": [],
+            "disconnected_switches": [],
+            "unreachable_nodes": ["n2"],
+        },
+    )
     status, _, err = dets("limit", "set", *HERE, "--send", "1M", "--wait")
     unknown = "whether the change is in force on the switches there is not known"
     assert (status, err) == (0, f"dets: n2: no answer; {unknown}\n")
@@ -303,7 +317,9 @@ def test_wait_tells_which_nodes_do_not_answer(desk: RestDesk, dets: Any) -> None
 )
 def test_wait_tells_which_switches_are_not_there(desk: RestDesk, dets: Any, cluster: object, said: str) -> None:
     desk.on("PATCH", VN_PATH, VN)
-    desk.on("GET", "/v1/revision", {"installed_revision": 17, "waiting": [], "missing": ["sw2"]})
+    desk.on(
+        "GET", "/v1/revision", {"installed_revision": 17, "unconfirmed_switches": [], "disconnected_switches": ["sw2"]}
+    )
     desk.on("GET", "/v1/health", {"status": "degraded"} | ({} if cluster is None else {"cluster": cluster}))
     status, out, err = dets("limit", "set", *HERE, "--send", "1M", "--wait")
     assert (status, out, err) == (0, "VLAN 10, sw1:3: send 1M (revision 17, in force)\n", said)
@@ -311,7 +327,11 @@ def test_wait_tells_which_switches_are_not_there(desk: RestDesk, dets: Any, clus
 
 def test_wait_tells_which_switches_lag(desk: RestDesk, dets: Any) -> None:
     desk.on("PATCH", VN_PATH, VN)
-    desk.on("GET", "/v1/revision", {"installed_revision": 16, "waiting": ["sw1"], "missing": ["sw2"]})
+    desk.on(
+        "GET",
+        "/v1/revision",
+        {"installed_revision": 16, "unconfirmed_switches": ["sw1"], "disconnected_switches": ["sw2"]},
+    )
     status, out, err = dets("limit", "set", *HERE, "--send", "1M", "--wait", "--timeout", "0.01")
     assert (status, out) == (1, "")
     lagging = "sw1 has not confirmed it, sw2 is not connected"
@@ -645,7 +665,7 @@ def test_top_shows_the_busiest_first_with_what_was_set_of_them(desk: RestDesk, d
     )
     status, out, _ = dets("top", "--vlan", "10", "--count", "3", "--interval", "0.5")
     assert status == 0
-    assert desk.asked[0].query == {"vlan": "10", "interval_ms": "500", "states": "3"}
+    assert desk.asked[0].query == {"vlan": "10", "interval_ms": "500", "count": "3"}
     table = lines(out)
     assert len(table) == 9
     assert table[1] == ["10", "sw1:4", "400M", "0", "0", "100k", "10M", "1.5G", "2M", "2M", "1M", "-", "-", "-", "no"]
@@ -797,7 +817,7 @@ def test_vlans_and_ports_are_known_by_name_too(desk: RestDesk, dets: Any, tmp_pa
     rows = [{"vlan_vid": 10, "switch": "sw1", "port_no": n, "receive_limit_bps": 4_000_000} for n in (3, 4)]
     assert desk.last().body == {"limits": rows}
     assert [one.path for one in desk.asked] == ["/v1/ports", "/v1/vlans/blue", "/v1/limits"]  # each name once
-    desk.on("GET", "/v1/vns/blue/sw1/3/explanations", {"explanations": [], "entries": 0})
+    desk.on("GET", "/v1/vns/blue/sw1/3/explanations", {"explanations": [], "pair_count": 0})
     assert dets("explain", "--vlan", "blue", "--from", "sw1-3") == (0, "", "")
 
 
@@ -850,11 +870,11 @@ def test_a_table_too_wide_for_the_terminal_is_shown_row_by_row(
 
 
 def test_the_ledger_shows_promises_and_how_guarantees_fared(desk: RestDesk, dets: Any) -> None:
-    by = {"switch": 0.0, "machine": 0.5, "floods": 0.0, "grants": 2.0}
+    by = {"switch": 0.0, "controller": 0.5, "floods": 0.0, "grants": 2.0}
     fared = {
         "entitled_bps": 5_000_000,
         "received_bps": 4_000_000,
-        "missing": True,
+        "violated": True,
         "violated_since": "2026-01-01T00:00:00Z",
     }
     fared |= {"idle_s": 60.0, "met_s": 30.0, "violated_s": 2.5, "violated_last_hour_s": 2.5, "violated_by_s": by}
@@ -866,14 +886,14 @@ def test_the_ledger_shows_promises_and_how_guarantees_fared(desk: RestDesk, dets
     )
     desk.on("GET", "/v1/links", {"links": [], "next": None})
     desk.on("GET", "/v1/vns", {"vns": [VN | {"guarantee": fared}], "next": None})
-    status, out, err = dets("ledger")
+    status, out, err = dets("guarantees")
     assert (status, err) == (0, "")
     assert lines(out)[1] == ["sw1:3", "100M", "60M", "80M", "40M", "20M"]
     row = ["10", "sw1:3", "5M", "4M", "2026-01-01T00:00:00Z", "60.0", "30.0", "2.5", "2.5", "0.0", "0.5", "0.0", "2.0"]
     assert lines(out)[-1] == row
-    assert desk.last().query == {"missing": "true"}
-    assert lines(dets("ledger", "--vlan", "blue")[1])[-1] == row
+    assert desk.last().query == {"violated": "true"}
+    assert lines(dets("guarantees", "--vlan", "blue")[1])[-1] == row
     assert desk.last().query == {"vlan": "blue"}
     desk.on("GET", "/v1/vns", {"vns": [], "next": None})
-    assert dets("ledger")[1].endswith("Every VN gets what its senders offer within its limit.\n")
-    assert set(json.loads(dets("ledger", "-o", "json")[1])) == {"ports", "links", "missing"}
+    assert dets("guarantees")[1].endswith("Every VN gets what its senders offer within its limit.\n")
+    assert set(json.loads(dets("guarantees", "-o", "json")[1])) == {"ports", "links", "violated"}

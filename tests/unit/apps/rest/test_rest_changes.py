@@ -280,7 +280,7 @@ def test_history_and_overrides_have_pages_too(rest: Rest) -> None:
 
 
 @pytest.mark.parametrize("cursor", ["x", "WzFd", "bnVsbA==", "%FF", "W1tdXQ==", "Wzk5LCAiczkiLCA5XQ=="])
-@pytest.mark.parametrize("path", ["/v1/vns", "/v1/vlans", "/v1/ports", "/v1/entries", "/v1/history", "/v1/overrides"])
+@pytest.mark.parametrize("path", ["/v1/vns", "/v1/vlans", "/v1/ports", "/v1/pairs", "/v1/history", "/v1/overrides"])
 def test_a_cursor_from_elsewhere_is_refused_or_harmless(rest: Rest, path: str, cursor: str) -> None:
     answer = rest.client.get(f"{path}?cursor={cursor}")
     if answer.status_code != 200:
@@ -314,5 +314,10 @@ def test_the_page_shows_everything_and_needs_nothing_from_elsewhere(rest: Rest) 
 
 def test_revision_says_what_is_in_force(rest: Rest) -> None:
     rest.send("PATCH", VN, {"send_limit_bps": 300_000_000})
-    assert rest.get("/v1/revision") == {"revision": 2, "installed_revision": 2, "waiting": [], "missing": []}
+    assert rest.get("/v1/revision") == {
+        "revision": 2,
+        "installed_revision": 2,
+        "unconfirmed_switches": [],
+        "disconnected_switches": [],
+    }
     assert json.loads(rest.client.get("/v1/history/9").text)["status"] == 404

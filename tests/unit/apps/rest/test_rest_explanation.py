@@ -20,7 +20,7 @@ SENTENCE = (
     "next bound: its own send limit at 40.0 Mb/s; "
     "s1:1's send limit drops 60.0 Mb/s of the 100.0 Mb/s that it sends in all"
 )
-ENTRY = "/v1/entries/10/s1/1/s1/9/explanation"
+ENTRY = "/v1/pairs/10/s1/1/s1/9/explanation"
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_an_entry_is_explained(rest):
     assert answer["sentence"] == SENTENCE
     assert (answer["vlan_vid"], answer["sender"]["port_no"], answer["receiver"]["port_no"]) == (10, 1, 9)
     assert (answer["limit_bps"], answer["next_limit_bps"]) == (10_000_000, 40_000_000)
-    assert (answer["place"], answer["sharers"]) == (1, 4)
+    assert (answer["rank"], answer["sharers"]) == (1, 4)
     assert answer["offered_send_bps"] == pytest.approx(100e6, rel=0.01)
     assert answer["send_limit_dropped_bps"] == pytest.approx(60e6, rel=0.01)
 
@@ -75,7 +75,7 @@ def test_what_a_send_limit_drops_is_shown_of_vns(rest):
 @pytest.mark.parametrize(("port", "entries"), [(9, 4), (1, 1), (8, 0)])
 def test_a_vns_entries_are_explained(rest, port, entries):
     answer = rest.get(f"/v1/vns/10/s1/{port}/explanations").get_json()
-    assert (len(answer["explanations"]), answer["entries"]) == (entries, entries)
+    assert (len(answer["explanations"]), answer["pair_count"]) == (entries, entries)
     if entries:
         assert answer["explanations"][0] == rest.get(ENTRY).get_json()
         assert answer["explanations"][0] == rest.get(ENTRY.replace("/1/", "/s1-1/").replace("/9/", "/s1-9/")).get_json()
@@ -84,11 +84,11 @@ def test_a_vns_entries_are_explained(rest, port, entries):
 @pytest.mark.parametrize(
     ("path", "field"),
     [
-        ("/v1/entries/10/s1/9/s1/1/explanation", "entry"),
-        ("/v1/entries/20/s1/1/s1/9/explanation", "entry"),
-        ("/v1/entries/30/s1/1/s1/9/explanation", "vlan_vid"),
-        ("/v1/entries/10/s2/1/s1/9/explanation", "switch"),
-        ("/v1/entries/10/s1/1/s1/19/explanation", "port_no"),
+        ("/v1/pairs/10/s1/9/s1/1/explanation", "entry"),
+        ("/v1/pairs/20/s1/1/s1/9/explanation", "entry"),
+        ("/v1/pairs/30/s1/1/s1/9/explanation", "vlan_vid"),
+        ("/v1/pairs/10/s2/1/s1/9/explanation", "switch"),
+        ("/v1/pairs/10/s1/1/s1/19/explanation", "port_no"),
         ("/v1/vns/10/s1/19/explanations", "port_no"),
     ],
 )

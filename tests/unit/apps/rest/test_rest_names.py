@@ -85,7 +85,7 @@ def test_one_vn_by_id_and_by_name_is_there_twice(desk: Desk) -> None:
 
 
 def test_a_stream_stays_with_the_vlan_that_the_name_named(desk: Desk) -> None:
-    with desk.client.get("/v1/stream?vlan=tenant-a&states=1") as answer:
+    with desk.client.get("/v1/stream?vlan=tenant-a&count=1") as answer:
         desk.patch("/v1/vlans/tenant-a", {"name": "other"})
         assert b'"vns":[[10,"s1",1]' in b"".join(answer.response)
 

@@ -33,7 +33,7 @@ def watched() -> Desk:
 
 
 def frames(desk: Desk, query: str) -> list[tuple[str, Any]]:
-    text = desk.client.get(f"/v1/stream?states=1{query}").text
+    text = desk.client.get(f"/v1/stream?count=1{query}").text
     found = []
     for frame in text.strip().split("\n\n"):
         fields = dict(line.split(": ", 1) for line in frame.splitlines())
@@ -87,7 +87,7 @@ def test_marks_losses_and_bottlenecks_of_vns_are_those_of_what_is_sent_to_them(w
             watched.patch(f"/v1/vns/{vn}", {"send_ceiling_bps": 10**8, "receive_ceiling_bps": 10**8}).status_code == 200
         )
     watched.run([60e6, 50e6], [0.0, 0.0], 20)  # so long do rates take to rise
-    entries = {one["sender"]["port_no"]: one for one in watched.get("/v1/entries?vlan=10")["entries"]}
+    entries = {one["sender"]["port_no"]: one for one in watched.get("/v1/pairs?vlan=10")["pairs"]}
     assert {one["bottleneck"] for one in entries.values()} == {"link s1:2 (receiving)"}
     passed, marked = ([entries[port][name] for port in (1, 3)] for name in ("offered_bps", "marked_share"))
     share = sum(bps * part for bps, part in zip(passed, marked, strict=True)) / sum(passed)
@@ -158,10 +158,10 @@ def test_changes_of_a_vlan_and_of_a_vn(desk: Desk) -> None:
 
 
 def test_only_vns_that_miss_their_guarantee(watched: Desk) -> None:
-    assert watched.get("/v1/vns?missing=true")["vns"] == []
+    assert watched.get("/v1/vns?violated=true")["vns"] == []
     row = int(watched.central.vns.row_of(10, 0xA1, 2) or 0)
     watched.central.fabric.guarantees.violated[row] = True
-    assert [vn["port_no"] for vn in watched.get("/v1/vns?missing=true")["vns"]] == [2]
+    assert [vn["port_no"] for vn in watched.get("/v1/vns?violated=true")["vns"]] == [2]
 
 
 def test_columns_of_all_vlans(watched: Desk) -> None:
@@ -176,7 +176,7 @@ def test_columns_of_all_vlans(watched: Desk) -> None:
 
 
 def test_columns_of_a_vlan_and_the_pairs_of_a_receiver(watched: Desk) -> None:
-    (_, keys), (_, state) = frames(watched, "&vlan=10&receiver=10/s1/2")
+    (_, keys), (_, state) = frames(watched, "&vlan=10&pairs_of=10/s1/2")
     assert keys["vns"] == [[10, "s1", 1], [10, "s1", 2], [10, "s1", 3], [10, "s2", 7]]
     offered = state["rows"][SERIES_COLUMNS.index("offered")]
     assert offered == [0, 50_000, 0, None]  # s2 is not connected

@@ -55,7 +55,7 @@ def test_a_lower_receive_limit_is_kept_from_the_next_interval_on(desk: Desk) -> 
     assert desk.patch("/v1/vns/10/s1/2", {"receive_limit_bps": 20_000_000}).status_code == 200
     desk.run([30e6], [0.0], 1)
     assert desk.get("/v1/vns/10/s1/2")["congested"]
-    assert desk.get("/v1/entries")["entries"][0]["limit_bps"] <= 20_000_000
+    assert desk.get("/v1/pairs")["pairs"][0]["limit_bps"] <= 20_000_000
 
 
 @pytest.mark.parametrize("way", ["send", "receive"])

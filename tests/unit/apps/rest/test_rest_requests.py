@@ -131,7 +131,7 @@ def test_what_does_not_exist_is_told_what_does(desk: Desk, path: str, field: str
         ("/v1/vns?vlan=99", 404, "vlan"),
         ("/v1/vns?vlan=", 404, "vlan"),
         ("/v1/vns?switch=", 404, "switch"),
-        ("/v1/entries?switch=s9", 404, "switch"),
+        ("/v1/pairs?switch=s9", 404, "switch"),
         ("/v1/vns?vlan=10&vlan=20", 422, "vlan"),
         ("/v1/vns?vid=10", 422, "vid"),
         ("/v1/vlans?x=1", 422, "x"),

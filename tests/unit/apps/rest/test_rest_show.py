@@ -137,7 +137,7 @@ def test_a_vn_that_is_congested_and_one_that_sends_to_it(busy: Desk) -> None:
         "revision": 1,
     }
     kept = shown["guarantee"]
-    assert (kept["missing"], kept["violated_since"], kept["violated_s"], kept["violated_last_hour_s"]) == (
+    assert (kept["violated"], kept["violated_since"], kept["violated_s"], kept["violated_last_hour_s"]) == (
         False,
         None,
         0,
@@ -162,7 +162,7 @@ def test_grants_of_senders_that_fell_silent_do_not_count(busy: Desk) -> None:
 
 def test_entries(busy: Desk) -> None:
     busy.run([30e6, 20e6], [6e6, 0.0], 4)
-    first, second = busy.get("/v1/entries")["entries"]
+    first, second = busy.get("/v1/pairs")["pairs"]
     assert first["sender"] == {"switch": "s1", "dpid": "00000000000000a1", "port_no": 1}
     assert first["receiver"] == {"switch": "s1", "dpid": "00000000000000a1", "port_no": 2}
     assert second["sender"]["port_no"] == 3
@@ -178,16 +178,16 @@ def test_entries(busy: Desk) -> None:
     assert first["limit_bps"] == min(first["granted_bps"], 40_000_000)
     assert first["meter_rate_bps"] == int(state.enforcement.rate_bps[0])
     assert (first["control"], first["unresponsive"]) == ("limited", False)
-    assert busy.get("/v1/entries?vlan=10&switch=s1")["entries"] == [first, second]
-    assert busy.get("/v1/entries?vlan=20")["entries"] == []
-    assert busy.get("/v1/entries?switch=s2")["entries"] == []
+    assert busy.get("/v1/pairs?vlan=10&switch=s1")["pairs"] == [first, second]
+    assert busy.get("/v1/pairs?vlan=20")["pairs"] == []
+    assert busy.get("/v1/pairs?switch=s2")["pairs"] == []
 
 
 def test_an_entry_that_nobody_controls_has_no_grant(desk: Desk) -> None:
     desk.connect()
     desk.talk(1, 2)
     desk.run([1e6], [0.0], 2)
-    (entry,) = desk.get("/v1/entries")["entries"]
+    (entry,) = desk.get("/v1/pairs")["pairs"]
     assert (entry["control"], entry["granted_bps"], entry["limit_bps"]) == ("idle", None, 40_000_000)
 
 
@@ -197,7 +197,7 @@ def test_what_a_lost_switch_counts_is_unknown_and_not_zero(busy: Desk) -> None:
     vn = busy.get("/v1/vns/10/s1/2")
     assert (vn["measured_receive_bps"], vn["measured_send_bps"]) == (None, None)
     assert vn["receive_limit_bps"] == 40_000_000
-    entry = busy.get("/v1/entries")["entries"][0]
+    entry = busy.get("/v1/pairs")["pairs"][0]
     assert (entry["measured_bps"], entry["offered_bps"], entry["dropped_bps"]) == (None, None, None)
 
 
@@ -285,7 +285,7 @@ def schema_of(document: dict[str, Any], schema: dict[str, Any]) -> jsonschema.Dr
         ("/v1/vlans/20", "/v1/vlans/{vlan_vid}"),
         ("/v1/vns", None),
         ("/v1/vns/10/s1/2", "/v1/vns/{vlan_vid}/{switch}/{port_no}"),
-        ("/v1/entries", None),
+        ("/v1/pairs", None),
         ("/v1/events", None),
         ("/v1/vlans/99", "/v1/vlans/{vlan_vid}"),
     ],

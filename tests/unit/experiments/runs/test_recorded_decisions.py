@@ -43,15 +43,15 @@ class Nodes:
         return {"s4": "n2"}[switch]
 
     def get(self, path):
-        if path != "/v1/entries":
+        if path != "/v1/pairs":
             return {}
         sender, receiver = FABRIC.pn(1), FABRIC.pn(3)
         ends = {
             name: {"dpid": f"{FABRIC.switch(pn.switch).dpid:016x}", "port_no": pn.port_no}
             for name, pn in (("sender", sender), ("receiver", receiver))
         }
-        answer = {"entries": [{"vlan_vid": 1, **ends, "limit_bps": self.limit_bps}]}
-        return {**answer, "partial": ["n3"]} if self.partial else answer
+        answer = {"pairs": [{"vlan_vid": 1, **ends, "limit_bps": self.limit_bps}]}
+        return {**answer, "unreachable_nodes": ["n3"]} if self.partial else answer
 
 
 @pytest.fixture

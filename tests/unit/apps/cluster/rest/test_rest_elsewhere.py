@@ -72,15 +72,15 @@ def two() -> Two:
 
 
 def test_every_node_answers_for_the_whole_fabric(two: Two) -> None:
-    assert two.n2.get("/v1/entries") == two.n1.get("/v1/entries")
-    assert len(two.n2.get("/v1/entries")["entries"]) == 2
+    assert two.n2.get("/v1/pairs") == two.n1.get("/v1/pairs")
+    assert len(two.n2.get("/v1/pairs")["pairs"]) == 2
     for path in (VN, "/v1/ports/s1/1", "/v1/vns/10/s1/2/explanations"):
         assert two.n2.get(path) == two.n1.get(path), path
     assert two.n2.get("/v1/vns/10/s1/2")["measured_receive_bps"] == pytest.approx(50e6, rel=0.1)
-    assert two.n2.get("/v1/vns/10/s1/2/explanations")["entries"] == 2
-    of_pair = "/v1/entries/10/s1/1/s1/2/explanation"
+    assert two.n2.get("/v1/vns/10/s1/2/explanations")["pair_count"] == 2
+    of_pair = "/v1/pairs/10/s1/1/s1/2/explanation"
     assert two.n2.get(of_pair) == two.n1.get(of_pair)
-    assert "partial" not in two.n2.get("/v1/vns")
+    assert "unreachable_nodes" not in two.n2.get("/v1/vns")
 
 
 def test_every_node_says_of_each_host_what_its_own_node_knows() -> None:
@@ -102,14 +102,14 @@ def test_every_node_says_of_each_host_what_its_own_node_knows() -> None:
         ]
         times = [one["since"][11:19] for one in answer["hosts"]]
         assert times == ["00:01:41", "00:01:42", "00:02:00"]
-        assert "partial" not in answer
+        assert "unreachable_nodes" not in answer
         assert desk.get("/v1/hosts/02:00:00:00:00:0a")["hosts"] == answer["hosts"][2:]
         first = desk.get("/v1/hosts?limit=1")
         rest = desk.get(f"/v1/hosts?limit=9&cursor={first['next']}")
         assert first["hosts"] + rest["hosts"] == answer["hosts"]
     two.between.dead.add("n2")
-    assert two.n1.get("/v1/hosts")["partial"] == ["n2"]
-    assert two.n1.get("/v1/hosts/02:00:00:00:00:0a")["partial"] == ["n2"]
+    assert two.n1.get("/v1/hosts")["unreachable_nodes"] == ["n2"]
+    assert two.n1.get("/v1/hosts/02:00:00:00:00:0a")["unreachable_nodes"] == ["n2"]
 
 
 def test_messages_to_senders_add_up_whoever_decided_for_their_receiver(two: Two) -> None:
@@ -134,31 +134,41 @@ def test_a_page_of_one_goes_with_the_same_page_of_the_others(two: Two) -> None:
 
 def test_nodes_that_do_not_answer_are_named_and_what_is_known_is_shown(two: Two) -> None:
     two.between.dead.add("n1")
-    for path in ("/v1/vns", "/v1/entries", "/v1/ports", "/v1/switches", "/v1/links", VN, "/v1/ports/s1/1"):
-        assert two.n2.get(path)["partial"] == ["n1"], path
+    for path in ("/v1/vns", "/v1/pairs", "/v1/ports", "/v1/switches", "/v1/links", VN, "/v1/ports/s1/1"):
+        assert two.n2.get(path)["unreachable_nodes"] == ["n1"], path
     assert two.n2.get(VN)["send_limit_bps"] == 40_000_000
     assert two.n2.get(VN)["measured_send_bps"] is None
-    assert two.n2.client.get("/v1/entries/10/s1/1/s1/2/explanation").status_code == 504
+    assert two.n2.client.get("/v1/pairs/10/s1/1/s1/2/explanation").status_code == 504
 
 
 def test_a_change_is_in_force_once_it_is_on_the_switches_of_all_nodes(
     two: Two, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = {
-        "n1": {"revision": 9, "installed_revision": 9, "waiting": [], "missing": ["s2", "s3"]},
-        "n2": {"revision": 8, "installed_revision": 7, "waiting": ["s2"], "missing": ["s1", "s3"]},
+        "n1": {
+            "revision": 9,
+            "installed_revision": 9,
+            "unconfirmed_switches": [],
+            "disconnected_switches": ["s2", "s3"],
+        },
+        "n2": {
+            "revision": 8,
+            "installed_revision": 7,
+            "unconfirmed_switches": ["s2"],
+            "disconnected_switches": ["s1", "s3"],
+        },
     }
     for name, desk in two.between.desks.items():
         monkeypatch.setattr(desk.service, "revision_status", lambda revision, name=name: said[name])
-    whole = {"revision": 9, "installed_revision": 7, "waiting": ["s2"], "missing": ["s3"]}
+    whole = {"revision": 9, "installed_revision": 7, "unconfirmed_switches": ["s2"], "disconnected_switches": ["s3"]}
     assert two.n1.get("/v1/revision") == whole
     assert two.n2.get("/v1/revision") == whole | {"revision": 8}
     two.between.dead.add("n2")  # which has s2
-    assert two.n1.get("/v1/revision") == said["n1"] | {"missing": ["s3"], "partial": ["n2"]}
+    assert two.n1.get("/v1/revision") == said["n1"] | {"disconnected_switches": ["s3"], "unreachable_nodes": ["n2"]}
 
 
 def test_a_request_goes_one_hop_and_no_further(two: Two) -> None:
-    for path in ("/v1/vns", "/v1/entries/10/s1/1/s1/2/explanation"):
+    for path in ("/v1/vns", "/v1/pairs/10/s1/1/s1/2/explanation"):
         two.n2.client.get(path, headers={FORWARDED_HEADER: "n1"})
     assert two.between.asked == []
     two.n2.get("/v1/vns?vlan=10")
@@ -174,7 +184,7 @@ def test_what_has_gone_wrong_here_is_not_asked_elsewhere(two: Two) -> None:
 def test_a_list_of_other_things_is_left_out(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
     found = {"n1": NodeResponse(200, [], b'{"switches": ["s1"], "next": null}')}
     monkeypatch.setattr(two.between, "gather", lambda *_: found)
-    assert two.n2.get("/v1/switches")["partial"] == ["n1"]
+    assert two.n2.get("/v1/switches")["unreachable_nodes"] == ["n1"]
 
 
 @pytest.mark.parametrize("said", [[], {}, {"vns": None}, {"vns": [{}], "next": None}, "nothing"])
@@ -182,7 +192,7 @@ def test_answers_of_another_version_are_left_out(two: Two, monkeypatch: pytest.M
     found = {"n1": NodeResponse(200, [], json.dumps(said).encode())}
     monkeypatch.setattr(two.between, "gather", lambda *_: found)
     answer = two.n2.get("/v1/vns")
-    assert answer["partial"] == ["n1"]
+    assert answer["unreachable_nodes"] == ["n1"]
     assert len(answer["vns"]) == len(two.n2.central.vns)
 
 
@@ -226,17 +236,17 @@ def test_the_live_state_is_of_the_whole_fabric(two: Two) -> None:
     for desk in (two.n1, two.n2):
         desk.service.observer.traffic.mean_bps[:, 2] = 8e3  # VLAN 10 at s1:2
     for query in ("", "&vlan=10"):
-        path = f"/v1/stream?states=1{query}"
+        path = f"/v1/stream?count=1{query}"
         states = [desk.client.get(path).get_data(as_text=True) for desk in (two.n1, two.n2)]
         whole = [json.loads(text.rpartition("\ndata: ")[2]) for text in states]
-        assert "partial" not in whole[0]
+        assert "unreachable_nodes" not in whole[0]
         for state in whole:
             state.pop("at")
         assert whole[0] == whole[1]
     assert {row[1] for row in whole[1]["rows"]} == {16}
     two.between.dead.add("n1")
     two.n2.now_s += 1.0
-    assert '"partial"' in two.n2.client.get(path).get_data(as_text=True)
+    assert '"unreachable_nodes"' in two.n2.client.get(path).get_data(as_text=True)
 
 
 @cache
@@ -269,18 +279,17 @@ def test_pages_of_any_size_list_every_pair_of_all_nodes_once(owner: list[int], l
                 for ends in (zip(("sender", "receiver"), pair, strict=True) for pair in left[:limit])
             ]
             more = make_cursor(10, *left[limit - 1][0], *left[limit - 1][1]) if len(left) > limit else None
-            said = {"entries": entries, "unmetered": [], "next": more}
+            said = {"pairs": entries, "unmetered_pairs": [], "next": more}
             return NodeResponse(200, [], json.dumps(said).encode())
 
     nodes = Nodes("4", {str(one): "" for one in range(4)}, OWNERS, None, Paging())  # type: ignore[arg-type]
     desk.service.others = RequestForwarder(lambda: nodes)
     listed, cursor = [], ""
     while cursor is not None:
-        page = desk.get(f"/v1/entries?limit={limit}" + (f"&cursor={cursor}" if cursor else ""))
-        assert len(page["entries"]) <= limit
+        page = desk.get(f"/v1/pairs?limit={limit}" + (f"&cursor={cursor}" if cursor else ""))
+        assert len(page["pairs"]) <= limit
         listed += [
-            tuple((one[end]["switch"], one[end]["port_no"]) for end in ("sender", "receiver"))
-            for one in page["entries"]
+            tuple((one[end]["switch"], one[end]["port_no"]) for end in ("sender", "receiver")) for one in page["pairs"]
         ]
         cursor = page["next"]
     assert listed == pairs
@@ -288,7 +297,14 @@ def test_pages_of_any_size_list_every_pair_of_all_nodes_once(owner: list[int], l
 
 def test_states_that_do_not_go_together_are_not_added_up(two: Two) -> None:
     vns: VnTable = two.n1.central.vns
-    state = {"status": "ready", "waiting": [], "missing": [], "rows": [[1, None]], "congested": [0], "missed": []}
+    state = {
+        "status": "ready",
+        "unconfirmed_switches": [],
+        "disconnected_switches": [],
+        "rows": [[1, None]],
+        "congested": [0],
+        "missed": [],
+    }
     state["bottlenecks"] = [None, "link s1:2"]
     whole = merge_states(
         [state, state | {"rows": [[None, None]], "congested": [1], "status": "degraded", "bottlenecks": ["here", None]}]

@@ -201,9 +201,9 @@ def test_streams_are_bounded_and_given_back() -> None:
         assert server.request("GET", "/v1/stream")[0] == 503
         for sock in open_ones:
             sock.close()
-        while server.request("GET", "/v1/stream?states=1")[0] != 200:  # until the server has seen them go
+        while server.request("GET", "/v1/stream?count=1")[0] != 200:  # until the server has seen them go
             pass
-        status, _, text = server.request("GET", "/v1/stream?states=2&vlan=10&interval_ms=250")
+        status, _, text = server.request("GET", "/v1/stream?count=2&vlan=10&interval_ms=250")
         assert status == 200
         keys, *states = [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: ")]
         assert keys["vns"] == [[10, "s1", 1], [10, "s1", 2]]
@@ -213,11 +213,11 @@ def test_streams_are_bounded_and_given_back() -> None:
 def test_a_stream_tells_events_behind_the_last_one_seen() -> None:
     with RestProcess(CONFIG) as server:
         assert server.request("PATCH", VN, LIMIT)[0] == 200
-        _, _, text = server.request("GET", "/v1/stream?states=1", headers={"Last-Event-ID": "0"})
+        _, _, text = server.request("GET", "/v1/stream?count=1", headers={"Last-Event-ID": "0"})
         assert "event: event" in text
         assert "id: 1" in text
         assert "send limit 30M" in text
-        assert "event: event" not in server.request("GET", "/v1/stream?states=1", headers={"Last-Event-ID": "1"})[2]
+        assert "event: event" not in server.request("GET", "/v1/stream?count=1", headers={"Last-Event-ID": "1"})[2]
 
 
 @pytest.mark.parametrize(("path", "most"), [(VN, 64 * 1024), ("/v1/limits", 4 * 2**20)])
