@@ -167,7 +167,7 @@ class _Controller(Collector):
         messages = CounterMetricFamily(
             "dets_openflow_messages", "OpenFlow messages but for echoes.", labels=["switch", "direction"]
         )
-        errors = CounterMetricFamily("dets_openflow_errors", "OpenFlow errors that came.", labels=["switch"])
+        errors = CounterMetricFamily("dets_openflow_error_replies", "OpenFlow errors that came.", labels=["switch"])
         for dpid, record in self._metrics.central.switches.items():
             name, counts = record.switch.name, self._metrics.shell.counts.get(dpid, MessageCounts())
             if dpid not in elsewhere:
@@ -176,7 +176,7 @@ class _Controller(Collector):
             messages.add_metric([name, "received"], counts.received)
             errors.add_metric([name], counts.errors)
         cut_off = CounterMetricFamily(
-            "dets_openflow_cut_off", "Connections that the controller cut off.", labels=["reason"]
+            "dets_openflow_evictions", "Connections that the controller cut off.", labels=["reason"]
         )
         for reason, count in self._metrics.peers.cut_off.items():
             cut_off.add_metric([str(reason)], count)
@@ -275,7 +275,7 @@ class _Controller(Collector):
         for of_agents, count in central.agents.counts().items():
             agents.add_metric([of_agents], count)
         refused = CounterMetricFamily(
-            "dets_control_frames_refused", "Agents' frames that were not listened to.", labels=["cause"]
+            "dets_agent_frames_rejected", "Agents' frames that were not listened to.", labels=["cause"]
         )
         for cause, count in central.agents.refused().items():
             refused.add_metric([cause], count)

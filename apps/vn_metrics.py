@@ -62,10 +62,10 @@ def vn_columns(observer: Observer) -> list[MetricColumn]:
         gauge(f"flood_limit_{bps}", "What it may send to everybody.", fabric.flood_limit_bps),
         gauge("congested", "1 while more is sent to the VN than it may get.", fabric.congestion.congested),
         gauge(
-            "guarantee_missing", "1 while it gets less than it is sent within its limit.", fabric.guarantees.violated
+            "guarantee_violated", "1 while it gets less than it is sent within its limit.", fabric.guarantees.violated
         ),
         gauge(
-            "send_guarantee_missing",
+            "send_guarantee_violated",
             "1 while it sends less than it offers within both ends' limits, where VNs borrow.",
             fabric.send_guarantees.violated,
         ),
@@ -78,10 +78,10 @@ def vn_columns(observer: Observer) -> list[MetricColumn]:
         counter(
             "congestion_notifications", "Congestion notifications that its senders got from it.", fabric.notifications
         ),
-        counter("guarantee_missed_seconds", "How long its guarantee was missed.", traffic.violated_s),
+        counter("guarantee_violated_seconds", "How long its guarantee was violated.", traffic.violated_s),
         gauge("hosts_full", "1 while it has as many hosts as it may learn.", central.network.known.full_vns()),
         counter(
-            "reports_dropped",
+            "packet_ins_dropped",
             "Frames of new hosts and pairs of the VN that were not looked at: there were too many of them.",
             fabric.floods.reports_dropped,
         ),

@@ -35,7 +35,7 @@ class ClusterMetrics(Collector):
             yield GaugeMetricFamily("dets_cluster_lease_age_seconds", about, value=age_s)
         yield CounterMetricFamily("dets_cluster_takeovers", "How often this node became active.", value=node.takeovers)
         about = "Roles and changes that switches refused, since another controller is their master."
-        yield CounterMetricFamily("dets_cluster_refused", about, value=self._roles.refused)
+        yield CounterMetricFamily("dets_cluster_role_refusals", about, value=self._roles.refused)
 
 
 class SharingMetrics(Collector):
@@ -52,7 +52,7 @@ class SharingMetrics(Collector):
         about = "Switches that no node owns, as far as this one knows."
         yield GaugeMetricFamily("dets_cluster_unowned_switches", about, value=owners.count(None))
         about = "Frames of other nodes that were not taken, by cause."
-        refused = CounterMetricFamily("dets_cluster_refused_frames", about, labels=("cause",))
+        refused = CounterMetricFamily("dets_cluster_rejected_messages", about, labels=("cause",))
         for cause in RejectCause:
             refused.add_metric((cause,), self._exchange.sharing.refused[cause])
         yield refused
@@ -67,11 +67,11 @@ class LinksMetrics(Collector):
     def collect(self) -> Iterable[Metric]:
         """Yield the samples as they are now."""
         about = "Frames to and from another node: sent, unsent (not taken by the link), received."
-        frames = CounterMetricFamily("dets_cluster_frames", about, labels=("peer", "result"))
-        octets = CounterMetricFamily("dets_cluster_frame_bytes", "Bytes of these frames.", labels=("peer", "direction"))
-        again = CounterMetricFamily(
-            "dets_cluster_connected_again", "Connections given up and made again.", labels=("peer",)
+        frames = CounterMetricFamily("dets_cluster_messages", about, labels=("peer", "result"))
+        octets = CounterMetricFamily(
+            "dets_cluster_message_bytes", "Bytes of these frames.", labels=("peer", "direction")
         )
+        again = CounterMetricFamily("dets_cluster_reconnects", "Connections given up and made again.", labels=("peer",))
         for peer, traffic in self._links.traffic.items():
             frames.add_metric((peer, "sent"), traffic.sent)
             frames.add_metric((peer, "unsent"), traffic.unsent)
@@ -80,7 +80,7 @@ class LinksMetrics(Collector):
             octets.add_metric((peer, "received"), traffic.received_octets)
             again.add_metric((peer,), traffic.reconnects)
         about = "Refused at the address for nodes, by cause: key, handshake, frame, flood."
-        strangers = CounterMetricFamily("dets_cluster_strangers", about, labels=("cause",))
+        strangers = CounterMetricFamily("dets_cluster_rejected_connections", about, labels=("cause",))
         for cause, count in self._links.strangers.items():
             strangers.add_metric((cause,), count)
         yield from (frames, octets, again, strangers)

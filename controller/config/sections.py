@@ -183,7 +183,7 @@ class VlanSection(Section):
     parameters: Parameters = Field(default_factory=dict)
     """The algorithm's parameters; the others keep their defaults."""
     shadow: Algorithm | None = None
-    """Second algorithm that is computed and not enforced; `/v1/entries` shows what it would set."""
+    """Second algorithm that is computed and not enforced; `/v1/pairs` shows what it would set."""
     shadow_parameters: Parameters = Field(default_factory=dict)
     """The shadow's parameters; the others keep their defaults."""
     send_limit: Rate | None = None

@@ -37,7 +37,12 @@ TIMEOUT_S = 30.0
 LOOK_EVERY_S = 0.1
 
 Query = Mapping[str, "str | int | None"]
-_REVISION: Shape = {"installed_revision": (int, type(None)), "waiting?": [str], "missing?": [str], "partial?": [str]}
+_REVISION: Shape = {
+    "installed_revision": (int, type(None)),
+    "unconfirmed_switches?": [str],
+    "disconnected_switches?": [str],
+    "unreachable_nodes?": [str],
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +124,7 @@ class Client:
                 if size_bytes > MOST_PAGES_BYTES:
                     raise AnswerError(f"its pages are longer than {MOST_PAGES_BYTES} bytes")
                 answer = decoded(data)
-                check(answer, {key: [dict], "partial?": [str], "next?": str})
+                check(answer, {key: [dict], "unreachable_nodes?": [str], "next?": str})
                 rows += answer[key]
                 missing.update(answer.get("unreachable_nodes") or ())
                 cursor = answer.get("next")

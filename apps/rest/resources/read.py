@@ -109,7 +109,7 @@ def get_port(path: request_parameters.PortPath, query: request_parameters.NoQuer
     return views.port_views(here, [lookup.port_of(here.central, path.switch, path.port_no)])[0]
 
 
-@api.get("/entries", responses={200: responses.Entries, **NOT_FOUND})
+@api.get("/pairs", responses={200: responses.Entries, **NOT_FOUND})
 def list_entries(query: request_parameters.VnQuery) -> Json:
     """List the pairs of VNs that talk; a filter by switch is by the sender's."""
     here = service()
@@ -134,7 +134,7 @@ def list_entries(query: request_parameters.VnQuery) -> Json:
 
 
 @api.get(
-    "/entries/<vlan_vid>/<sender_switch>/<sender_port_no>/<receiver_switch>/<receiver_port_no>/explanation",
+    "/pairs/<vlan_vid>/<sender_switch>/<sender_port_no>/<receiver_switch>/<receiver_port_no>/explanation",
     responses={200: responses.ExplanationView, **NOT_FOUND},
 )
 def explain_entry(path: request_parameters.EntryPath, query: request_parameters.NoQuery) -> Json:

@@ -80,7 +80,7 @@ def test_a_blast_as_prometheus_sees_it(blast):
     assert page[vn("send_limit_dropped_bytes_total", 1)] == 0
     assert (page[vn("congested", 3)], page[vn("congested", 1)]) == (1, 0)
     assert page[vn("congested_seconds_total", 3)] == pytest.approx(JUDGED_S)
-    assert page[vn("guarantee_missed_seconds_total", 3)] == 0
+    assert page[vn("guarantee_violated_seconds_total", 3)] == 0
     assert page[vn("granted_bytes_total", 1)] == 0  # it is not congested: there is no grant
     vlan = (("name", "vlan10"), ("vlan", "10"))
     assert page["dets_vlan_sent_bytes_total", vlan] * 8 == pytest.approx(LIMIT_BPS * took_s, rel=0.02)
@@ -144,8 +144,8 @@ def test_who_is_kept_below_its_limit_is_shown(blast):
         )
     assert len(entries)
     page = values(metrics_of(blast).page())
-    assert page[vn("guarantee_missing", 3)] == 1
-    assert page[vn("guarantee_missed_seconds_total", 3)] == pytest.approx(JUDGED_S)
+    assert page[vn("guarantee_violated", 3)] == 1
+    assert page[vn("guarantee_violated_seconds_total", 3)] == pytest.approx(JUDGED_S)
     labels = (("name", "vlan10"), ("outcome", "missed_grants"), ("vlan", "10"))
     assert page["dets_vlan_guarantee_seconds_total", labels] == pytest.approx(3 * JUDGED_S)  # all three VNs
 

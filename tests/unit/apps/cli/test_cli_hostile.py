@@ -50,8 +50,8 @@ MEMBERS: dict[str, Any] = {
     "b": {"switch": NASTY, "port_no": 1},
     "sender": {"switch": NASTY, "port_no": 1},
     "receiver": {"switch": NASTY, "port_no": 1},
-    "a_to_b": {"promised_bps": RATE, "load_bps": RATE},
-    "b_to_a": {"promised_bps": RATE, "load_bps": RATE},
+    "a_to_b": {"committed_bps": RATE, "load_bps": RATE},
+    "b_to_a": {"committed_bps": RATE, "load_bps": RATE},
     "guarantee": {
         **dict.fromkeys(("entitled_bps", "received_bps"), RATE),
         **dict.fromkeys(("idle_s", "met_s", "violated_s", "violated_last_hour_s"), 1.0),

@@ -225,7 +225,7 @@ def test_a_port_is_named_by_its_switch_and_its_interface(desk: RestDesk, dets: A
 
 def test_the_status_tells_troubles_and_fails_with_them(desk: RestDesk, dets: Any) -> None:
     desk.on("GET", "/v1/health", {"status": "ready", "switches": {"s1": "ready"}})
-    assert dets("status")[:2] == (0, "ready\nswitch  state  faults\ns1      ready  -       \n")
+    assert dets("status")[:2] == (0, "ready\nswitch  state  faults\ns1      ready  -     \n")
     desk.on("GET", "/v1/health", {"status": "degraded", "switches": {"s1": "ready"}, "faults": {"s1": ["no meters"]}})
     status, out, _ = dets("status")
     assert (status, lines(out)[2]) == (1, ["s1", "ready", "no", "meters"])

@@ -36,7 +36,7 @@ def test_without_congestion_the_lower_limit_binds():
     loop.fabric.operator.set_vn(loop.fabric.central.vns.row_of(10, 1, 9), 0.0, receive_limit_bps=30_000_000)
     loop.run(5)
     found = explained(loop)
-    assert (found.limit_bps, found.bound) == (30 * M, "s1:9's receive limit of VLAN 10")
+    assert (found.limit_bps, found.constraint) == (30 * M, "s1:9's receive limit of VLAN 10")
     assert found.next_constraint.startswith("its own send limit")
     assert found.next_limit_bps == 40 * M
     assert found.sharers == 0
@@ -58,10 +58,10 @@ def test_a_sender_with_a_low_limit_is_bound_by_it():
     loop.fabric.operator.set_vn(central.vns.row_of(10, 1, 1), 0.0, send_limit_bps=5_000_000)
     loop.run(60)
     found = explained(loop, 1)
-    assert (found.limit_bps, found.bound, found.sharers) == (5 * M, "its own send limit", 0)
+    assert (found.limit_bps, found.constraint, found.sharers) == (5 * M, "its own send limit", 0)
     other = explained(loop, 2)
-    assert other.bound == "s1:9's receive limit of VLAN 10"
-    assert (other.place, other.sharers) == (1, 2)
+    assert other.constraint == "s1:9's receive limit of VLAN 10"
+    assert (other.rank, other.sharers) == (1, 2)
 
 
 def test_what_is_sent_elsewhere_is_told():
@@ -81,7 +81,7 @@ def test_a_silent_sender_has_a_share_to_start_with():
     loop.senders[0].rate_bps = 0.0
     loop.run(15)
     found = explained(loop, 1)
-    assert "silent" in found.bound
+    assert "silent" in found.constraint
     assert found.limit_bps == pytest.approx(40 * M / 3, rel=0.01)
 
 

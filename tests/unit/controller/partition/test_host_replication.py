@@ -315,8 +315,8 @@ def test_one_change_among_many_hosts_goes_through_its_own_vns_only(two, monkeypa
     monkeypatch.setattr(ForwardingState, "hosts", None)  # all hosts are looked through by nobody
     two.a.hosts._said._hosts_of_vn = two.a.network.hosts_of_vn
     host, two.octets = Host(VLANS[0], 2 << 24), 0
-    two.a.network.learn(host, PortId(1, 1))
-    two.a.network.learn(host, PortId(1, 2))
+    two.a.network.learn_host(host, PortId(1, 1))
+    two.a.network.learn_host(host, PortId(1, 2))
     for _ in range(4):
         two.interval()
     row = two.vns.row_of(VLANS[0], 1, 2)
