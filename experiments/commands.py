@@ -169,7 +169,7 @@ def figures(
     made = make_figures(options)
     for key, verdict in made["claims"].items():
         held = {True: "holds", False: "does not hold", None: "not known"}[verdict["holds"]]
-        print(f"{key:15} {held:14} {verdict['found']}")
+        print(f"{key:15} {held:14} {verdict['result']}")
     print(f"{options.cell_folder}, {docs / page_of(paper_named(paper))}")
     return 0
 

@@ -24,7 +24,7 @@ class LinkTable:
 
     ``names`` and ``capacity_bps`` have shape (links,). ``up`` and ``down`` (vns,) are the rows of the access link of a
     VN. The core links from switch ``a`` to ``b``, both as indices of ``switch`` (vns,), are
-    ``way[way_offsets[a * switches + b]:way_offsets[a * switches + b + 1]]``.
+    ``path_link[path_offsets[a * switches + b]:path_offsets[a * switches + b + 1]]``.
     """
 
     names: tuple[str, ...]

@@ -97,7 +97,7 @@ def test_figures_judge_the_paper_and_name_the_scenario_and_the_algorithm(project
     page = (project / "pages" / "results" / "my.md").read_text()
     (row,) = [line for line in page.splitlines() if line.startswith("| 2 | a halved limit is used as well |")]
     assert row.endswith("| yes |  |")
-    found = json.loads((project / "pages" / "results" / "my-model.json").read_text())["claims"]["follows"]["found"]
+    found = json.loads((project / "pages" / "results" / "my-model.json").read_text())["claims"]["follows"]["result"]
     assert found.endswith("% of the oracle's")
     assert "| [My paper](results/my.md) | 1 | 1 of 1 | 0 |" in (project / "pages" / "results.md").read_text()
     (table,) = json.loads((project / "pages" / "results" / "my-model.json").read_text())["tables"].values()

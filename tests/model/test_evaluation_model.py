@@ -279,7 +279,7 @@ def test_figures_are_made_written_down_and_resumed(only_four, tmp_path, monkeypa
     options = FigureOptions(seeds=1, results=tmp_path / "results", docs=tmp_path / "docs", quiet=True)
     made = make_figures(options)
     assert made["runs"] == 5
-    assert made["claims"]["starving"]["found"].endswith("of what it had before")
+    assert made["claims"]["starving"]["result"].endswith("of what it had before")
     assert made["claims"]["trade-off"]["holds"] is None
     page = (tmp_path / "docs" / "results" / "dets.md").read_text()
     assert "| I, fig. 2 | without control, UDP of another VLAN takes TCP to almost zero |" in page
@@ -298,7 +298,7 @@ def test_a_fabric_keeps_its_results_when_another_is_run(only_four, tmp_path):
     folder = tmp_path / "docs" / "results"
     folder.mkdir(parents=True)
     kept = {"fabric": "ovs", "command": "make figures FABRIC=ovs", "runs": 3, "runs_with_warnings": 0, "commits": []}
-    verdict = {"found": "seen on Open vSwitch", "holds": False, "best": "-"}
+    verdict = {"result": "seen on Open vSwitch", "holds": False, "best": "-"}
     (folder / "dets-ovs.json").write_text(
         json.dumps({**kept, "machine": {}, "claims": {"starving": verdict}, "tables": {}})
     )

@@ -151,7 +151,7 @@ def test_tcp_hears_of_no_message_and_what_is_idle_is_used():
     tenants.send(1, 1, "tcp")
     tenants.send(2, 2, "tcp", flows=10)
     rates = tenants.run(100)
-    assert np.isnan(tenants.decision().told_s).all()
+    assert np.isnan(tenants.decision().last_notified_s).all()
     assert rates[60:].mean(axis=0) == pytest.approx([645, 215], rel=0.02)
 
 
@@ -173,9 +173,9 @@ def test_it_is_explained_and_congestion_is_an_event():
     held = []
     for _ in range(4):  # its limit is halved to its floor, and rises
         tenants.run(1)
-        held.append(explain_pair(fabric, tenants.pair(2)).bound)
+        held.append(explain_pair(fabric, tenants.pair(2)).constraint)
     free = explain_pair(fabric, tenants.pair(1))
-    assert free.bound == "no congestion: the lower of both ceilings"
+    assert free.constraint == "no congestion: the lower of both ceilings"
     assert "its floor: its part of s3:1's receive guarantee" in held
     assert any("last told by s3:1 (dropped " in bound for bound in held)
     assert any("VLAN 2 at s3:1: congestion began" in event.text for event in tenants.plane.events())
@@ -249,7 +249,7 @@ def test_after_a_restart_limits_go_on_where_meters_stand():
     loop.run(1)
     (decision,) = again.central.state.allocators.decisions
     assert decision.limit_bps.tolist() == [10 * M]
-    assert "its egress limit, which it began with" in explain_pair(again.central.fabric, 0).bound
+    assert "its egress limit, which it began with" in explain_pair(again.central.fabric, 0).constraint
 
 
 def test_when_the_controller_stops_meters_stand_at_the_guarantee():
@@ -311,7 +311,7 @@ def test_dets_max_min_and_gatekeeper_share_a_port():
     assert got[2] >= 0.97 * 200
     assert got[3] >= 0.97 * 200
     assert sum(got.values()) >= 0.98 * 1000
-    names = {explain_pair(plane.central.fabric, row).bound for row in range(6)}
+    names = {explain_pair(plane.central.fabric, row).constraint for row in range(6)}
     assert len(names) >= 3
 
 

@@ -125,13 +125,13 @@ def test_what_binds_is_said():
         fabric = run.plane.central.fabric
         for row in range(len(fabric.state.entries)):
             found = explain_pair(fabric, row)
-            seen.add(found.bound.split(":")[0])
+            seen.add(found.constraint.split(":")[0])
             assert found.next_constraint
-            if found.bound.startswith("marks"):
-                assert "(the limit of s1:3)" in found.bound
+            if found.constraint.startswith("marks"):
+                assert "(the limit of s1:3)" in found.constraint
                 shown = policy_columns(fabric, np.array([row]))
                 assert shown.bottleneck == ["the limit of s1:3"]
-                assert f"marks: {shown.marked[0]:.0%} of its packets" in found.bound
+                assert f"marks: {shown.marked[0]:.0%} of its packets" in found.constraint
                 assert np.isnan(shown.lost[0])  # the policy reads no losses
     assert {"marks", "recovering"} <= seen
     assert seen <= {"marks", "recovering", "its last rate", "its share of port s1"}

@@ -36,7 +36,7 @@ def with_core() -> World:
         switch=ints([0, 0, 0, 1, 1, 1]),
         switches=2,
         path_offsets=ints([0, 0, 1, 2, 2]),
-        way=ints([there, back]),
+        path_link=ints([there, back]),
     )
     world.ports_at = np.concatenate([world.ports_at, [0, PORTS - 1]])
     return world

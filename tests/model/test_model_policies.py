@@ -50,7 +50,7 @@ def test_it_runs_and_is_explained():
     assert loop.rate(HUB, 10, -40) == pytest.approx(40 * M, rel=0.1)
     fabric = loop.fabric.central.fabric
     why = explain_pair(fabric, 0)
-    assert why.bound == "its steps towards s1:9"
+    assert why.constraint == "its steps towards s1:9"
     assert why.limit_bps == fabric.state.allocators.decisions[0].grant_bps[0]
 
 
@@ -132,4 +132,4 @@ def test_three_policies_share_a_port():
     assert 25 * M < view.cross_traffic_bps[down] <= 40 * M
     assert view.cross_guaranteed_bps[down] == view.cross_traffic_bps[down]
     for row in range(6):
-        assert explain_pair(loop.fabric.central.fabric, row).bound
+        assert explain_pair(loop.fabric.central.fabric, row).constraint

@@ -141,7 +141,7 @@ def test_nothing_is_computed_that_nobody_asks_for(monkeypatch):
 
 def test_a_policy_sees_the_readings_that_it_asks_for_and_no_others(monkeypatch):
     views, decide = [], MaxMinPolicy.decide
-    monkeypatch.setattr(MaxMinPolicy, "reads", frozenset({ReadingKind.LINKS, ReadingKind.QUEUES}))
+    monkeypatch.setattr(MaxMinPolicy, "required_readings", frozenset({ReadingKind.LINKS, ReadingKind.QUEUES}))
     monkeypatch.setattr(
         MaxMinPolicy, "decide", lambda self, view, memory: views.append(view) or decide(self, view, memory)
     )

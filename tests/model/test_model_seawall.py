@@ -162,7 +162,7 @@ def test_it_is_explained_shadowed_recorded_and_replayed(name):
     assert all(one.same for one in again)
     assert not np.isnan(again[-1].alternative_bps).any()
     for one in explained(loop):
-        assert one.bound
+        assert one.constraint
         assert one.next_constraint
         assert one.next_limit_bps >= one.limit_bps * (1 - 1e-6)
 

@@ -202,11 +202,11 @@ def test_the_receivers_node_dies_and_grants_are_held_by_the_other():
 
 def test_who_owns_the_first_owned_switch_decides_for_all_and_nobody_is_freed_while_that_has_no_owner():
     loop = blasting("max-min")
-    assert [one._shard.decides.all() for one in nodes(loop).sharing.values()] == [True, False]
+    assert [one._shard.decided_mask.all() for one in nodes(loop).sharing.values()] == [True, False]
     standing_bps = meters(loop)
     loop.fabric.kill("a")
     nodes(loop).owners_are_known(loop.fabric.now_s)  # nobody has s1: b decides, and knows not what s1's hosts send
-    assert nodes(loop).sharing["b"]._shard.decides.all()
+    assert nodes(loop).sharing["b"]._shard.decided_mask.all()
     loop.senders[0].rate_bps = 0.0
     for _ in range(12 * SECOND):
         loop.run(1)

@@ -124,7 +124,7 @@ class OneProcess:
         self.everything = np.arange(len(self.world.entries))
         self.state, self.limit_bps = self.world.state(self.everything), np.full(len(self.everything), np.inf)
 
-    def forget(self) -> None:
+    def reset_policies(self) -> None:
         """Let policies begin again, as ``Shard.forget`` does."""
         nothing = control_step.ControlState.start(self.world.vns, self.world.groups).allocators.memories
         self.state = self.state._replace(allocators=self.state.allocators._replace(memories=nothing))

@@ -94,12 +94,12 @@ class Nodes:
         if (central := self.of(dpid)) is not None:
             central.switch_disconnected(dpid, now_s)
 
-    def hello_heard(self, sender: PortId, receiver: PortId, now_s: float) -> None:
+    def on_discovery_frame(self, sender: PortId, receiver: PortId, now_s: float) -> None:
         central = self.of(receiver.dpid)
         if central is not None and self.of(sender.dpid) is not None:
             central.on_discovery_frame(sender, receiver, now_s)
 
-    def frame_reported(self, dpid: int, *report: Any) -> None:
+    def on_packet_in(self, dpid: int, *report: Any) -> None:
         if (central := self.of(dpid)) is not None:
             central.on_packet_in(dpid, *report)
 
