@@ -48,7 +48,7 @@ def reindex(column: NDArray[_Scalar], old_row: IntArray, initial: Any) -> NDArra
     """Return ``column`` re-arranged so that new row i holds what old row ``old_row[i]`` held, or ``initial``.
 
     ``old_row`` has one element per new row, NEW_ROW where there was none; ``initial`` is a scalar or one value per new
-    row. The columns of all state follow the entry table by this one function.
+    row. The columns of all state follow the pair table by this one function.
     """
     new = np.flatnonzero(old_row == NEW_ROW)
     moved = column[old_row] if len(column) else np.empty(len(old_row), dtype=column.dtype)

@@ -2,7 +2,7 @@
 
 Everything here runs in the control loop, before and after an interval, and waits for nobody: what a peer does not take
 is lost, and later frames say it again. Of what peers say of hosts a piece is taken in the loop; where that is not all,
-the rest is taken in its spare time.
+the rest is taken in its idle time.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class PeerExchange:
     ) -> None:
         self._node, self._shared, self.links, self._now_s, self._ready = node, shared, links, now_s, ready
         self._hellos_key, self._spawn, self._breathe = hellos_key, spawn, breathe
-        self._taking = False  # what peers say of hosts, in the loop's spare time
+        self._taking = False  # what peers say of hosts, in the loop's idle time
         self.sharing = NodePartition(central, node.cluster.node)
         self._switches = {record.switch.name: dpid for dpid, record in central.switches.items()}
         shared.public_key, shared.dpids = links.public_key, list(central.switches)

@@ -3,9 +3,10 @@
     writer = QueueWriter("unix:/run/openvswitch/db.sock")
     problems = writer.apply(dpid, {"s1-eth1": PortQueues(...)})
 
-Each call connects, reads the few tables that matter, writes what differs in one transaction, and hangs up. Limits are
-what people change: a connection kept for years, with its probes, its reconnecting and its copy of the database, would
-buy nothing. Only sockets of the standard library: where eventlet has patched them, the hub goes on meanwhile.
+Each call connects, reads the few tables that matter, writes what differs in one transaction, and closes the
+connection. Only people change limits: a connection kept for years, with its probes, its reconnecting and its copy of
+the database, would buy nothing. Only sockets of the standard library are used: where
+eventlet has patched them, the event loop goes on while they wait.
 
 Choice: no OVSDB library. ovsdbapp holds up the hub for 160 to 260 ms while it writes 48 ports of 20 queues; this, for
 7 to 18 ms (docs/adr/0003-enforcement.md).

@@ -62,7 +62,7 @@ HANDSHAKE_TIMEOUT_S = 10.0
 run_in_thread = tpool.execute
 sys.setswitchinterval(0.0005)
 OFP_VERSION = ofproto_v1_3.OFP_VERSION
-# The roll calls of this process.
+# The bulk requests of this process.
 BULK_METER_STATS, BULK_BARRIER = READER.meters, READER.barriers
 CONNECTIONS_PER_S = 200.0
 MOST_WAITING, MOST_WAITING_OF_HOST = 128, 64  # connections without a handshake

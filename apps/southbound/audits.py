@@ -103,7 +103,7 @@ class Audits:
         except ProtocolError:
             record.changed_keys |= touched
             raise
-        # Of what the last comparison has put right only what has changed since, here or there, is looked at again.
+        # Of what the last comparison has repaired only what has changed since, here or there, is looked at again.
         # What may be of use to a switch that is on its way is looked at once that is there.
         tidy = not central.fabric.awaits_switches(peers.clock())
         only = changed | touched if peer.compared and (peer.cleaned_up or not tidy) else None

@@ -76,7 +76,7 @@ class ConnectedSwitch:
     counting: FlowStatsMeters | None = None
     poll: Poll | None = None
     port_queue_poll: Poll | None = (
-        None  # for ports and queues alone, behind a roll call: what comes last is as ``meters``
+        None  # for ports and queues alone, behind a bulk request: what comes last is as ``meters``
     )
     stale_meter_ids: list[NDArray[np.int64]] = field(
         default_factory=list
@@ -87,9 +87,9 @@ class ConnectedSwitch:
     complaints: dict[str, float] = field(default_factory=dict)
     asked_s: float = -math.inf  # when it was last asked for a barrier
     looked_s: float = -math.inf  # when it was last asked for the counters of its ports and queues
-    # The barrier behind the meters that an interval modified last, unless a roll call awaits it.
+    # The barrier behind the meters that an interval modified last, unless a bulk request awaits it.
     meters_set: Reply | None = None
-    confirmed_s: float | None = None  # when a roll call heard that these were set
+    confirmed_s: float | None = None  # when a bulk request heard that these were set
     meters_listed: int = 0  # how many it listed the last time
     known_flows: FlowStats = field(default_factory=lambda: decode_flow_stats(b""))
     compared: bool = False  # whether they have been compared with what they should be, all of them
@@ -162,7 +162,7 @@ class ConnectedSwitches(dict[int, ConnectedSwitch]):
         self.central, self.clock = central, clock
         self._called: list[
             tuple[ConnectedSwitch, float, bool]
-        ] = []  # who confirms by the roll call what was sent when, and if meters
+        ] = []  # who confirms by the bulk request what was sent when, and if meters
 
     def send_all(self, batches: list[Batch]) -> None:
         """Send each switch its messages, and await that it confirms them."""

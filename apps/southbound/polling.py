@@ -164,10 +164,10 @@ def _complain(peers: ConnectedSwitches, peer: ConnectedSwitch, error: ProtocolEr
 
 
 def _ask_all(peers: ConnectedSwitches, ready: Iterable[ConnectedSwitch], now_s: float) -> list[ConnectedSwitch]:
-    """Ask switches that do not owe an answer; return those that are asked for their meters by a roll call.
+    """Ask switches that do not owe an answer; return those that are asked for their meters by a bulk request.
 
-    Those are asked for ports and queues behind it, since answers to a roll call come with nothing before them, and they
-    are read in the next round. Where somebody decides by them they come before the meters, in this one.
+    Those are asked for ports and queues behind it, since answers to a bulk request come with nothing before them, and
+    they are read in the next round. Where somebody decides by them they come before the meters, in this one.
     """
     switches, always = peers.central.switches, peers.central.reads_ports_or_queues
     asked = [peer for peer in ready if peer.poll is None]
@@ -217,7 +217,7 @@ def looked_before_s(looked_s: Iterable[float], now_s: float) -> float:
 
 
 def _told(called: list[ConnectedSwitch], now_s: float) -> dict[ConnectedSwitch, tuple[int, float]]:
-    """Return who has told its meters to the roll call, its number there and when; the others are awaited still."""
+    """Return who has told its meters to the bulk request, its number there and when; the others are awaited still."""
     told = {}
     for number, (peer, at_s) in enumerate(zip(called, BULK_METER_STATS.at_s.tolist(), strict=True)):
         if not math.isnan(at_s):
@@ -249,7 +249,7 @@ def _read_meters(
     told: dict[ConnectedSwitch, tuple[int, float]],
     answered: list[Answer],
 ) -> MeterStatsBatch:
-    """Return the counters of the switches' meters: those of the roll call, and those that came in replies."""
+    """Return the counters of the switches' meters: those of the bulk request, and those that came in replies."""
     if not answered and len(told) == len(called) and not [peer for peer in called if peer.stale_meter_ids]:
         dpids = [peer.connection.dpid for peer in called]
         return MeterStatsBatch(dpids, BULK_METER_STATS.stats, BULK_METER_STATS.ends, BULK_METER_STATS.meter_id)

@@ -1,4 +1,4 @@
-"""What agents report, as columns that follow the entry table, and as readings like those of meters."""
+"""What agents report, as columns that follow the pair table, and as readings like those of meters."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class AgentCounters:
         )
 
     def carried(self, old_row: IntArray) -> AgentCounters:
-        """Return the columns for a re-arranged entry table."""
+        """Return the columns for a re-arranged pair table."""
         empty = AgentCounters.none(1)
         return AgentCounters(
             *(reindex(getattr(self, name), old_row, getattr(empty, name)[0]) for name in self.__dataclass_fields__)

@@ -245,7 +245,7 @@ class AgentManager(NoAgents):
         return self._fabric.port_name(port)
 
     def _follow_entries(self) -> None:
-        """Let all columns follow the entry table, which is sorted by (receiver, sender)."""
+        """Let all columns follow the pair table, which is sorted by (receiver, sender)."""
         now, before = self._fabric.state.entries, self._entries
         if now is before and len(self._shaped) == len(now):
             return

@@ -40,7 +40,7 @@ class Verification:
         return cls(metered, metered_s, reported, granted, told_s, last, last_s, np.zeros(entries, dtype=np.int64))
 
     def carried(self, old_row: IntArray) -> Verification:
-        """Return the state for a re-arranged entry table."""
+        """Return the state for a re-arranged pair table."""
         empty = Verification.none(1)
         return Verification(
             *(reindex(getattr(self, name), old_row, getattr(empty, name)[0]) for name in self.__dataclass_fields__)

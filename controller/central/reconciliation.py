@@ -59,7 +59,7 @@ class Reconciler:
         ``flows`` are the controller's; ``foreign`` is how many others there are.
 
         1) Hosts and pairs that an earlier run left are adopted, with their meters as they stand.
-        2) What is missing or different is put right at once.
+        2) What is missing or different is repaired at once.
         3) What is the controller's and of no use is removed by an ``audit`` once no switch is awaited: until then it
            may be of use.
 
@@ -229,7 +229,7 @@ class Reconciler:
         record.lost |= metered.keys() - lost
 
     def _repair_flows(self, record: SwitchRecord, keys: Collection[bytes], differing: set[bytes], *, tidy: bool) -> int:
-        """Put right the entries that are ``differing``, and those of ``keys`` that nobody wants; return how many."""
+        """Repair the flow entries that are ``differing``, and those of ``keys`` that nobody wants; return how many."""
         wanted = self.fabric.network.desired.of_switch(record.switch.dpid)
         unwanted = {packed for packed in keys if record.installed.has(packed) and not wanted.has(packed)}
         differing = differing | unwanted

@@ -1,7 +1,7 @@
 """The five DETS messages (DETS, section II-A) as columns, and one that the paper does not have, ``Loads``.
 
 Send-rate controllers and rate allocators talk to each other in these messages only, so that they can sit on different
-machines. A column holds one value per message. ``entry`` addresses both ends: it is the row of the entry table, which
+machines. A column holds one value per message. ``entry`` addresses both ends: it is the row of the pair table, which
 knows the sending and the receiving VN.
 """
 

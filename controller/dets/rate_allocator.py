@@ -67,7 +67,7 @@ class RateAllocators(NamedTuple):
     """The state of all rate allocators.
 
     ``congested`` and ``calm_intervals`` have shape (vns,). ``memories`` are what each policy group remembers;
-    ``decisions`` what the groups decided last, which does not stand when the entry table is re-arranged.
+    ``decisions`` what the groups decided last, which does not stand when the pair table is re-arranged.
     """
 
     congested: BoolArray
@@ -92,7 +92,7 @@ class RateAllocators(NamedTuple):
         return self._replace(memories=memories, decisions=())
 
     def carried(self, old_row: IntArray) -> RateAllocators:
-        """Return the state for a re-arranged entry table."""
+        """Return the state for a re-arranged pair table."""
         return self._replace(memories=tuple(one.carried(old_row) for one in self.memories), decisions=())
 
 

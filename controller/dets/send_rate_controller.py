@@ -65,7 +65,7 @@ class SendRateControllers:
         return cls(free, np.full(entries, np.inf), np.zeros(entries, dtype=np.int16))
 
     def carried(self, old_row: IntArray) -> SendRateControllers:
-        """Return the machines for a re-arranged entry table; new ones are idle."""
+        """Return the machines for a re-arranged pair table; new ones are idle."""
         return SendRateControllers(
             reindex(self.control, old_row, MachineState.IDLE),
             reindex(self.limit_bps, old_row, np.inf),

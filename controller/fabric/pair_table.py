@@ -1,4 +1,4 @@
-"""The entry table: one row per (sender VN, receiver VN) pair that talks, with the meter that limits it."""
+"""The pair table: one row per (sender VN, receiver VN) pair that talks, with the meter that limits it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Gatekeeper's policy: guaranteed access links both ways, and what is idle is lent out (HPL-2010-151, section 2).
 
-Receiving and sending side know each other's rows of the entry table only, and talk by messages: the receiving side
+Receiving and sending side know each other's rows of the pair table only, and talk by messages: the receiving side
 notes drops in its queues and sends notifications, the sending side halves limits, raises them, and schedules its port.
 """
 

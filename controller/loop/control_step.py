@@ -70,7 +70,7 @@ class StepResult(NamedTuple):
     """What one interval decided, besides the next state, and what was brought to VNs.
 
     ``changes`` are the meters to modify, ``backstops`` those of entries that agents shape. ``limit_bps`` (entries,) are
-    the limits in force from now on. ``received_bps`` has shape (vns,). ``implausible`` are rows of the entry table
+    the limits in force from now on. ``received_bps`` has shape (vns,). ``implausible`` are rows of the pair table
     whose counters moved in a way no traffic can move them. ``brought_bps`` is what was offered to VNs, passed and was
     dropped at these senders' meters, (vns,) each, and ``told`` how many of its senders each VN told of congestion.
     """

@@ -26,7 +26,7 @@ NOT_LISTED = -1  # the place of a meter of which nothing was said
 
 @dataclass(frozen=True)
 class MeterReadings:
-    """What the switches said of the entries' meters, aligned with the entry table; columns of shape (entries,).
+    """What the switches said of the entries' meters, aligned with the pair table; columns of shape (entries,).
 
     ``byte_in_count`` counts what arrived at the meter, before the drop; ``dropped_byte_count`` what its band dropped.
     ``duration_s`` is the switch's own clock, the time since the meter was added: a better clock than the controller's.
@@ -148,7 +148,7 @@ class MeterCounters(NamedTuple):
         return (self.byte_in_count, self.dropped_byte_count, self.duration_s, self.epoch_s, self.received_s)
 
     def carried(self, old_row: IntArray, *, added_s: float | None = None) -> MeterCounters:
-        """Return the state for a re-arranged entry table.
+        """Return the state for a re-arranged pair table.
 
         The meter of a new entry either is added at ``added_s`` on the controller's clock, and counts from zero at its
         duration zero, or stood on the switch before (None) and is unknown until its second reading.

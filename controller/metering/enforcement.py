@@ -110,7 +110,7 @@ class Enforcement(NamedTuple):
     def carried(
         self, old_row: IntArray, rate_bps: FloatArray, burst_bits: FloatArray, now_s: float, *, full: bool = True
     ) -> Enforcement:
-        """Return the state for a re-arranged entry table; new entries' meters stand at the given rate and burst.
+        """Return the state for a re-arranged pair table; new entries' meters stand at the given rate and burst.
 
         Their buckets are ``full`` if they have just been added. What is left in one that was found is not known, and
         not given again.
@@ -135,7 +135,7 @@ class Enforcement(NamedTuple):
 
 
 class MeterChanges(NamedTuple):
-    """Meters to modify, in the order in which to do it: ``rows`` of the entry table, decreases first.
+    """Meters to modify, in the order in which to do it: ``rows`` of the pair table, decreases first.
 
     ``rate_kbps`` and ``burst_kbits`` (entries,) are what those of all entries are set to then.
     """

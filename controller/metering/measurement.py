@@ -54,7 +54,7 @@ class Measurement(NamedTuple):
         return cls(zero, zero, zero, zero, np.zeros(entries, dtype=np.int16))
 
     def carried(self, old_row: IntArray) -> Measurement:
-        """Return the state for a re-arranged entry table."""
+        """Return the state for a re-arranged pair table."""
         return Measurement(
             reindex(self.offered_bps, old_row, 0.0),
             reindex(self.dropped_bps, old_row, 0.0),

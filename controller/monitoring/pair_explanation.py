@@ -68,7 +68,7 @@ class PairExplanation:
 
 
 def explain_pair(fabric: FabricState, row: int) -> PairExplanation:
-    """Explain the limit that entry ``row`` of the entry table has since the last interval."""
+    """Explain the limit that entry ``row`` of the pair table has since the last interval."""
     state, vns = fabric.state, fabric.shared_vns
     sender, receiver = int(state.entries.sender[row]), int(state.entries.receiver[row])
     from_place, to_place = fabric.place_name(sender), fabric.place_name(receiver)

@@ -20,7 +20,7 @@ class PolicyMetrics(NamedTuple):
 
 
 def policy_columns(fabric: FabricState, rows: IntArray) -> PolicyMetrics:
-    """Return what the last decisions report of these rows of the entry table, ascending."""
+    """Return what the last decisions report of these rows of the pair table, ascending."""
     marked, lost = np.full((2, len(rows)), np.nan)
     bottleneck: list[str | None] = [None] * len(rows)
     for decision in fabric.state.allocators.decisions:
@@ -40,7 +40,7 @@ def policy_columns(fabric: FabricState, rows: IntArray) -> PolicyMetrics:
 
 
 def busiest_entries(fabric: FabricState, vns: IntArray) -> IntArray:
-    """Return for each of these VNs the entry that sends it most, as a row of the entry table; -1: it has none."""
+    """Return for each of these VNs the entry that sends it most, as a row of the pair table; -1: it has none."""
     entries = fabric.state.entries
     rows = np.flatnonzero(np.isin(entries.receiver, vns))
     order = rows[np.argsort(fabric.state.measured.passed_bps[rows], kind="stable")]

@@ -20,7 +20,7 @@ from controller.errors import InvalidValueError
 class CongestionFeedback:
     """Receiving to sending node: what was seen of what you send to me. One value per message in each column.
 
-    ``entry`` are ascending rows of the entry table, which know both ends. ``columns`` has the policy's names, each of
+    ``entry`` are ascending rows of the pair table, which know both ends. ``columns`` has the policy's names, each of
     the shape of ``entry``; NaN is unknown. Raises InvalidValueError where they do not fit each other.
     """
 
@@ -29,7 +29,7 @@ class CongestionFeedback:
 
     def __post_init__(self) -> None:
         if (self.entry[1:] <= self.entry[:-1]).any() or (self.entry[:1] < 0).any():
-            raise InvalidValueError("feedback.entry", self.entry.tolist(), "are not ascending rows of the entry table")
+            raise InvalidValueError("feedback.entry", self.entry.tolist(), "are not ascending rows of the pair table")
         for name, column in self.columns.items():
             if column.shape != self.entry.shape or column.dtype != np.float64:
                 reason = f"is not one float for each of {len(self.entry)} messages"

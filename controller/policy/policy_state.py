@@ -19,7 +19,7 @@ class PolicyState:
     """Columns of floats by name; NaN stands for "not known yet", and so does a column that was never written.
 
     ``by_vn`` columns have shape (vns,). ``by_entry`` columns are for the entries that were decided on, whose rows of
-    the entry table are in ``rows``, ascending. ``by_link`` columns are for the links of these names. ``by_use`` columns
+    the pair table are in ``rows``, ascending. ``by_link`` columns are for the links of these names. ``by_use`` columns
     are for pairs of a VN and a link, whose rows are in ``use_vn`` and ``use_link`` (uses,), sorted by VN, then link.
 
     ``derived`` is what the policy computed from the entries and links alone and would compute again: it is dropped
@@ -104,7 +104,7 @@ class PolicyState:
         return replace(memory, rows=rows, by_entry=by_entry, derived=None)
 
     def carried(self, old_row: IntArray) -> PolicyState:
-        """Return the memory for a re-arranged entry table; entries that are gone are forgotten."""
+        """Return the memory for a re-arranged pair table; entries that are gone are forgotten."""
         old = match_rows(self.rows, old_row)
         rows = np.flatnonzero((old_row != NEW_ROW) & (old != NEW_ROW))
         by_entry = {name: column[old[rows]] for name, column in self.by_entry.items()}

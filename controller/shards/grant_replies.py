@@ -79,7 +79,7 @@ class GrantReplies:
         return self.forfeits is not self.table.falses and bool(self.forfeits.any())
 
     def for_local_senders(self, own: IntArray) -> tuple[SetRate, KeepAlive]:
-        """Return what the shard's own senders are told, whose rows of its entry table are ``own``."""
+        """Return what the shard's own senders are told, whose rows of its pair table are ``own``."""
         here = self.table.part_rows[0]
         if self.changed is self.table.trues:
             return SetRate(own, self.rate_bps[here]), KeepAlive(own[:0])

@@ -1,6 +1,6 @@
 """The entries of a receivers' side, in one table: the shard's own that send there, and those that peers report.
 
-Own ones come with their rows of the shard's entry table, reported ones with their rows of a report. Columns of all of
+Own ones come with their rows of the shard's pair table, reported ones with their rows of a report. Columns of all of
 them are put together by ``merged``. The table stays while the pairs do.
 """
 

@@ -77,7 +77,7 @@ class MeterStatsBatch(Mapping[int, NDArray[np.void]]):
 
 
 class MeterOwners(NamedTuple):
-    """The rows of the entry table, and of VNs' meters, that listed meters stand for.
+    """The rows of the pair table, and of VNs' meters, that listed meters stand for.
 
     Shape (meters,) each, NO_ENTRY for those that stand for none. Of the meters of a VN, field ``kind`` of VnMeters is
     row ``VN_METERS * vn + kind``.

@@ -144,7 +144,7 @@ class SwitchRecord:
     ``vn_meters`` gives the meters of each of its VNs (rows of the VN table). ``installed`` is what its tables hold of
     ours; ``touched`` gathers the packed keys of entries of which that has changed. ``foreign`` is how many entries of
     others it held when it came, and ``awaiting`` what an earlier run left there for pairs with switches that have not
-    come yet. ``row_of_meter`` leads from a meter id, less the first of the range, to the row of the entry table.
+    come yet. ``row_of_meter`` leads from a meter id, less the first of the range, to the row of the pair table.
     ``can`` is what the switch can do, as far as is known. ``agent_rows`` are the VNs whose ports may have an agent
     behind them, ``newcomer_rows`` those that have a meter for what they send to new pairs. ``ports`` are the states of
     its edge ports by number, and since when each is up, down or absent, as far as the switch has said.

@@ -1,4 +1,4 @@
-"""What a run is judged by. Pure functions on the columns of a ``ScenarioRun``; the yardstick is that of oracle.py."""
+"""What a run is judged by: pure functions on the columns of a ``ScenarioRun``. oracle.py has the ideal rates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The yardstick: an allocator that knows in every interval what each source has to send, without delay or waste.
+"""The oracle: an allocator that knows in every interval what each source has to send, without delay or waste.
 
 What it shares, and among whom, is what the scenario's policies promise (``Scenario.promise``):
 

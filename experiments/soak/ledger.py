@@ -107,7 +107,7 @@ class Ledger:
     starts_s: list[float] = field(default_factory=list)  # of the controller
     done: list[tuple[float, Action]] = field(default_factory=list)
     looks: list[Look] = field(default_factory=list)
-    ailments: list[tuple[float, str]] = field(default_factory=list)
+    health_faults: list[tuple[float, str]] = field(default_factory=list)
     events: Counter[str] = field(default_factory=Counter)
     faults: list[tuple[float, str]] = field(default_factory=list)
     broken_flows: int = 0

@@ -167,7 +167,7 @@ class Soak:
         health = self._controller.health()
         now_s = time.monotonic()
         if health.get("status") != "ready" and not self._ledger.in_transient(now_s):
-            self._ledger.ailments.append((now_s, json.dumps(health)))
+            self._ledger.health_faults.append((now_s, json.dumps(health)))
         if self._pid != self._controller.pid:
             self._pid, self._last_event = self._controller.pid, 0
         answer = self._controller.get(f"/v1/events?after={self._last_event}")

@@ -186,7 +186,7 @@ def verdict(ledger: Ledger) -> dict[str, Any]:
         Target("floor missed", int(floor.missed.sum()), "windows of 2 s", 0),
         Target("ceilings missed", int(sum(one.missed.sum() for one in ceilings)), "windows of 2 s", 0),
         Target("judged flows broken off", ledger.broken_flows, "", 0),
-        Target("ailments reported outside transients", len(ledger.ailments), "looks", 0),
+        Target("faults in the health outside transients", len(ledger.health_faults), "looks", 0),
         Target("events of trouble without explanation", len(ledger.faults), "events", 0),
         *_left_over(ledger),
         *_grown(ledger),
@@ -196,7 +196,7 @@ def verdict(ledger: Ledger) -> dict[str, Any]:
         "figures": figures,
         "targets": [one.row() for one in targets],
         "misses": misses,
-        "ailments": [f"{at_s - ledger.begin_s:.1f} {text}" for at_s, text in ledger.ailments[:LINES_SHOWN]],
+        "health_faults": [f"{at_s - ledger.begin_s:.1f} {text}" for at_s, text in ledger.health_faults[:LINES_SHOWN]],
         "faults": [f"{at_s - ledger.begin_s:.1f} {text}" for at_s, text in ledger.faults[:LINES_SHOWN]],
         "unexplained": ledger.log_lines[:LINES_SHOWN],
     }

@@ -75,7 +75,7 @@ class ControllerConnection(asyncio.Protocol):
         self.flush()
 
     def data_received(self, data: bytes) -> None:
-        """Handle what has arrived, or keep it while the switch is silent; hang up once the conversation is broken."""
+        """Handle what has arrived, or keep it while the switch is silent; close a connection with invalid messages."""
         if self._silent:
             self._held += data
             return

@@ -18,6 +18,6 @@ def test_half_a_minute_of_churn_leaves_nothing_and_misses_nothing(tmp_path: Path
     missed = {row["name"]: row["value"] for row in result["targets"] if not row["met"]}
     if missed.pop(ENOUGH_TIME, None) is not None:  # a busy machine is no defect, but somebody should know
         print(f"the machine was too busy to judge most of it: {result['figures']}")
-    told = {key: result[key] for key in ("misses", "ailments", "faults", "unexplained")}
+    told = {key: result[key] for key in ("misses", "health_faults", "faults", "unexplained")}
     assert missed == {}, told
     assert (tmp_path / "soak.json").exists()

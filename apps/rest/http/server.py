@@ -71,8 +71,8 @@ def serve(
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = eventlet.listen((host, port), family)
-    doorman = _Acceptor(app, tls, ConnectionSlots(max_connections), patience, wait)
-    greenlet = eventlet.spawn(doorman.accept_from, RetryingListener(listener, "REST", eventlet.sleep))
+    acceptor = _Acceptor(app, tls, ConnectionSlots(max_connections), patience, wait)
+    greenlet = eventlet.spawn(acceptor.accept_from, RetryingListener(listener, "REST", eventlet.sleep))
     return RestServer(listener.getsockname()[1], listener, greenlet)
 
 

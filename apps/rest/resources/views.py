@@ -171,7 +171,7 @@ def agent_view(agent: AgentSeen) -> Json:
 
 
 def entry_views(central: CentralController, rows: IntArray) -> list[Json]:
-    """Return the entries of these rows of the entry table as ``EntryView`` has them."""
+    """Return the entries of these rows of the pair table as ``EntryView`` has them."""
     state = central.state
     sender, receiver = state.entries.sender[rows], state.entries.receiver[rows]
     measured, known = state.measured, connected(central)[sender]

@@ -153,5 +153,5 @@ class SharedReader:
         return goes_on or self._awaited() > 0
 
     def _awaited(self) -> int:
-        """Return how many answers to roll calls are awaited."""
+        """Return how many answers to bulk requests are awaited."""
         return int(self.meters.pending_count[0] + self.barriers.pending_count[0])

@@ -91,7 +91,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
         self._ended = False
         below = getattr(sock, "fd", None)
         self._plain = below if type(below) is _PlainSocket else None  # None: what goes over it is encrypted
-        self.fileno = -1 if self._plain is None else int(self._plain.fileno())  # where roll calls may be answered
+        self.fileno = -1 if self._plain is None else int(self._plain.fileno())  # where bulk requests may be answered
         self._queue = SendQueue(sock, self._plain)
         self._buffer = bytearray()
         self._kept = self._hung_up = False
@@ -105,7 +105,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
     # -- its life
 
     def serve(self) -> None:
-        """Talk until either side hangs up."""
+        """Exchange messages until either side closes the connection."""
         PeerDatapath.strangers.add(self)
         helpers = [hub.spawn(self._send_loop), hub.spawn(self._echo_request_loop)]
         try:
@@ -140,13 +140,13 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
         self.on_keep()
 
     def close(self) -> None:
-        """Hang up. What has been sent already still arrives. Waits for nothing."""
+        """Close the connection. What has been sent already still arrives. Waits for nothing."""
         self._end()
         with suppress(OSError, ValueError):
             self.socket.shutdown(socket.SHUT_RDWR)
 
     def evict(self, reason: EvictionReason) -> None:
-        """Hang up on somebody who misbehaves: nothing is sent any more. Waits for nothing."""
+        """Evict: close the connection of a switch that misbehaves, and drop what is not sent yet. Waits for nothing."""
         if self._ended:
             return
         self.cut = reason
@@ -196,7 +196,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
         return True
 
     def direct_socket(self) -> int | None:
-        """Return the socket for a roll call (bulk_request.py); None where it is not read so now."""
+        """Return the socket for a bulk request (bulk_request.py); None where it is not read so now."""
         return self.fileno if self._shared and not self._buffer and native_sockets.library is not None else None
 
     def direct_send_socket(self) -> int | None:
@@ -204,7 +204,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
         return None if self.gate is not None or self._queue.octets or self._queue.closing else self.direct_socket()
 
     def push_back(self, octets: bytes) -> None:
-        """Take the beginning of a message that a roll call has read: the rest comes as any other."""
+        """Take the beginning of a message that a bulk request has read: the rest comes as any other."""
         self._buffer[:0] = octets
 
     def _send_loop(self) -> None:

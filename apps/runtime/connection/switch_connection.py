@@ -45,35 +45,35 @@ class Transport(Protocol):
     xid: int
     cut: EvictionReason | None
     gate: Gate | None
-    fileno: int  # the socket at which roll calls may be answered, -1 if there is none
+    fileno: int  # the socket at which bulk requests may be answered, -1 if there is none
 
     def keep(self) -> None:
         """Treat the peer as a switch under control."""
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
 
     def evict(self, reason: EvictionReason) -> None:
-        """Hang up on a peer that misbehaves."""
+        """Close the connection of a switch that misbehaves."""
 
     def enqueue(self, data: Buffer) -> bool:
         """Send messages without waiting; return whether the connection stands."""
 
     def direct_socket(self) -> int | None:
-        """Return the socket at which a roll call may be answered now."""
+        """Return the socket at which a bulk request may be answered now."""
 
     def direct_send_socket(self) -> int | None:
         """Return it if what is written there is what ``enqueue`` would send: nobody looks at it, nothing waits."""
 
     def push_back(self, octets: bytes) -> None:
-        """Take the beginning of a message that a roll call has read: the rest comes as any other."""
+        """Take the beginning of a message that a bulk request has read: the rest comes as any other."""
 
 
 @dataclass(slots=True)
 class Reply:
     """The answer to one request, as it comes in; ``wait`` for it. ``heard_s`` is when its last part so far came.
 
-    ``parts`` are the bodies of its messages, and ``begun`` the METER_STATS of those that a roll call took before.
+    ``parts`` are the bodies of its messages, and ``begun`` the METER_STATS of those that a bulk request took before.
     """
 
     xid: int = 0
@@ -113,7 +113,7 @@ class Reply:
         return len(body) + _PART_BYTES
 
     def begin(self, meters: NDArray[np.void]) -> int:
-        """Add meters that a roll call took; return how many bytes they count for."""
+        """Add meters that a bulk request took; return how many bytes they count for."""
         self.begun, self.octets = meters, meters.nbytes
         return meters.nbytes
 
@@ -144,7 +144,7 @@ class SwitchConnection:
         self._awaited: dict[int, Reply] = {}
         self._unwanted: dict[int, None] = {}
         self._held_octets = 0
-        self._called: dict[BulkBarrier, int | Reply] = {}  # by the last roll calls: the xid, or what is awaited instead
+        self._called: dict[BulkBarrier, int | Reply] = {}  # of the last bulk requests: the xid, or the reply
         self.dpid: int = datapath.id
         self.address = datapath.address
         self.gate = datapath.gate
@@ -211,7 +211,7 @@ class SwitchConnection:
         return replies
 
     def call(self, roll: BulkBarrier, data: Buffer, xid: int, messages: int) -> int | None:
-        """Send messages, the last of which is the request of a roll call; return the socket at which the answer comes.
+        """Send messages, the last of which is a bulk request; return the socket at which its answer comes.
 
         None where nothing was sent: then it is to be asked as usual, by ``request``.
         """
@@ -224,7 +224,7 @@ class SwitchConnection:
         return None if self.closed else fileno
 
     def bulk_socket(self, roll: BulkBarrier) -> tuple[int, int] | None:
-        """Return the socket at which a roll call may be asked and answered now, and the xid reserved for the request.
+        """Return the socket at which a bulk request may be sent and answered now, and the xid reserved for it.
 
         None where it is to be sent by ``call`` or ``request``. Else it must be sent there (``send_bulk_request``).
         """
@@ -240,7 +240,7 @@ class SwitchConnection:
         self._datapath.enqueue(octets)
 
     def fall_back(self, roll: BulkBarrier) -> Reply:
-        """Await what a roll call still awaits here as any other reply; return that, which may be over by now."""
+        """Await what a bulk request still awaits here as any other reply; return that, which may be over by now."""
         called = self._called[roll]
         if isinstance(called, int):
             called = self._called[roll] = Reply(called)
@@ -254,12 +254,12 @@ class SwitchConnection:
         return called
 
     def fall_back_all(self) -> None:
-        """Do so for all roll calls."""
+        """Do so for all bulk requests."""
         for roll in self._called:
             self.fall_back(roll)
 
     def _awaits(self, xid: int) -> Reply | None:
-        """Return the awaited reply to a request; one of a roll call is awaited as any other from then on."""
+        """Return the awaited reply to a request; one of a bulk request is awaited as any other from then on."""
         reply = self._awaited.get(xid)
         if reply is None and xid in self._called.values():
             self.fall_back_all()
@@ -331,7 +331,7 @@ class SwitchConnection:
 def send_bulk_request(
     roll: BulkBarrier, connections: Sequence[SwitchConnection], encode: Callable[[int], bytes]
 ) -> list[tuple[int, int] | None]:
-    """Send the request of a roll call that ``encode`` makes of an xid; nothing here waits.
+    """Send the bulk request that ``encode`` makes of an xid; nothing here waits.
 
     Return for each connection the socket at which the answer comes and the xid; None where nothing was sent, and it is
     to be asked as usual, by ``request``. What there is to send at once goes in one call.

@@ -1,4 +1,4 @@
-/* What has come at many sockets, read in one call, and one question to many, sent in one: the answers to roll calls go straight into columns, and of the rest the
+/* What has come at many sockets, read in one call, and one question to many, sent in one: the answers to bulk requests go straight into columns, and of the rest the
  * replies at the beginning are told apart. socket_reader.py does the latter socket by socket.
  *
  * Nothing here waits, and nothing is kept between two calls.
@@ -27,11 +27,11 @@ typedef struct { /* who was called: ``index_of`` is by descriptor, the others by
     const i64 *xid;
     double *at_s;
     i64 *left; /* how many are awaited */
-} RollCall;
+} BulkRequest;
 
 typedef struct { /* who was called for its meters, by number: each's end at ``ends`` of ``stats``, and ``filled`` have come; of the
                   * next part ``kept`` octets have, to row ``slot`` of ``parts`` (-1: none is kept) */
-    RollCall roll;
+    BulkRequest roll;
     const i64 *ends;
     MeterStats *stats;
     uint32_t *meter_id;
@@ -44,9 +44,9 @@ typedef struct { /* who was called for its meters, by number: each's end at ``en
 enum { NOTHING = -1, HEADER_BYTES = 8, MULTIPART_BYTES = 16, MULTIPART_REPLY = 19, BARRIER_REPLY = 21, METER = 9, MORE = 1 };
 enum { MOST_OCTETS_ASKED = 64, TOO_LONG = -2 };
 
-static inline i64 number_of(const RollCall *roll, i64 fd) { return fd < roll->descriptors ? roll->index_of[fd] : -1; }
+static inline i64 number_of(const BulkRequest *roll, i64 fd) { return fd < roll->descriptors ? roll->index_of[fd] : -1; }
 
-static i64 noted(const RollCall *roll, i64 fd, double now_s, i64 octets)
+static i64 noted(const BulkRequest *roll, i64 fd, double now_s, i64 octets)
 {
     roll->at_s[roll->index_of[fd]] = now_s;
     roll->index_of[fd] = -1;
@@ -109,7 +109,7 @@ static int keep_part(const MeterCall *call, i64 fd, const uint8_t *octets, i64 l
 }
 
 /* The same for the reply to a barrier. */
-static i64 take_barrier(const RollCall *roll, i64 fd, const uint8_t *octets, i64 length, i64 version, double now_s)
+static i64 take_barrier(const BulkRequest *roll, i64 fd, const uint8_t *octets, i64 length, i64 version, double now_s)
 {
     i64 number = number_of(roll, fd);
     if (number < 0 || length < HEADER_BYTES || !begins(octets, version, BARRIER_REPLY, HEADER_BYTES, roll->xid[number]))
@@ -169,7 +169,7 @@ static i64 receive(const MeterCall *call, i64 fd, uint8_t *to, i64 most_octets, 
     return octets ? octets : NOTHING;
 }
 
-/* Read ``most_octets`` at most from each socket ``fd`` (sockets,). What is no answer to a roll call stays in ``room``, one
+/* Read ``most_octets`` at most from each socket ``fd`` (sockets,). What is no answer to a bulk request stays in ``room``, one
  * behind the other, and up to ``most`` replies are found in each. Return how many sockets were read: all, or those whose octets
  * and replies fit in any case. */
 i64 dets_receive(PyObject *columns, double now_s, i64 most_octets, i64 version, i64 kinds, i64 most)
@@ -183,7 +183,7 @@ i64 dets_receive(PyObject *columns, double now_s, i64 most_octets, i64 version, 
     MeterCall meters = {{rows_of(columns, 4), column(columns, 4), column(columns, 5), column(columns, 6), column(columns, 7)},
                         column(columns, 8), column(columns, 9), column(columns, 10), column(columns, 11), column(columns, 12),
                         column(columns, 13), column(columns, 14), width_of(columns, 14)};
-    RollCall barriers = {rows_of(columns, 15), column(columns, 15), column(columns, 16), column(columns, 17), column(columns, 18)};
+    BulkRequest barriers = {rows_of(columns, 15), column(columns, 15), column(columns, 16), column(columns, 17), column(columns, 18)};
     i64 sockets = rows_of(columns, 0), left = rows_of(columns, 3), done = 0;
     for (; done < sockets && end - to >= most_octets && left >= most; done++) {
         Arrival *one = arrivals + done;

@@ -44,7 +44,7 @@ class ReceiveBuffer:
         (``BulkBarrier.columns``).
         ``what`` is how many octets of each socket at most; OpenFlow's version; the types of replies, a bit for each;
         and how many replies of each socket at most. Return for each socket how many octets came (-1: none but answers
-        to the roll calls, 0: it has ended), how many whole replies are at the beginning, and whether nothing else is;
+        to bulk requests, 0: it has ended), how many whole replies are at the beginning, and whether nothing else is;
         and of each reply its type, its xid, and from where to where it goes within what came.
         """
         arrivals = np.empty((len(filenos), 3), np.int64)

@@ -45,7 +45,7 @@ class ReceivedBytes(NamedTuple):
 
 
 class SocketReader:
-    """Reads many sockets, none of which it waits for; answers to roll calls go to these."""
+    """Reads many sockets, none of which it waits for; answers to bulk requests go to these."""
 
     def __init__(self, meters: BulkMeterStats, barriers: BulkBarrier) -> None:
         self._calls = meters, barriers

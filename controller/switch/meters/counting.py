@@ -53,7 +53,7 @@ class CountingMeters(CounterMeters):
         return MeterSettingsTable(ids, *(np.full(len(ids), value) for value in UNLIMITED))
 
     def rows_in(self, entries: PairTable) -> tuple[IntArray, BoolArray]:
-        """Return the row of each meter's pair in an entry table, and whether it is there."""
+        """Return the row of each meter's pair in an pair table, and whether it is there."""
         rows = find_pairs(entries, self.sender, self.receiver)
         return rows, rows != NEW_ROW
 

@@ -73,7 +73,7 @@ class HostilePeer:
         self.close()
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._socket.close()
         self.gone = True
 

@@ -1,4 +1,4 @@
-"""The yardstick of ``dets bench loop``: the same job with Ryu's own handlers and parsers, and plain Python.
+"""The baseline of ``dets bench loop``: the same job with Ryu's own handlers and parsers, and plain Python.
 
 A ryu-manager application, run as ``DETS_BASELINE=entries.json ryu-manager baseline_ryu.py``. Every interval it asks
 each switch for its meter statistics, tells rates from them, gives every sender of a receiver RAA-FE's fair rate and

@@ -81,7 +81,7 @@ class Size:
 def sizes_under(
     algorithm: str, parameters: dict[str, Any], switches: int, entries: int | None, interval_ms: int
 ) -> list[Size]:
-    """Return what to measure of an algorithm, and of YARDSTICK next to it; ``entries`` None is three sizes."""
+    """Return the sizes to measure, also of REFERENCE_ALGORITHM next to it; ``entries`` None is three sizes."""
     policies: list[tuple[str, dict[str, Any]]] = [(REFERENCE_ALGORITHM, {})] if algorithm != REFERENCE_ALGORITHM else []
     policies.append((algorithm, parameters))
     each = POLICY_GRID if entries is None else (entries,)

@@ -16,7 +16,7 @@ TARGET_SWITCH_US, TARGET_ENTRY_NS, TARGET_FIXED_MS, TARGET_FIT = 60.0, 80.0, 1.0
 TARGET_IDLE_SHARE = 0.02
 REFERENCE_ALGORITHM = "fp"
 # What a policy that shares out links may take of a step, against one that only looks at receivers.
-TARGET_TIMES_YARDSTICK = 4.0
+TARGET_TIMES_REFERENCE = 4.0
 
 
 def summary(row: dict[str, Any]) -> str:
@@ -80,10 +80,10 @@ def policy_targets(algorithm: str, rows: Sequence[dict[str, Any]]) -> list[Targe
         made.append(Target(f"{size}: round", row["total_ms"]["p50"], "ms", float(row["interval_ms"])))
         if (
             algorithm != REFERENCE_ALGORITHM
-            and (yardstick_ms := step_ms.get((REFERENCE_ALGORITHM, row["entries"]))) is not None
+            and (reference_ms := step_ms.get((REFERENCE_ALGORITHM, row["entries"]))) is not None
         ):
-            times = row["step_ms"]["p50"] / yardstick_ms
-            made.append(Target(f"{size}: step, of {REFERENCE_ALGORITHM}'s", times, "x", TARGET_TIMES_YARDSTICK))
+            times = row["step_ms"]["p50"] / reference_ms
+            made.append(Target(f"{size}: step, of {REFERENCE_ALGORITHM}'s", times, "x", TARGET_TIMES_REFERENCE))
     return made
 
 

@@ -114,7 +114,7 @@ class Attack:
                 sock.close()
 
     def _count(self, kind: str, sock: socket.socket, answers: int) -> None:
-        """Count the statuses of so many answers, or of those there are when the server hangs up."""
+        """Count the statuses of so many answers, or of those there are when the server closes the connection."""
         found, rest = 0, b""
         deadline_s = time.monotonic() + _TIMEOUT_S
         while found < answers:

@@ -72,8 +72,8 @@ class Wire:
     def push_back(self, octets: bytes) -> None:
         raise AssertionError(octets)
 
-    def answers_roll_call(self, message: bytes, now_s: float) -> bool:
-        """Say this; return whether a roll call took all of it."""
+    def answers_bulk_request(self, message: bytes, now_s: float) -> bool:
+        """Say this; return whether a bulk request took all of it."""
         self._theirs.sendall(message)
         return not list(self._inbox.receive([self.fileno], now_s))
 
@@ -125,16 +125,16 @@ class Round:
                 continue
             body = meters(1, 2, 3) if kind == MultipartType.METER else b""
             head = struct.pack("!BBHIHH4x", ofp.VERSION, MessageType.MULTIPART_REPLY, 16 + len(body), xid, kind, 0)
-            if not self.wire.answers_roll_call(head + body, self.now_s):
+            if not self.wire.answers_bulk_request(head + body, self.now_s):
                 self.connection.take_reply(MessageType.MULTIPART_REPLY, xid, head + body)
         self.wire.asked.clear()
         yield
 
     def _answer_in_parts(self, xid: int) -> None:
-        """Answer a roll call with one meter, and with the others after something else has come."""
+        """Answer a bulk request with one meter, and with the others after something else has come."""
         kind, what = MessageType.MULTIPART_REPLY, MultipartType.METER
         one = struct.pack("!BBHIHH4x", ofp.VERSION, kind, 16 + 56, xid, what, ofp.MULTIPART_REPLY_MORE) + meters(1)
-        assert self.wire.answers_roll_call(one, self.now_s)
+        assert self.wire.answers_bulk_request(one, self.now_s)
         self.connection.fall_back_all()
         others = struct.pack("!BBHIHH4x", ofp.VERSION, kind, 16 + 2 * 56, xid, what, 0) + meters(2, 3)
         assert self.connection.take_reply(kind, xid, others)
@@ -168,7 +168,7 @@ def test_it_is_read_again_in_the_next_round(round_of_one: Round) -> None:
     assert round_of_one.peer.stale_meter_ids == []
 
 
-def test_a_round_by_a_roll_call_reads_the_same(round_of_one: Round) -> None:
+def test_a_round_by_a_bulk_request_reads_the_same(round_of_one: Round) -> None:
     """It calls the roll once it knows how many meters there are."""
     round_of_one.wire.has_lane = True
     assert round_of_one.run() == {1, 2, 3}
@@ -184,7 +184,7 @@ def looked_s(one: Round) -> float:
     return one.shell.central.fabric.deliveries[DPID].ports.received_s
 
 
-def test_ports_that_are_asked_for_behind_a_roll_call_are_read_in_the_next_round(round_of_one: Round) -> None:
+def test_ports_that_are_asked_for_behind_a_bulk_request_are_read_in_the_next_round(round_of_one: Round) -> None:
     """Meters that were read before their ports may lack what the ports count already."""
     one, peer = round_of_one, round_of_one.peer
     one.wire.has_lane = True
@@ -228,12 +228,12 @@ def test_ports_are_read_with_the_meters_where_somebody_decides_by_them(
         assert (looked_s(round_of_one), round_of_one.peer.port_queue_poll) == (round_of_one.now_s, None)
 
 
-def test_a_roll_call_that_ends_in_the_middle_is_read_whole(round_of_one: Round) -> None:
+def test_a_bulk_request_that_ends_in_the_middle_is_read_whole(round_of_one: Round) -> None:
     round_of_one.wire.has_lane = True
     round_of_one.run()
     round_of_one.begins_with_one = True
     assert round_of_one.run() == {1, 2, 3}
-    assert round_of_one.run(1, 2) == {3}, "of the meters that a roll call took, too"
+    assert round_of_one.run(1, 2) == {3}, "of the meters that a bulk request took, too"
     assert (round_of_one.peer.meters_listed, round_of_one.connection._held_octets) == (3, 0)
 
 
@@ -246,7 +246,7 @@ def test_a_switch_whose_reply_is_too_long_is_not_called(round_of_one: Round, mon
     assert round_of_one.peer.meters_listed == 0
 
 
-def test_what_a_roll_call_hears_is_when_meters_were_set(round_of_one: Round) -> None:
+def test_what_a_bulk_request_hears_is_when_meters_were_set(round_of_one: Round) -> None:
     peer, wire = round_of_one.peer, round_of_one.wire
     wire.has_lane = True
     round_of_one.run(1)
@@ -261,7 +261,7 @@ def test_what_a_roll_call_hears_is_when_meters_were_set(round_of_one: Round) -> 
     update.modify_meters(mods, restarts_counts=True)
     round_of_one.shell.push()
     answer = struct.pack("!BBHI", ofp.VERSION, MessageType.BARRIER_REPLY, 8, wire.barrier_xid)
-    assert wire.answers_roll_call(answer, 7.0)
+    assert wire.answers_bulk_request(answer, 7.0)
     round_of_one.shell.peers.collect_confirmations()
     assert peer.meters_set_s() == 7.0
     assert all(reply.done for _, reply in peer.unfinished)
@@ -280,7 +280,7 @@ def test_what_is_confirmed_of_other_messages_says_nothing_of_the_meters_of_pairs
         round_of_one.shell.push()
         answer = struct.pack("!BBHI", ofp.VERSION, MessageType.BARRIER_REPLY, 8, wire.barrier_xid)
         if has_lane:
-            assert wire.answers_roll_call(answer, answered_s)
+            assert wire.answers_bulk_request(answer, answered_s)
         else:
             round_of_one.now_s = answered_s
             assert round_of_one.connection.take_reply(MessageType.BARRIER_REPLY, wire.barrier_xid, b"")

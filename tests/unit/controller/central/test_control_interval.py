@@ -1,4 +1,4 @@
-"""What switches said of their meters goes to the rows of the entry table, compiled or not."""
+"""What switches said of their meters goes to the rows of the pair table, compiled or not."""
 
 from __future__ import annotations
 

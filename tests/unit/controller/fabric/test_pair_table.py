@@ -1,4 +1,4 @@
-"""The entry table, and state that follows its entries through every re-arrangement."""
+"""The pair table, and state that follows its entries through every re-arrangement."""
 
 from __future__ import annotations
 

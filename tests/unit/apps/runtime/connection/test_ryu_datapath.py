@@ -216,7 +216,7 @@ def called(*switches: Switch) -> list[int]:
     return xids
 
 
-def test_a_roll_call_is_answered_without_a_reply_for_each(switches: list[Switch]) -> None:
+def test_a_bulk_request_is_answered_without_a_reply_for_each(switches: list[Switch]) -> None:
     for switch, xid in zip(switches, called(*switches), strict=True):
         assert switch.end.recv(100) == encode_meter_stats_request(xid)
         switch.end.send(answer(xid))
@@ -233,7 +233,7 @@ def test_an_answer_that_comes_otherwise_is_awaited_as_any_reply(switches: list[S
     other.end.send(answer(its_xid))
     data = before + answer(xid)
     switch.end.send(data[:40])
-    assert READER.meters.wait(5.0), "it is not waited for in the roll call"
+    assert READER.meters.wait(5.0), "it is not waited for in the bulk request"
     reply = switch.connection.fall_back(READER.meters)
     switch.end.send(data[40:])
     wait_for(lambda: reply.done)
@@ -247,7 +247,7 @@ def test_an_answer_that_comes_otherwise_is_awaited_as_any_reply(switches: list[S
 
 
 @in_parts
-def test_a_roll_call_is_answered_in_parts(switches: list[Switch]) -> None:
+def test_a_bulk_request_is_answered_in_parts(switches: list[Switch]) -> None:
     for switch, xid in zip(switches, called(*switches), strict=True):
         data = b"".join(parts(xid))
         switch.end.send(data[:100])
@@ -262,7 +262,7 @@ def test_a_roll_call_is_answered_in_parts(switches: list[Switch]) -> None:
 @in_parts
 @pytest.mark.parametrize("between", [b"", struct.pack("!BBHI", VERSION, MessageType.ERROR, 8, 77)])
 @pytest.mark.parametrize("cut", [0, 40])
-def test_what_came_before_a_roll_call_ended_is_part_of_the_reply(
+def test_what_came_before_a_bulk_request_ended_is_part_of_the_reply(
     switches: list[Switch], between: bytes, cut: int
 ) -> None:
     switch, other = switches
@@ -307,7 +307,7 @@ def test_a_switch_that_hangs_up_in_the_middle_is_not_waited_for(switches: list[S
     assert gone.connection.call(READER.meters, b"", 1, 1) is None
 
 
-def test_a_switch_that_refuses_a_roll_call_says_so(switches: list[Switch]) -> None:
+def test_a_switch_that_refuses_a_bulk_request_says_so(switches: list[Switch]) -> None:
     switch, _other = switches
     (xid,) = called(switch)
     assert switch.connection.fail(xid, ProtocolError("METERS ARE OFF"))

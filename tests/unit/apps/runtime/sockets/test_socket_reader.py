@@ -1,4 +1,4 @@
-"""What comes at sockets, however it is cut: what roll calls take, and what is handed on."""
+"""What comes at sockets, however it is cut: what bulk requests take, and what is handed on."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def received(inbox: SocketReader, chunks: Sequence[bytes], fileno: int, other: s
 
 
 def read(chunks: Sequence[bytes]) -> tuple[list[Any], list[Any]]:
-    """Return what an inbox hands on of what comes in these chunks, and what a roll call has taken."""
+    """Return what an inbox hands on of what comes in these chunks, and what a bulk request has taken."""
     roll, barriers = BulkMeterStats(), BulkBarrier()
     inbox = SocketReader(roll, barriers)
     with pair() as (mine, other):
@@ -234,7 +234,7 @@ class TestParts:
 
 
 @compiled
-class TestRollCall:
+class TestBulkRequest:
     """What is an answer, and what is not."""
 
     def test_an_answer_goes_to_the_columns_and_nowhere_else(self) -> None:

@@ -48,7 +48,7 @@ def test_pairs_of_a_policy_go_over_four_links() -> None:
     assert np.diff(offsets).tolist() == [4] * len(pairs)
 
 
-def test_a_step_is_judged_against_that_of_the_yardstick() -> None:
+def test_a_step_is_judged_against_that_of_the_reference() -> None:
     rows = [
         {**row("dets", 1_000, 2.0, took_ms), "algorithm": name, "interval_ms": 55}
         for name, took_ms in (("fp", 10.0), ("seawall", 45.0))
@@ -145,7 +145,7 @@ def test_the_grid_is_followed_by_a_million_entries() -> None:
     assert bench.sizes_of(3, 500, 100) == [bench.Size(3, 500, 100)]
 
 
-def test_an_algorithm_is_measured_next_to_the_yardstick_on_the_same_switches() -> None:
+def test_an_algorithm_is_measured_next_to_the_reference_on_the_same_switches() -> None:
     sizes = bench.sizes_under("seawall", {"a": 0.1}, 10, None, 55)
     assert [(size.entries, size.policy) for size in sizes] == [
         (entries, policy) for entries in bench.POLICY_GRID for policy in (("fp", {}), ("seawall", {"a": 0.1}))

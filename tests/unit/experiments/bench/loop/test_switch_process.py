@@ -92,7 +92,7 @@ def test_many_switches_are_served_by_two_processes(tmp_path: Path) -> None:
             for one in connected:
                 one.settimeout(60.0)
                 with one, suppress(ConnectionError):
-                    while one.recv(4096):  # until the switch has hung up
+                    while one.recv(4096):  # until the switch has closed the connection
                         pass
         finally:
             fabric.kill()
