@@ -28,7 +28,7 @@ packages:
 	@scripts/debian-packages
 
 # The packages come first (they bring python3-venv) but are no reason to install the environment again.
-$(STAMP): setup.py pyproject.toml experiments/pyproject.toml constraints.txt build-constraints.txt scripts/venv $(KERNEL) | packages
+$(STAMP): setup.py pyproject.toml experiments/setup.py experiments/pyproject.toml constraints.txt build-constraints.txt scripts/venv $(KERNEL) | packages
 	@python=$$(scripts/find-python $(PYTHON)) && echo "Installing into $(VENV) with $$python" \
 	    && scripts/venv $(VENV) "$$python" && touch $@
 

@@ -1,4 +1,4 @@
-"""Packaging of the controller; experiments/pyproject.toml is that of dets-lab, what it is tried and measured with.
+"""Packaging of the controller; experiments/setup.py is that of dets-lab, what it is tried and measured with.
 
 Ryu 4.34 is published as source only; build-constraints.txt names the setuptools that still builds it.
 """
@@ -81,6 +81,7 @@ setup(
     ],
     python_requires=">=3.11",
     packages=find_packages(include=["controller", "controller.*", "apps", "apps.*"]),
+    package_dir={"": "."},
     install_requires=REQUIRES,
     extras_require={"cluster": CLUSTER, "test": TEST, "dev": DEV},
     package_data={"apps.ui": ["*.html", "*.css", "*.js", "*.svg", "views/*", "vendor/*/*"]},

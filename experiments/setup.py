@@ -1,0 +1,23 @@
+"""Packaging of dets-lab: what dets-controller is tried, shown and measured with. A controller runs without it."""
+
+import re
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+ROOT = Path(__file__).resolve().parents[1]
+VERSION = re.search(r'^__version__ = "([^"]+)"$', (ROOT / "controller" / "__init__.py").read_text(), re.MULTILINE)[1]
+
+setup(
+    name="dets-lab",
+    version=VERSION,
+    description="Fabrics, traffic, experiments and benchmarks for dets-controller",
+    license="Apache-2.0",
+    python_requires=">=3.11",
+    packages=find_packages("..", include=["experiments", "experiments.*", "topologies", "topologies.*"]),
+    package_dir={"": ".."},
+    install_requires=[f"dets-controller=={VERSION}"],
+    extras_require={"plot": ["matplotlib>=3.9"]},
+    package_data={"experiments.machine": ["*.c", "*.sh"]},
+    options={"build": {"build_base": "../build/lab"}},
+)
