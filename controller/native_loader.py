@@ -1,7 +1,7 @@
 """Compiled passes, where they were built: ``setup.py`` builds the C files when the machine has a C compiler.
 
 Each library is a Python module (``_module.h``); a pass takes a tuple of columns and then its numbers, and lets go of
-Python's lock. Without them numpy does the same more slowly (docs/adr/0010-allocation-kernel.md).
+Python's lock. Without them numpy does the same more slowly (docs/adr/0010-native-passes.md).
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ the database, would buy nothing. Only sockets of the standard library are used: 
 eventlet has patched them, the event loop goes on while they wait.
 
 Choice: no OVSDB library. ovsdbapp holds up the hub for 160 to 260 ms while it writes 48 ports of 20 queues; this, for
-7 to 18 ms (docs/adr/0003-enforcement.md).
+7 to 18 ms (docs/adr/0003-meters-and-queues.md).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The REST interface, version 1 (docs/rest-api.md, docs/adr/0005-rest.md).
+"""The REST interface, version 1 (docs/rest-api.md, docs/adr/0005-rest-in-the-process.md).
 
 Start with application.py, then resources/read.py.
 """

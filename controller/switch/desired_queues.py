@@ -6,7 +6,7 @@ what the VLAN is sure to get (``min_rate_bps``, the VN's receive limit) and the 
 Deviation: the paper has no queue at the receiver. Here both rates are the limit by default, ``queues.max_rate: limit``
 (and the queue hides overshoot; docs/results.md has both). Meters chop what is sent, and a shaper makes it smooth again;
 a queue that may borrow the idle rest of the port never fills, so it smooths nothing. DETS lends nothing between VLANs
-either. ``queues.max_rate: capacity`` lends what is idle. docs/adr/0003-enforcement.md has the figures.
+either. ``queues.max_rate: capacity`` lends what is idle. docs/adr/0003-meters-and-queues.md has the figures.
 A VLAN with ``max-min`` may borrow, up to its VNs' receive ceilings, and so may its queues.
 
 ``queues.classes: none`` leaves a port one queue for all VLANs, at the port's rate: a switch without classes.
