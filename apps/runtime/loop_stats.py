@@ -17,7 +17,7 @@ _ROUNDING = 1e-6
 class Round:
     """One round: counters are polled, the step is run, and what follows is pushed out to the switches' queues.
 
-    ``number`` counts rounds from 1. ``unanswered`` is how many switches did not answer in time, ``skipped`` how many
+    ``number`` counts rounds from 1. ``timeouts`` is how many switches did not answer in time, ``skipped`` how many
     rounds were due between the start of the round before and this one's, and never began: whatever held them up, a long
     round, another task or a process that was stopped. Times are in milliseconds, but for ``started_s``.
     """
@@ -27,10 +27,10 @@ class Round:
     poll_ms: float
     step_ms: float
     push_ms: float
-    entries: int
+    pair_count: int
     read_meters: int
     modified_meters: int
-    unanswered: int
+    timeouts: int
     skipped: int
 
     @property
@@ -53,19 +53,19 @@ class LoopStats:
         self._number = 0
 
     def record_round(
-        self, marks_s: tuple[float, float, float, float], *, entries: int, read: int, changed: int, unanswered: int
+        self, marks_s: tuple[float, float, float, float], *, pair_count: int, read: int, changed: int, timeouts: int
     ) -> None:
         """Note a round: when it started, when polled, when decided and when sent, on one clock."""
         started_s = marks_s[0]
         self._number += 1
         skipped = self._skipped_before(started_s)
         self.skipped_rounds += skipped
-        self.poll_timeouts += unanswered
+        self.poll_timeouts += timeouts
         self.read_meters += read
         self.modified_meters += changed
         started_ms, polled_ms, decided_ms, sent_ms = [1e3 * mark_s for mark_s in marks_s]
         times_ms = polled_ms - started_ms, decided_ms - polled_ms, sent_ms - decided_ms
-        self._rounds.append(Round(self._number, started_s, *times_ms, entries, read, changed, unanswered, skipped))
+        self._rounds.append(Round(self._number, started_s, *times_ms, pair_count, read, changed, timeouts, skipped))
 
     def overdue_s(self, now_s: float) -> float:
         """Return for how long a round that begins now has been overdue, 0 if it is due."""

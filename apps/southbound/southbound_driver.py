@@ -296,10 +296,10 @@ class SouthboundDriver:
         self.hellos.resend_overdue(now_s)
         self.times.record_round(
             (started_s, now_s, decided_s, self._clock()),
-            entries=len(self.central.state.entries),
+            pair_count=len(self.central.state.entries),
             read=len(counters.meters.whole),
             changed=len(result.changes.rows),
-            unanswered=counters.unanswered,
+            timeouts=counters.unanswered,
         )
         self._check_barriers(now_s)
 

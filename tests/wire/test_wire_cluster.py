@@ -145,8 +145,8 @@ def test_the_command_line_says_who_is_active_and_hands_over(run: ClusterRun) -> 
     assert shown["generation"] == run.health(0)["cluster"]["generation"]
     said = dets("status", "--url", run.nodes[1].url)[1]
     assert f"ready\nnode n2: standby; active is n1 at {run.nodes[0].url}\n" in said
-    assert dets("cluster", "leave", "--config", second) == (0, "n2 is not active\n")
-    assert dets("cluster", "leave", "--config", first) == (0, "n1 has left\n")
+    assert dets("cluster", "release-lease", "--config", second) == (0, "n2 is not active\n")
+    assert dets("cluster", "release-lease", "--config", first) == (0, "n1 has left\n")
     run.wait(lambda: {run.health(n)["cluster"]["role"] for n in (0, 1)} == {"active", "standby"}, "one is active again")
     assert dets("check", first)[0] == 0
     assert dets("token", "create", "ops", "--config", first)[0] == 0
@@ -155,7 +155,7 @@ def test_the_command_line_says_who_is_active_and_hands_over(run: ClusterRun) -> 
 
 
 def test_after_etcd_was_made_again_switches_refuse_until_the_epoch_is_raised(run: ClusterRun) -> None:
-    assert dets("cluster", "leave", "--config", str(run.nodes[0].config_path))[0] == 0
+    assert dets("cluster", "release-lease", "--config", str(run.nodes[0].config_path))[0] == 0
 
     def later() -> bool:
         return max(generation or 0 for _, _, generation in run.writers(1)) > 2

@@ -133,7 +133,7 @@ def test_what_operators_see_and_may_not_do(run: SharedRun) -> None:
     assert "s1      n2" in dets("cluster", "status", "--config", config)[1]
     assert "s1      n2    ready" in dets("status", "--url", run.nodes[0].url)[1]
     metrics = run.nodes[1].metrics()
-    assert [metrics[f"dets_cluster_{what}_switches",] for what in ("owned", "orphaned")] == [1.0, 0.0]
+    assert [metrics[f"dets_cluster_{what}_switches",] for what in ("owned", "unowned")] == [1.0, 0.0]
     assert metrics["dets_cluster_messages_total", "n1", "received"] > 0
     assert [metrics.get(("dets_switch_ready", name)) for name in OWNERS] == [1.0, None, None]
     refusals = [

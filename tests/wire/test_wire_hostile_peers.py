@@ -190,7 +190,7 @@ def test_a_switch_that_connects_again_wins_over_its_dead_connection(run: WireRun
     try:
         with unharmed(run), HostilePeer(address(run)) as peer:
             assert peer.become_ready(HOSTILE) is not None
-            wait_counted(run, "cut_off", "the switch has connected again", before)
+            wait_counted(run, "evictions", "the switch has connected again", before)
             told = run.app.events("dpid-conflict")  # once a minute: an attack before this may have been the reason
             assert any("the old one is dead" in event["text"] for event in told)
             run.app.wait_for(lambda: state(run, HOSTILE) == "ready", "ready")
@@ -207,7 +207,7 @@ def test_an_auxiliary_connection_is_cut_off(run: WireRun) -> None:
         with HostilePeer(address(run)) as peer:
             peer.shake_hands(1, auxiliary_id=1)
             assert peer.wait_gone(5.0)
-        wait_counted(run, "cut_off", "auxiliary connection", before)
+        wait_counted(run, "evictions", "auxiliary connection", before)
 
 
 # -- before the handshake
@@ -238,13 +238,13 @@ def test_a_handshake_that_is_not_done_ends(run: WireRun, data: bytes) -> None:
     with HostilePeer(address(run)) as peer:
         peer.send(data)
         assert peer.wait_gone(30.0)
-    wait_counted(run, "cut_off", "no handshake in time", before)
+    wait_counted(run, "evictions", "no handshake in time", before)
 
 
 def test_few_connections_may_be_without_a_handshake(run: WireRun) -> None:
     before = run.app.metrics()
     with unharmed(run), open_connections(address(run), 100):
-        wait_counted(run, "cut_off", "too many connections without a handshake", before)
+        wait_counted(run, "evictions", "too many connections without a handshake", before)
         run.fabric.reconnect(HOSTILE)
         run.app.wait_for(lambda: state(run, HOSTILE) == "ready", "let in all the same")
         run.fabric.disconnect(HOSTILE, reconnect=False)

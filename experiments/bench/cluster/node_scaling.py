@@ -192,7 +192,7 @@ class _Node:
         self.wires.push()
         if self.sharing is not None:
             with self.measured("loop_us"):
-                self.sharing.round(list(self.dpids), now_s)
+                self.sharing.end_interval(list(self.dpids), now_s)
                 for name, message in self.sharing.take_messages().items():
                     self.links.send(name, message)
 

@@ -16,7 +16,7 @@ def noted(
     sent_s: float = 0.025,
 ) -> None:
     marks_s = tuple(started_s + part_s for part_s in (0.0, polled_s, decided_s, sent_s))
-    times.record_round(marks_s, entries=5, read=4, changed=3, unanswered=1)
+    times.record_round(marks_s, pair_count=5, read=4, changed=3, timeouts=1)
 
 
 def skipped(*starts: float) -> list[int]:
