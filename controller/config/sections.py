@@ -230,7 +230,7 @@ class PortSection(Section):
     """Name that the switch must give the port, or nothing passes it; by default the name that was there first, `any`: \
 the number alone counts (docs/switches.md)."""
     access: VlanVid | None = None
-    """One VLAN, frames without a tag."""
+    """One VLAN, frames without a tag, or with VLAN id 0 (a priority alone); other tags are refused."""
     trunk: list[VlanVid] | None = None
     """Several VLANs, frames with a tag; either this or `access`."""
     vns: dict[str, Any] = Field(default_factory=dict)

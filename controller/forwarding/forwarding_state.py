@@ -225,7 +225,7 @@ class ForwardingState:
         there = self.numbers.on_switch(dpid, port)
         flows = [pipeline.drop_hosts_lldp(there.port_no)]
         if PortId(dpid, port.port_no) not in self.fenced:
-            flows += [pipeline.admit(there, vid) for vid in port.vlan_vids]
+            flows += [flow for vid in port.vlan_vids for flow in pipeline.admit(there, vid)]
         self.desired.put(("edge", dpid, port.port_no), {dpid: flows})
 
     def edge_port(self, port: PortId) -> EdgePort | None:

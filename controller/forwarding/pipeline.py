@@ -2,7 +2,7 @@
 
 | table        | matches                     | does                                                              |
 |--------------|-----------------------------|-------------------------------------------------------------------|
-| CLASSIFY     | port and VLAN               | tags untagged frames of access ports, admits known VLANs only     |
+| CLASSIFY     | port and VLAN               | gives frames of access ports their tag, admits known VLANs only   |
 | SEND_LIMIT   | sending VN                  | the meter of the VN's send limit                                  |
 | LEARN        | sending VN, source address  | marks frames from unknown source addresses                        |
 | RATE_CONTROL | sending VN, destination     | the meter of the (sender VN, receiver VN) entry; marks new pairs; |
@@ -33,7 +33,7 @@ from typing import NamedTuple
 
 from controller.fabric.config_model import EdgePort
 from controller.openflow.actions import Action, Output, PopVlan, PushVlan, SetIpEcn, SetQueue, SetVlanVid
-from controller.openflow.constants import ETH_TYPES_IP, PORT_CONTROLLER, VLAN_NONE
+from controller.openflow.constants import ETH_TYPES_IP, PORT_CONTROLLER, VLAN_NONE, VLAN_PRIORITY
 from controller.openflow.ethernet import CONTROL_ETH_TYPES
 from controller.openflow.flows import Flow, WriteMetadata
 from controller.openflow.match import Match
@@ -148,12 +148,20 @@ def drop_agent_frames(port_no: int, ethertype: int) -> Flow:
     return _flow(Table.CLASSIFY, 1060, Match(in_port=port_no, eth_type=ethertype))
 
 
-def admit(port: EdgePort, vlan_vid: int) -> Flow:
-    """An edge port's frames of one of its VLANs enter the pipeline."""
+def admit(port: EdgePort, vlan_vid: int) -> tuple[Flow, ...]:
+    """An edge port's frames of one of its VLANs enter the pipeline.
+
+    At an access port these carry no tag, or one of VLAN id 0, whose priority they keep (IEEE 802.1Q, 6.9).
+    """
+
+    def enter(vid_of_frame: int, *actions: Action) -> Flow:
+        match = Match(in_port=port.port_no, vlan_vid=vid_of_frame)
+        return _flow(Table.CLASSIFY, 100, match, *actions, goto_table=Table.SEND_LIMIT)
+
     if port.tagged:
-        return _flow(Table.CLASSIFY, 100, Match(in_port=port.port_no, vlan_vid=vlan_vid), goto_table=Table.SEND_LIMIT)
-    match = Match(in_port=port.port_no, vlan_vid=VLAN_NONE)
-    return _flow(Table.CLASSIFY, 100, match, PushVlan(), SetVlanVid(vlan_vid), goto_table=Table.SEND_LIMIT)
+        return (enter(vlan_vid),)
+    tag = SetVlanVid(vlan_vid)
+    return enter(VLAN_NONE, PushVlan(), tag), enter(VLAN_PRIORITY, tag)
 
 
 def admit_from_fabric(port_no: int, vlan_vid: int, *, marks: bool = False) -> Flow:

@@ -202,6 +202,7 @@ ETH_TYPES_IP: Final = (0x0800, 0x86DD)
 IP_ECN_MAX: Final = 3
 VID_PRESENT: Final = 0x1000  # OFPVID_PRESENT: the packet is tagged
 VLAN_NONE: Final = 0  # OFPVID_NONE: the packet is untagged
+VLAN_PRIORITY: Final = VID_PRESENT  # tagged with VLAN id 0: a priority and no VLAN (IEEE 802.1Q, 6.9)
 VLAN_MAX: Final = 4094
 
 

@@ -54,7 +54,7 @@ class _MatchFields(NamedTuple):
 
 _LIMITS = (
     ("match.in_port", 1, ofp.PORT_ANY - 1),
-    ("match.vlan_vid", ofp.VLAN_NONE, ofp.VLAN_MAX),
+    ("match.vlan_vid", ofp.VLAN_NONE, ofp.VLAN_PRIORITY),
     ("match.eth_dst", 0, _MAC_MAX),
     ("match.eth_src", 0, _MAC_MAX),
     ("match.eth_type", 0, 0xFFFF),
@@ -70,10 +70,11 @@ _MASKED = (("eth_dst", _MAC_MAX), ("eth_src", _MAC_MAX), ("metadata", _METADATA_
 class Match(_MatchFields):
     """What a flow entry matches on; None is any. Addresses are integers of 48 bits.
 
-    ``vlan_vid`` is the VLAN id 1..4094 of a tagged packet, or VLAN_NONE for untagged ones. A mask has ones where
-    its field counts; a mask of all ones is the same as none and is stored as None. ``metadata`` is what earlier tables
-    wrote (section 5.1). ``ip_ecn`` needs an ``eth_type`` of IPv4 or IPv6 (section 7.2.3.8). Raises InvalidValueError
-    naming the field. A tuple, because switches hold tens of thousands, and tables are dicts of them.
+    ``vlan_vid`` is the VLAN id 1..4094 of a tagged packet, VLAN_PRIORITY for a tag of VLAN id 0, or VLAN_NONE for
+    untagged ones. A mask has ones where its field counts; a mask of all ones is the same as none and is stored as
+    None. ``metadata`` is what earlier tables wrote (section 5.1). ``ip_ecn`` needs an ``eth_type`` of IPv4 or IPv6
+    (section 7.2.3.8). Raises InvalidValueError naming the field. A tuple, because switches hold tens of thousands,
+    and tables are dicts of them.
     """
 
     __slots__ = ()
@@ -97,6 +98,8 @@ class Match(_MatchFields):
         for value, (key, low, high) in zip(match, _LIMITS, strict=True):
             if value is not None:
                 check_range(key, value, low, high)
+        if vlan_vid == ofp.VLAN_MAX + 1:
+            raise InvalidValueError("match.vlan_vid", vlan_vid, "is reserved (IEEE 802.1Q, table 9-2)")
         if ip_ecn is not None and eth_type not in ofp.ETH_TYPES_IP:
             raise InvalidValueError("match.ip_ecn", ip_ecn, "needs eth_type 0x0800 or 0x86dd")
         if eth_dst_mask is None and eth_src_mask is None and metadata_mask is None:
@@ -224,6 +227,6 @@ def _vlan_vid(oxm: Oxm) -> int:
     if oxm.value == ofp.VLAN_NONE:
         return ofp.VLAN_NONE
     vid = oxm.value ^ ofp.VID_PRESENT
-    if not 1 <= vid <= ofp.VLAN_MAX:
+    if not 0 <= vid <= ofp.VLAN_MAX:
         raise UnknownMatchError(f"vlan_vid {oxm.value:#06x}")
-    return vid
+    return vid or ofp.VLAN_PRIORITY

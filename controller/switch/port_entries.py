@@ -8,6 +8,7 @@ from controller.fabric.config_model import EdgePort
 from controller.forwarding.flow_table import FlowTable
 from controller.forwarding.pipeline import Table
 from controller.openflow.actions import Output, SetVlanVid
+from controller.openflow.constants import VLAN_NONE, VLAN_PRIORITY
 from controller.openflow.flows import Flow
 
 _TABLES = (Table.CLASSIFY, Table.FORWARD)
@@ -45,7 +46,7 @@ def _outputs(flow: Flow) -> set[int]:
 
 
 def _vlan_vid(flow: Flow) -> int | None:
-    """Return the VLAN of an entry's frames; a frame without a tag gets one where it comes in."""
-    if flow.match.vlan_vid:
+    """Return the VLAN of an entry's frames; a frame of no VLAN gets one where it comes in."""
+    if flow.match.vlan_vid not in (None, VLAN_NONE, VLAN_PRIORITY):
         return flow.match.vlan_vid
     return next((action.vlan_vid for action in flow.actions if isinstance(action, SetVlanVid)), None)

@@ -310,7 +310,7 @@ def _key_of_match(match: Match) -> tuple[int | None, ...]:
 def _key_of_packet(
     shape: Shape, in_port: int, header: FrameHeader, metadata: int, ip_ecn: int | None
 ) -> tuple[int | None, ...]:
-    vlan_vid = ofp.VLAN_NONE if header.vlan_vid is None else header.vlan_vid or -1  # a priority tag is no VLAN
+    vlan_vid = ofp.VLAN_NONE if header.vlan_vid is None else header.vlan_vid or ofp.VLAN_PRIORITY
     return (
         in_port if shape.in_port else None,
         vlan_vid if shape.vlan_vid else None,

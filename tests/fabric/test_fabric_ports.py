@@ -59,12 +59,12 @@ def host(command: str, *, check: bool = True) -> None:
     subprocess.run(command.split(), check=check, capture_output=True, timeout=10)
 
 
-def reached(wires: Wires, everybody: int = 2**48 - 1) -> set[tuple[str, str]]:
-    """Return who reaches whom, by broadcasts and by what is sent to each host's address."""
+def reached(wires: Wires, everybody: int = 2**48 - 1, tag: int | None = None) -> set[tuple[str, str]]:
+    """Return who reaches whom, by broadcasts and by what is sent to each host's address, with this VLAN id."""
     found = set()
     for sender in VLANS:
         for target in (everybody, *MACS.values()):
-            for name in wires.reached(f"{sender}h", MACS[sender], target, None):
+            for name in wires.reached(f"{sender}h", MACS[sender], target, tag):
                 found.add((sender, name.removesuffix("h")))
     return {(one, other) for one, other in found if one != other}
 
@@ -93,6 +93,14 @@ def test_interfaces_that_swap_numbers_reach_no_other_tenant(run: tuple[Applicati
         assert strangers(reached(wires)) == set()
     assert app.get("/v1/health")["status"] == "degraded"
     assert {event["port_no"] for event in app.events("port-fenced")} == {1, 2}
+
+
+@pytest.mark.parametrize("run", [False], indirect=True)
+def test_priority_tagged_frames_are_the_ports_vlans_and_other_tags_are_nobodys(run: tuple[Application, Wires]) -> None:
+    _, wires = run
+    wait_until(lambda: reached(wires, tag=0) == ALL, "all reached", 30)
+    for tag in (10, 20, 4094):
+        assert reached(wires, tag=tag) == set()
 
 
 @pytest.mark.parametrize("run", [True], indirect=True)

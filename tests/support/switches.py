@@ -15,7 +15,7 @@ import numpy as np
 from controller.forwarding.flow_table import FlowKey, flow_key
 from controller.forwarding.pipeline import MetadataFlag, Table
 from controller.openflow.actions import Output, PopVlan, PushVlan, SetIpEcn, SetQueue, SetVlanVid
-from controller.openflow.constants import ETH_TYPES_IP, PORT_CONTROLLER, VLAN_NONE, MeterModCommand
+from controller.openflow.constants import ETH_TYPES_IP, PORT_CONTROLLER, VLAN_NONE, VLAN_PRIORITY, MeterModCommand
 from controller.openflow.ethernet import FrameHeader, build_frame
 from controller.openflow.flows import Flow
 from controller.openflow.messages import FlowRemoved, PacketIn
@@ -188,7 +188,8 @@ def matches(flow: Flow, frame: Frame, in_port: int, metadata: int = 0) -> bool:
     return (
         match.in_port in (None, in_port)
         and (
-            match.vlan_vid is None or match.vlan_vid == (VLAN_NONE if frame.vlan_vid is None else frame.vlan_vid or -1)
+            match.vlan_vid is None
+            or match.vlan_vid == (VLAN_NONE if frame.vlan_vid is None else frame.vlan_vid or VLAN_PRIORITY)
         )
         and (match.eth_dst is None or match.eth_dst == frame.eth_dst & mask)
         and (match.eth_src is None or match.eth_src == frame.eth_src & (match.eth_src_mask or BROADCAST))

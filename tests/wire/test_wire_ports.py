@@ -163,6 +163,31 @@ def test_numbers_that_change_while_nobody_looks_reach_no_other_tenant(tmp_path: 
             assert strangers(reached(run)) == set()
 
 
+def test_what_an_access_port_takes_is_its_vlans_with_the_priority_kept(tmp_path: Path) -> None:
+    edges: dict[Any, Any] = {1: {"capacity": "1G", "access": 10}, 2: {"capacity": "1G", "trunk": [10, 20]}}
+    edges |= {3: {"capacity": "1G", "access": 10}, 4: {"capacity": "1G", "access": 20}}
+    with started(tmp_path, edges) as run:
+        plain = frame(0xA1, EVERYBODY, None)
+
+        def came_out(*tags: str) -> dict[int, list[str]]:
+            """Send a frame with these tags into port 1; return what leads the frames' payload, by port."""
+            run.fabric.forget_received()
+            run.fabric.inject(1, 1, plain[:12] + bytes.fromhex("".join(tags)) + plain[12:])
+            got = {port: run.fabric.received(1, port) for port in (2, 3, 4)}
+            return {port: [one[12:-48].hex() for one in some if one[6:12] == plain[6:12]] for port, some in got.items()}
+
+        run.wait(lambda: came_out()[3], "forwarded")
+        for tags, trunk, access in (
+            ((), "8100000a", ""),
+            (("81000000",), "8100000a", ""),
+            (("8100a000",), "8100a00a", ""),  # priority 5
+            (("81006000", "81000014"), "8100600a81000014", "81000014"),  # what is behind the tag is payload
+        ):
+            assert came_out(*tags) == {2: [trunk], 3: [access], 4: []}, tags
+        for tag in ("8100000a", "81000014", "8100a00a", "81000fff"):
+            assert came_out(tag) == {2: [], 3: [], 4: []}, tag
+
+
 def test_a_name_that_the_file_expects_counts_from_the_first_time_on(tmp_path: Path) -> None:
     run = started(tmp_path, ports(eth1="enp5s0", eth2="any"))
     with pytest.raises(AssertionError), run:  # it is not ready: port 1 is another one

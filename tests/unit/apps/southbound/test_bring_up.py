@@ -188,7 +188,8 @@ def test_leftovers_of_another_configuration_are_removed_by_the_audit():
     for mac, key in hosts:
         fresh.learn(mac, PortId(1, key.port_no), key.vlan_vid)
     assert set(new.switches[1].flows) == set(fresh.switches[1].flows)
-    assert flow_key(admit(old.config.switches["s1"].ports[1], 20)) not in new.switches[1].flows
+    (gone,) = admit(old.config.switches["s1"].ports[1], 20)
+    assert flow_key(gone) not in new.switches[1].flows
     assert new.send(Frame(2**48 - 1, 1, 20), PortId(1, 1)).at == []
     # Ids below the new range belong to somebody else.
     assert min(new.switches[1].meters) == 1

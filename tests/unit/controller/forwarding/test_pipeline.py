@@ -77,7 +77,7 @@ def vlan_of(port, frame):
     """The VLAN that a frame from a host is in, or None where it must not get in."""
     vids = PORTS[port.dpid][port.port_no]
     if isinstance(vids, int):
-        return vids if frame.vlan_vid is None else None
+        return vids if not frame.vlan_vid else None  # 0: a priority and no VLAN
     return frame.vlan_vid if frame.vlan_vid in vids else None
 
 

@@ -43,7 +43,7 @@ def matches(draw: st.DrawFn) -> Match:
     eth_type = draw(st.none() | st.sampled_from([0x0800, 0x86DD]) | st.integers(0, 0xFFFF))
     return Match(
         in_port=draw(st.none() | PORT),
-        vlan_vid=draw(st.none() | st.integers(0, 4094)),
+        vlan_vid=draw(st.none() | st.integers(0, 4094) | st.just(ofp.VLAN_PRIORITY)),
         eth_dst=eth_dst,
         eth_src=eth_src,
         eth_type=eth_type,

@@ -158,7 +158,6 @@ def applied(action: str) -> str:
         entry_of(instructions=applied("0016000800000001") + "0001000802000000"),
         entry_of(instructions="00060008000000010006000800000002"),  # two meters
         entry_of(match="80000d041000" + "1000"),  # any VLAN
-        entry_of(match="80000c021000"),  # VLAN 0
         entry_of(match="80000c021fff"),
         entry_of(match="80000108" + "00000001" + "0000ffff"),  # in_port under a mask
         entry_of(match="8000000400000001" * 2),
@@ -231,7 +230,8 @@ def test_a_foreign_entry_is_kept_as_it_came() -> None:
 @pytest.mark.parametrize(
     ("make", "told"),
     [
-        (lambda: Match(vlan_vid=4095), "match.vlan_vid: 4095 is not an integer from 0 to 4094"),
+        (lambda: Match(vlan_vid=4095), "match.vlan_vid: 4095 is reserved"),
+        (lambda: Match(vlan_vid=4097), "match.vlan_vid: 4097 is not an integer from 0 to 4096"),
         (lambda: Match(in_port=0), "match.in_port: 0 is not"),
         (lambda: Match(in_port=1)._replace(in_port=0), "match.in_port: 0 is not"),
         (lambda: Match(eth_dst_mask=1), "match.eth_dst_mask: 1 is set without eth_dst"),

@@ -22,11 +22,11 @@ PORTS = {1: port(1, 10), 2: port(2, 20), 3: port(3, 10, 20, tagged=True)}
 @pytest.mark.parametrize(
     ("flow", "fenced", "wrong"),
     [
-        (pipeline.admit(port(1, 10), 10), (), False),
-        (pipeline.admit(port(1, 10), 10), (1,), True),
-        (pipeline.admit(port(1, 20), 20), (), True),  # it was VLAN 20's
-        (pipeline.admit(port(1, 10, tagged=True), 10), (), False),
-        (pipeline.admit(port(1, 20, tagged=True), 20), (), True),
+        (pipeline.admit(port(1, 10), 10)[-1], (), False),
+        (pipeline.admit(port(1, 10), 10)[-1], (1,), True),
+        (pipeline.admit(port(1, 20), 20)[-1], (), True),  # it was VLAN 20's
+        (pipeline.admit(port(1, 10, tagged=True), 10)[-1], (), False),
+        (pipeline.admit(port(1, 20, tagged=True), 20)[-1], (), True),
         (pipeline.admit_from_fabric(2, 10), (), True),  # it led to another switch
         (pipeline.admit_from_fabric(9, 10), (1,), False),
         (pipeline.forward_to_edge(port(1, 10), 10, 0xA), (), False),
