@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from apps.runtime.memory_tuning import keep_made, making_much
 from apps.runtime.sd_notify import ServiceManager
-from apps.settings.settings import FilePlan, Settings
+from apps.settings.file_plan import FilePlan
+from apps.settings.settings import Settings
 from controller.central.reconfiguration import Beforehand, reconfigure
 from controller.config.config_diff import ConfigChange, check_changeable, diff_configs
 from controller.errors import DetsError

@@ -12,6 +12,7 @@ import numpy as np
 
 from apps.settings.changed_items import changed_items, digest_of
 from apps.settings.errors import StoreError
+from apps.settings.file_plan import FilePlan
 from apps.settings.store import SettingsStore, StoredChange
 from controller.batches import batches
 from controller.central.controller import CentralController
@@ -346,14 +347,16 @@ class Settings:
         self._keep(self.store.commit, change, {}, {}, facts)
         return FilePlan(self, overrides, values, change, facts, release)
 
-    def _commit(self, plan: FilePlan) -> None:
+    def commit_plan(self, plan: FilePlan) -> None:
+        """Let the plan's values be those in force; they are put in force before."""
         self.file, self.overrides, self._facts = plan.overrides.file, plan.overrides, plan.facts
         self._file_revision = int(plan.facts.get(_FILE_REVISION, 0))
         if plan.change is not None:
             self.revision = plan.change.revision
         self._take(plan.values)
 
-    def _undo(self, plan: FilePlan) -> None:
+    def undo_plan(self, plan: FilePlan) -> None:
+        """Take out of the store what was kept for the plan. Raises StoreError; its revision then counts as used."""
         if plan.change is None:
             return
         try:
@@ -361,34 +364,6 @@ class Settings:
         except StoreError:
             self.revision = plan.change.revision  # it is in the store, and must not be given out again
             raise
-
-
-@dataclass(frozen=True)
-class FilePlan:
-    """Another configuration file under the overrides: kept in the store, and not in force.
-
-    Whoever prepared it puts ``values`` in force and calls ``commit``, or leaves all as it was and calls ``undo``.
-    ``release`` lets other changes be made again.
-    """
-
-    settings: Settings
-    overrides: Overrides
-    values: EffectiveSettings
-    change: StoredChange | None
-    facts: Mapping[str, str]
-    release: Callable[[], None]
-
-    def commit(self) -> None:
-        """Let ``values`` be those in force. Waits for nothing."""
-        self.settings._commit(self)
-        self.release()
-
-    def undo(self) -> None:
-        """Take out of the store what was kept. Raises StoreError; the revision then counts as used."""
-        try:
-            self.settings._undo(self)
-        finally:
-            self.release()
 
 
 def _utc_now() -> str:

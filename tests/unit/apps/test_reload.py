@@ -22,7 +22,8 @@ import apps.settings.settings
 from apps.reload import Reloader, Reloads
 from apps.runtime.sd_notify import ServiceManager
 from apps.settings.errors import StoreError
-from apps.settings.settings import Caller, FilePlan, Settings
+from apps.settings.file_plan import FilePlan
+from apps.settings.settings import Caller, Settings
 from apps.settings.store import Store
 from controller.central.controller import CentralController
 from controller.central.reconfiguration import Reconfiguration
