@@ -33,7 +33,7 @@ _METRICS: Json = {"description": "text", "content": {_METRICS_TYPE: {"schema": {
 __all__ = ["change", "create_app", "event_stream", "fabric", "history", "hosts", "read", "series"]
 
 _WITH_BODY = frozenset({"PATCH", "POST", "PUT"})
-_WITHOUT_BODY = frozenset({"/v1/reload"})
+_WITHOUT_BODY = frozenset({"/v1/reload", "/v1/history/<revision>/undo"})  # rules
 _LONG_BODIES = frozenset({"/v1/limits", "/v1/import"})
 _FIELDS = {
     model.__name__: tuple(field.alias or name for name, field in model.model_fields.items())
@@ -139,7 +139,7 @@ def _check_request() -> None:
     for name, values in request.args.lists():
         if len(values) > 1:
             raise problems.invalid(InvalidValueError(name, values, "is given more than once"))
-    if request.method in _WITH_BODY and request.path not in _WITHOUT_BODY:
+    if request.method in _WITH_BODY and str(request.url_rule) not in _WITHOUT_BODY:
         most_bytes = MAX_LONG_BODY_BYTES if request.path in _LONG_BODIES else MAX_BODY_BYTES
         check_body(cast(JsonRequest, request), most_bytes, lambda: service().sleep(0.0))
 

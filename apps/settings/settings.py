@@ -14,6 +14,7 @@ from apps.settings.changed_items import changed_items, digest_of
 from apps.settings.errors import StoreError
 from apps.settings.file_plan import FilePlan
 from apps.settings.store import SettingsStore, StoredChange
+from apps.settings.undo import undo_key, undoing_overrides
 from controller.batches import batches
 from controller.central.controller import CentralController
 from controller.errors import InvalidValueError
@@ -21,7 +22,7 @@ from controller.events import EventKind
 from controller.fabric.config_model import Config
 from controller.limits.admission import AdmittedLimits
 from controller.limits.change_validation import check_sharding
-from controller.limits.effective_settings import EffectiveSettings, resolve, resolve_change
+from controller.limits.effective_settings import EffectiveSettings, UnfitError, resolve, resolve_change
 from controller.limits.overrides import (
     VLAN_LIMITS,
     FileValues,
@@ -245,6 +246,21 @@ class Settings:
             return _Proposal(action, new_vlans, new_vns | {name: Override(one, revision) for name, one in vns.items()})
 
         return self._change(propose, caller, expect, dry_run, may_be_inactive=True)
+
+    def undo(self, change: StoredChange, caller: Caller, *, expect: Callable[[], None], dry_run: bool) -> ChangeOutcome:
+        """Let what a change changed be as before it, as a new change. Raises as ``change_vns`` does, naming each value.
+
+        A value that the change did not leave as it is now is refused, and so is all of it.
+        """
+
+        def propose(revision: int) -> _Proposal:
+            return _Proposal("undo", *undoing_overrides(change, self.overrides, self.values, revision))
+
+        try:
+            return self._change(propose, caller, expect, dry_run)
+        except UnfitError as error:
+            key = undo_key(self.file.names[error.row], error.key)
+            raise InvalidValueError(key, error.value, error.reason) from error
 
     def prepare(self, config: Config) -> FilePlan:
         """Lay the overrides over another configuration file, and keep that in the store; put nothing in force yet.

@@ -105,14 +105,13 @@ export class LimitsForm {
   }
 
   async make(given) {
-    const before = this.vn;
     try {
       const answer = await send("PATCH", this.path, { body: given, ifMatch: this.etag });
       const vn = await answer.json();
       this.asked = false;
       this.set(vn, answer.headers.get("ETag"));
       this.kept(vn.revision, "kept");
-      this.offerUndo(before, given);
+      this.offerUndo(vn.revision);
       this.onChange();
     } catch (error) {
       this.refused(error);
@@ -133,21 +132,18 @@ export class LimitsForm {
     this.waitsFor = null;
   }
 
-  offerUndo(before, given) {
+  offerUndo(revision) {
     clearTimeout(this.undoTimer);
-    const undo = button("Undo", () => this.undo(before, given));
+    const undo = button("Undo", () => this.undo(revision));
     this.after.replaceChildren(undo, h("span", { class: "hint" }, " for ten seconds"));
     this.undoTimer = setTimeout(() => this.after.replaceChildren(), UNDO_MS);
   }
 
-  async undo(before, given) {
+  async undo(revision) {
     clearTimeout(this.undoTimer);
     this.after.replaceChildren();
     try {
-      if (before.overridden.length) {
-        const old = Object.fromEntries(Object.keys(given).map((field) => [field, before[field]]));
-        await send("PATCH", this.path, { body: old, ifMatch: this.etag });
-      } else await send("DELETE", `${this.path}/overrides`, { ifMatch: this.etag });
+      await send("POST", `/v1/history/${revision}/undo`, { ifMatch: "*" });
       const answer = await send("GET", this.path);
       const vn = await answer.json();
       this.set(vn, answer.headers.get("ETag"));

@@ -14,7 +14,7 @@ CEILINGS = {
     "apps/ovsdb": 300,
     "apps/rest": 3610,
     "apps/runtime": 1830,
-    "apps/settings": 780,
+    "apps/settings": 850,
     "apps/southbound": 1490,
     "apps/ui": 60,
     "controller": 350,

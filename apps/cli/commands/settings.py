@@ -7,13 +7,14 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from apps.cli.support.command_options import CHANGED_MANY, Change, with_change, with_client
-from apps.cli.support.common import counted, refusing_bad_files, say
+from apps.cli.support.common import UsageError, counted, refusing_bad_files, say
 from apps.cli.support.output import AnyForm, Column, OutputFormat, Row, json_text, number, show
 from apps.cli.support.rest_client import Client
 from controller import rooms
@@ -89,6 +90,29 @@ def history(
         show(change["items"], output, ITEM_COLUMNS)
     else:
         show(change, output, ())
+    return 0
+
+
+@app.command()
+@with_change
+def undo(
+    change: Change,
+    revision: Annotated[int | None, typer.Argument(metavar="REVISION", help="Which change; else the last.")] = None,
+    output: AnyForm = OutputFormat.table,
+) -> int:
+    """Let what a change changed be as before it, as a new change; refused where something else has changed it since."""
+    if revision is None:
+        found = change.client.call("/v1/history", query={"limit": 1}, shape={"changes": [{"revision": int}]})["changes"]
+        if not found:
+            raise UsageError("there is no change to undo: dets history is empty")
+        revision = int(found[0]["revision"])
+        change = replace(change, if_revision=revision if change.if_revision is None else change.if_revision)
+    answer = change.make("POST", f"/v1/history/{revision}/undo", shape=CHANGED_MANY)
+    if output is not OutputFormat.table:
+        show(answer, output, ())
+        return 0
+    undone = f"revision {revision} undone: {counted(answer['changed'], 'value')}"
+    say(f"{undone} as before ({change.outcome(answer['revision'])})")
     return 0
 
 

@@ -132,6 +132,19 @@ def reset_all(query: request_parameters.ChangeQuery, header: request_parameters.
     return _done(here, outcome, query.dry_run)
 
 
+@api.post("/history/<revision>/undo", responses={200: change_responses.ChangeResult, **NOT_FOUND, **CHANGE})
+def undo_change(
+    path: request_parameters.ChangePath, query: request_parameters.ChangeQuery, header: request_parameters.IfMatch
+) -> Response:
+    """Let what a change changed be as before it, as a new change: all of it, or none."""
+    here = service()
+    undone = lookup.change(here.settings, path.revision)
+    expect = require_revision(lambda: here.settings.revision)
+    with problems.refusing_bad_values():
+        outcome = here.settings.undo(undone, caller(), expect=expect, dry_run=query.dry_run)
+    return _done(here, outcome, query.dry_run)
+
+
 @api.post("/import", responses={200: change_responses.ReplaceResult, **BAD_BODY, **CHANGE})
 def import_overrides(
     query: request_parameters.ChangeQuery, header: request_parameters.IfMatch, body: request_bodies.Import

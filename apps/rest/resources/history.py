@@ -11,11 +11,11 @@ from apps.rest.resources.pagination import make_cursor, read_cursor
 from apps.rest.resources.preconditions import with_etag
 from apps.rest.resources.service import NOT_FOUND, Json, api, service
 from apps.rest.schema import change_responses, request_parameters
+from apps.rest.schema.request_parameters import MAX_REVISION
 from controller.errors import InvalidValueError
 from controller.limits.overrides import VnName
 
 _FORMAT = "dets-overrides-1"
-_END = 2**62
 _AT_ONCE = 500
 
 
@@ -47,7 +47,7 @@ def list_history(query: request_parameters.HistoryQuery) -> Json:
     vlan = lookup.historic_vlan(central, query.given("vlan"))
     place = (vlan, switch, lookup.historic_port(central, switch, query.given("port")))
     key = read_cursor(query.cursor, int)
-    before = min(max(key[0], 0), _END) if key is not None else _END
+    before = min(max(key[0], 0), MAX_REVISION) if key is not None else MAX_REVISION
     found = settings.history(before, query.limit + 1)
     shown = found[: query.limit]
     cursor = make_cursor(shown[-1].revision) if len(found) > query.limit else None
@@ -61,13 +61,7 @@ def list_history(query: request_parameters.HistoryQuery) -> Json:
 @api.get("/history/<revision>", responses={200: change_responses.ChangeDetail, **NOT_FOUND})
 def get_change(path: request_parameters.ChangePath, query: request_parameters.NoQuery) -> Json:
     """Show a change with every value as it was before and after."""
-    revision = int(path.revision) if path.revision.isascii() and path.revision.isdecimal() else 0
-    change = service().settings.change_of(min(revision, _END)) if len(path.revision) < 20 else None
-    if change is None:
-        raise problems.not_found(
-            "revision", path.revision, "is not the number of a change that is kept: see /v1/history"
-        )
-    return asdict(change)
+    return asdict(lookup.change(service().settings, path.revision))
 
 
 @api.get("/export", responses={200: change_responses.Export})

@@ -12,8 +12,9 @@ from contextlib import contextmanager
 import numpy as np
 
 from apps.rest.http.problems import HttpRefusedError, listed, not_found
-from apps.rest.schema.request_parameters import EntryPath, VnPath
+from apps.rest.schema.request_parameters import MAX_REVISION, EntryPath, VnPath
 from apps.settings.settings import Settings
+from apps.settings.store import StoredChange
 from controller.central.controller import CentralController
 from controller.columns import IntArray
 from controller.config.value_types import MAX_VLAN_VID, MIN_VLAN_VID
@@ -53,6 +54,15 @@ def historic_port(central: CentralController, switch: str | None, text: str | No
     if text is None or _number(text):
         return None if text is None else _number(text)
     return port_of(central, switch or "", text, "port")[1].port_no
+
+
+def change(settings: Settings, text: str) -> StoredChange:
+    """Return the change of a revision, with its items; raise HttpRefusedError (404) where it is not kept."""
+    known = text.isascii() and text.isdecimal() and len(text) < 20
+    found = settings.change_of(min(int(text), MAX_REVISION)) if known else None
+    if found is None:
+        raise not_found("revision", text, "is not the number of a change that is kept: see /v1/history")
+    return found
 
 
 class Ids:

@@ -64,7 +64,7 @@ class ChangeView(BaseModel):
     at: str = Field(description="RFC 3339, UTC")
     who: str = Field(description="the name of the token or certificate; anonymous: neither was needed")
     address: str = Field(description="where the request came from")
-    action: Literal["vn", "vlan", "limits", "reset", "import", "configuration"] = Field(
+    action: Literal["vn", "vlan", "limits", "reset", "import", "undo", "configuration"] = Field(
         description="the request; configuration: the file was another one"
     )
     changed: int = Field(description="how many values")

@@ -13,6 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 from apps.rest.schema import value_types
 from controller.events import EventKind
 
+MAX_REVISION = 2**62
+
 
 def absent_not_null(schema: dict[str, Any]) -> None:
     """A field that may be left out has no default and may not be null."""
@@ -193,9 +195,9 @@ class ChangePath(BaseModel):
             {
                 "type": "integer",
                 "minimum": 1,
-                "maximum": 2**62,
+                "maximum": MAX_REVISION,
                 "description": "the number of the change",
-                "example": 1,
+                "example": 2,
             }
         ),
     ]

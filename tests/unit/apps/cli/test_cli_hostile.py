@@ -125,6 +125,7 @@ COMMANDS = {
     "events": [[]],
     "explain": [["--vlan", "10", "--from", "s1:1"], ["--vlan", "10", "--from", "s1:1", "--to", "s1:2"]],
     "history": [[], ["1"]],
+    "undo": [[], ["7"]],
     "overrides": [[]],
     "export": [[]],
     "import": [["DOCUMENT"]],
@@ -256,7 +257,7 @@ def test_names_move_nothing(dets: Any, hostile: Hostile, name: str, words: list[
     status, out, err = dets(name, words)
     assert status in (0, 1), err
     assert "Traceback" not in err
-    changes = ("vlan set", "vlan reset", "limit set", "limit apply", "limit reset", "record")
+    changes = ("vlan set", "vlan reset", "limit set", "limit apply", "limit reset", "undo", "record")
     elsewhere = name == "explain" and "--to" not in words  # which shows those of s1:1 alone
     if name not in changes and not elsewhere:
         assert "\\x1b[2J" in out or "\\u001b[2J" in out

@@ -575,6 +575,17 @@ def test_the_history_tells_who_changed_what(desk: RestDesk, dets: Any) -> None:
     assert json.loads(dets("history", "9", "-o", "json")[1])["items"][0] == item
 
 
+def test_the_last_change_is_undone_unless_another_came_between(desk: RestDesk, dets: Any) -> None:
+    desk.on("GET", "/v1/history", {"changes": [CHANGE], "next": None})
+    desk.on("POST", "/v1/history/9/undo", {"revision": 10, "changed": 1})
+    assert dets("undo")[:2] == (0, "revision 9 undone: 1 value as before (revision 10)\n")
+    assert (desk.last().headers["If-Match"], desk.last().query) == ('"9"', {})
+    assert json.loads(dets("undo", "9", "--dry-run", "-o", "json")[1]) == {"revision": 10, "changed": 1}
+    assert ("If-Match" in desk.last().headers, desk.last().query) == (False, {"dry_run": "true"})
+    desk.on("GET", "/v1/history", {"changes": [], "next": None})
+    assert dets("undo")[::2] == (2, "dets: there is no change to undo: dets history is empty (see dets --help)\n")
+
+
 OVERRIDE = {
     "vlan_vid": 10,
     "switch": "sw1",

@@ -8,7 +8,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from support.rest_in_process import Desk
+from support.rest_in_process import VN, Desk
 
 from apps.cli.reference.rest import description
 
@@ -36,6 +36,7 @@ def desk(monkeypatch: pytest.MonkeyPatch) -> Desk:
     desk.connect()
     desk.talk(1, 2)
     desk.run([30e6], [0.0], 1)
+    desk.patch(VN, {"receive_limit_bps": 20_000_000})
     monkeypatch.setattr(desk.service, "reload", lambda dry_run: [])
     return desk
 
