@@ -93,7 +93,7 @@ def test_the_tour_does_what_the_readme_says(tmp_path: Path) -> None:
         where = "\n".join(lines)
         assert checker.check_output(expected, printed, _OPTIONS), f"{where}\n\n{printed}\nand not\n\n{expected}"
     every = " ".join(line for lines, _ in steps for line in lines)
-    for word in ("dets run", "curl", "dets limit set", "dets top", "dets reload", "kill"):
+    for word in ("dets run", "curl", "dets limit set", "dets top", "dets explain", "kill"):
         assert word in every
     log = (tmp_path / "dets.log").read_text()
     assert "stopped; on_stop: keep" in log
