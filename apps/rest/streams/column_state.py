@@ -33,7 +33,7 @@ class Columns(NamedTuple):
 
     vlan: str | None
     switch: str | None
-    receiver: str | None
+    pairs_of: str | None
 
     @property
     def is_fabric(self) -> bool:
@@ -90,8 +90,8 @@ def state_of(here: Service, picked: Columns) -> Json:
     state["congested"] = np.flatnonzero(congested[rows]).tolist()
     state["missed"] = np.flatnonzero(missing[rows]).tolist()
     state["bottlenecks"] = views.bottlenecks(central, rows)
-    if picked.receiver is not None:
-        receiver = lookup.vn_row_of(central, picked.receiver, "pairs_of")
+    if picked.pairs_of is not None:
+        receiver = lookup.vn_row_of(central, picked.pairs_of, "pairs_of")
         state["pairs"] = views.entry_views(central, pairs_of(here, receiver)[:MOST_PAIRS])
     return state
 
