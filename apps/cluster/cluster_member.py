@@ -137,9 +137,9 @@ class ShardedMember(ClusterMember):
         try:
             from apps.cluster.peer_transport import PeerTransport  # not everybody has ZeroMQ
 
-            links = PeerTransport(str(self.node.cluster.listen))
+            links = PeerTransport(str(self.node.cluster.peer_listen))
         except (DetsError, ImportError, OSError) as error:
-            print(f"cluster.listen: {error}", file=sys.stderr)
+            print(f"cluster.peer_listen: {error}", file=sys.stderr)
             raise SystemExit(2) from None
         shared, peers = self.node.shared, shell.peers
         assert shared is not None
@@ -185,4 +185,4 @@ class ShardedMember(ClusterMember):
 
 def member(cluster: Cluster) -> ClusterMember:
     """Return what this section of a configuration makes of the process."""
-    return ShardedMember(cluster) if cluster.share == "switches" else ClusterMember(cluster)
+    return ShardedMember(cluster) if cluster.mode == "sharded" else ClusterMember(cluster)

@@ -84,7 +84,7 @@ class ClusterNode:
         self._willed: int | None = None
         self._left = False
         self.takeovers = 0
-        self.shared = EtcdMembership(cluster, self.prefix) if cluster.share == "switches" else None
+        self.shared = EtcdMembership(cluster, self.prefix) if cluster.mode == "sharded" else None
         self.ownership = Ownership(self.leadership)
 
     def active_generation(self) -> int | None:
@@ -184,7 +184,7 @@ class ClusterNode:
         elif not self.etcd.keep_alive(lease_id):
             self._lost = True
             return None
-        about = json.dumps({"node": self.cluster.node, "url": self.cluster.url}).encode()
+        about = json.dumps({"node": self.cluster.node, "url": self.cluster.rest_advertise}).encode()
         keys = self._key, f"{self.prefix}epoch", f"{self.prefix}head"
         reading = [*map(get, keys), get(self.tokens.place, prefix=True)]
         more = [] if self.shared is None else self.shared.reading

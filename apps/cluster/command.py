@@ -59,7 +59,7 @@ def status(config: OfConfig = CONFIG, output: AnyForm = OutputFormat.table) -> i
     revision = json.loads(head[0].value)["revision"] if head else 0
     row: dict[str, Any] = {"active": about["node"], "url": about["url"], "generation": generation, "epoch": number}
     row["revision"] = revision
-    if cluster.share != "switches":
+    if cluster.mode != "sharded":
         show([row], output, COLUMNS)
         return 0 if active else 1
     row["owners"] = {name: known.owners.get(one.dpid) for name, one in whole.switches.items()}
@@ -210,8 +210,8 @@ def tokens_of(cluster: Cluster) -> EtcdTokens:
 @contextmanager
 def _asking(config: Path) -> Iterator[PlacementRequests]:
     whole = _load(config)
-    if _cluster(whole).share != "switches":
-        raise InvalidValueError("cluster.share", _cluster(whole).share, "must be switches: nothing is shared out here")
+    if _cluster(whole).mode != "sharded":
+        raise InvalidValueError("cluster.mode", _cluster(whole).mode, "must be sharded")
     with _reading(_cluster(whole)) as etcd:
         yield _wishes(whole, etcd)
 

@@ -134,7 +134,7 @@ class EtcdMembership:
 
     def _about(self, found: Sequence[list[KeyValue]], lease_id: int) -> list[Operation]:
         """Return what this node has to write of itself."""
-        about = NodeRecord(str(self._cluster.address), self.public_key, self._cluster.url)._asdict()
+        about = NodeRecord(str(self._cluster.peer_advertise), self.public_key, self._cluster.rest_advertise)._asdict()
         wanted = {"nodes": about, "reached": sorted(self.reached())}
         writing = []
         for (kind, value), standing in zip(wanted.items(), found, strict=False):

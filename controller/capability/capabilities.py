@@ -233,7 +233,7 @@ class Capabilities:
         if self.profile == "no-queues":
             return Ability(ProbeResult.ABSENT, "its profile is no-queues")
         if not self.classes:
-            return Ability(ProbeResult.ABSENT, "queues.classes is none, so that its port has one queue for all VLANs")
+            return Ability(ProbeResult.ABSENT, "queues.mode is single, so that its port has one queue for all VLANs")
         if not self.uses_queues:
             return self.set_queue
         effect = self.queues.get(port_no, UNKNOWN)

@@ -130,8 +130,8 @@ class FabricState:
         self.events = events
         self.admitted = AdmittedLimits(config)
         self.links = LinkTableCache(config)
-        ethertypes = CONTROL_ETH_TYPES if config.agent_local_ethertype else CONTROL_ETH_TYPES[:1]
-        marking = EcnMarking(config.ecn_codepoint, config.ecn_deliver == "keep")
+        ethertypes = CONTROL_ETH_TYPES if config.agent_experimental_ethertype else CONTROL_ETH_TYPES[:1]
+        marking = EcnMarking(config.ecn_codepoint, config.ecn_exposed)
         limited = frozenset(np.flatnonzero(limited_receivers(self.vns, config)).tolist())
         settings = ForwardingSettings(config.mac_ageing_s, config.max_macs_per_vn, ethertypes, marking, limited)
         self.network = ForwardingState(config.switches.values(), self.vns, settings)
@@ -355,9 +355,9 @@ class FabricState:
             whole_rates(self.vns.send_max_bps[rows]),
             self.flood_limit_bps[rows] - discovery_bps,
             discovery_bps,
-            np.full(len(rows), float(self.config.report_rate_bps)),
+            np.full(len(rows), float(self.config.packet_in_rate_bps)),
             newcomer_bps[rows],
-            np.full(len(rows), float(self.config.agent_report_rate_bps)),
+            np.full(len(rows), float(self.config.control_frame_rate_bps)),
         )
         agent_burst_s = AGENT_BURST_INTERVALS * self.config.interval_s
         bursts_bits = (

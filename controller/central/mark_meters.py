@@ -79,7 +79,7 @@ class MarkMeterManager:
     def _marked_vlans(self, asking: BoolArray, now_s: float) -> frozenset[int]:
         """Return the VLANs whose packets may be marked: every edge switch of theirs counts marks and takes them off."""
         fabric, vns = self._fabric, self._fabric.vns
-        if fabric.config.ecn_marks == "phantom":
+        if fabric.config.ecn_source == "phantom":
             return frozenset()
         wanted: set[int] = set(vns.vlan_vid[asking].tolist())
         unable: dict[int, SwitchRecord] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from ipaddress import ip_address
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field
@@ -40,24 +40,25 @@ class ClusterSection(Section):
     """``cluster``: several controllers of one fabric on one etcd; without it there is one, and no etcd."""
 
     path = "cluster"
+    renamed: ClassVar = {"share": "mode", "url": "rest_advertise", "listen": "peer_listen", "address": "peer_advertise"}
     required = ("node", "etcd")
     node: Annotated[Name, of_room("cluster", "")] | None = None
-    """This node; the others have other names."""
+    """Name of this node; unique within the cluster."""
     etcd: Annotated[list[Url], Field(min_length=1, max_length=MOST_ENDPOINTS)] = Field(default_factory=list)
     """Client URLs of etcd's members."""
     name: Name = "dets"
     """The cluster; its keys in etcd begin with /dets/NAME/."""
     lease_ttl_s: Annotated[int, Field(ge=2, le=60)] = 3
-    """A node may be silent for so long before others take over."""
-    url: Url | None = None
-    """Where clients reach this node's REST interface; by default rest.listen."""
-    share: Literal["nothing", "switches"] = "nothing"
-    """`nothing`: one node is active for all switches, another one stands by. `switches`: each switch has an owner among
+    """Lease of a node, seconds: other nodes take over when the node has not renewed it for this long."""
+    rest_advertise: Url | None = None
+    """URL at which clients and other nodes reach this node's REST interface; by default that of rest.listen."""
+    mode: Literal["active-standby", "sharded"] = "active-standby"
+    """`active-standby`: one node controls all switches, another one waits. `sharded`: each switch has an owner among \
 all nodes; not with the algorithm fe, and only with queues at every edge port."""
-    listen: Listen | None = None
-    """With `share: switches`: where this node hears the others, encrypted."""
-    address: Listen | None = None
-    """Where the others reach `listen`; by default there."""
+    peer_listen: Listen | None = None
+    """Sharded mode: address on which this node accepts encrypted connections of other nodes."""
+    peer_advertise: Listen | None = None
+    """Sharded mode: address at which other nodes reach `peer_listen`; by default `peer_listen` itself."""
     ca: FilePath | None = None
     """CA file (PEM) of etcd's certificates; by default the system's."""
     certificate: FilePath | None = None
@@ -78,20 +79,20 @@ def read_cluster(
     def path(given: str | None) -> str | None:
         return None if given is None else os.path.join(os.path.dirname(source_name), given)
 
-    listen, address = section.listen, section.address or section.listen
+    listen, address = section.peer_listen, section.peer_advertise or section.peer_listen
     scheme = "http" if rest.tls is None else "https"
     cluster = Cluster(
         node=section.node or "",
         name=section.name,
         etcd=tuple(section.etcd),
         lease_ttl_s=section.lease_ttl_s,
-        url=section.url or f"{scheme}://{rest.listen}",
+        rest_advertise=section.rest_advertise or f"{scheme}://{rest.listen}",
         ca=path(section.ca),
         certificate=path(section.certificate),
         key=path(section.key),
-        share=section.share,
-        listen=None if listen is None else Endpoint(*listen),
-        address=None if address is None else Endpoint(*address),
+        mode=section.mode,
+        peer_listen=None if listen is None else Endpoint(*listen),
+        peer_advertise=None if address is None else Endpoint(*address),
     )
     return cluster, problems
 
@@ -105,22 +106,22 @@ def _contradictions(
     for at, url in enumerate(section.etcd):
         if url in section.etcd[:at]:
             yield Problem(("cluster", "etcd", f"[{at}]"), f"{url!r} is there twice: name each member once")
-    if section.url is None and not section.has_bad("url") and _is_every(rest.listen.host):
-        message = f"{rest.listen} is every address: other nodes need cluster.url, by which to reach it"
+    if section.rest_advertise is None and not section.has_bad("rest_advertise") and _is_every(rest.listen.host):
+        message = f"{rest.listen} is every address: other nodes need cluster.rest_advertise"
         yield Problem(("rest", "listen"), message)
     secure = {url.startswith("https:") for url in section.etcd}
     if secure == {False} and (section.ca or section.certificate):
         yield Problem(("cluster", "etcd"), "has http:// only, and cluster.ca or cluster.certificate is for https://")
-    if not section.has_bad("share"):
-        if section.share == "switches" and section.listen is None and not section.has_bad("listen"):
-            yield Problem(("cluster", "share"), "switches needs cluster.listen, where the other nodes are heard")
-        for key in ("listen", "address"):
-            if section.share == "nothing" and getattr(section, key) is not None:
-                yield Problem(("cluster", key), "stands without cluster.share: switches", at_key=True)
-    for key in ("listen", "address"):
+    if not section.has_bad("mode"):
+        if section.mode == "sharded" and section.peer_listen is None and not section.has_bad("peer_listen"):
+            yield Problem(("cluster", "mode"), "sharded needs cluster.peer_listen, which the other nodes connect to")
+        for key in ("peer_listen", "peer_advertise"):
+            if section.mode == "active-standby" and getattr(section, key) is not None:
+                yield Problem(("cluster", key), "stands without cluster.mode: sharded", at_key=True)
+    for key in ("peer_listen", "peer_advertise"):
         given = getattr(section, key)
         if given is not None and not section.has_bad(key):
-            yield from _bad_address(key, given[0], alone=section.address is None)
+            yield from _bad_address(key, given[0], alone=section.peer_advertise is None)
     if control.on_stop == "remove":
         yield Problem(("control", "on_stop"), "remove cannot be with cluster: the other node goes on")
     if store.file is not None:
@@ -135,11 +136,11 @@ def _is_every(host: str) -> bool:
 
 
 def _bad_address(key: str, host: str, *, alone: bool) -> Iterator[Problem]:
-    """Yield what is wrong with a host of ``listen`` or ``address``; ``alone``: there is no ``address``."""
+    """Yield the problem of a host of one of the two keys; ``alone``: the file has no ``peer_advertise``."""
     try:
         ip_address(host)
     except ValueError:
         yield Problem(("cluster", key), f"{host} is not an IP address: names take time to look up")
         return
-    if _is_every(host) and (alone or key == "address"):
-        yield Problem(("cluster", key), f"{host} is every address: others need cluster.address, by which to reach it")
+    if _is_every(host) and (alone or key == "peer_advertise"):
+        yield Problem(("cluster", key), f"{host} is every address: other nodes need cluster.peer_advertise")

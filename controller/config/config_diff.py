@@ -44,9 +44,9 @@ def check_changeable(before: Config, after: Config) -> None:
         change = next(chain(_changed(key, old, new), _gone(key, old, new)))
         reason = f"can only be changed by a restart (dets runs with {_shown(change.before)})"
         raise InvalidValueError(change.path, _shown(change.after), reason)
-    if after.cluster is not None and after.cluster.share == "switches":
+    if after.cluster is not None and after.cluster.mode == "sharded":
         for change in diff_configs(before, after):
-            reason = "can only be changed by a restart of every node: cluster.share is switches"
+            reason = "can only be changed by a restart of every node: cluster.mode is sharded"
             raise InvalidValueError(change.path, _shown(change.after), reason)
 
 

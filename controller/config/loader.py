@@ -118,23 +118,23 @@ def _read_config(data: object, source_name: str) -> tuple[Config, list[Problem]]
         on_stop=control.on_stop,
         mac_ageing_s=control.mac_ageing_s,
         max_macs_per_vn=control.max_macs_per_vn,
-        report_rate_bps=control.report_rate,
+        packet_in_rate_bps=control.packet_in_rate,
         newcomers=control.newcomers,
         openflow_listen=Endpoint(*openflow.listen),
         first_meter_id=openflow.first_meter_id,
         last_meter_id=openflow.last_meter_id,
         rest=rest,
         queue_max_rate=queues.max_rate,
-        queue_classes=queues.classes,
-        ecn_marks=ecn.marks,
-        ecn_deliver=ecn.deliver,
+        queue_mode=queues.mode,
+        ecn_source=ecn.source,
+        ecn_exposed=ecn.expose_to_hosts,
         ecn_codepoint=ecn.codepoint,
         vlans=vlans,
         switches=switches,
         links=links,
-        agent_report_rate_bps=agents.report_rate,
+        control_frame_rate_bps=agents.control_frame_rate,
         agent_long_frames=agents.long_frames,
-        agent_local_ethertype=agents.experimental_ethertype,
+        agent_experimental_ethertype=agents.experimental_ethertype,
         openflow_tls=tls,
         log_format=logging.format,
         log_level=logging.level,
@@ -151,8 +151,8 @@ def _listener_problems(openflow: OpenFlowSection, rest: Endpoint, cluster: Clust
         yield Problem(("rest", "listen"), f"{rest} is also openflow.listen")
     others = {"openflow.listen": Endpoint(*openflow.listen), "rest.listen": rest}
     for name, other in others.items():
-        if cluster is not None and cluster.listen == other:
-            yield Problem(("cluster", "listen"), f"{other} is also {name}")
+        if cluster is not None and cluster.peer_listen == other:
+            yield Problem(("cluster", "peer_listen"), f"{other} is also {name}")
 
 
 def _read_vlans(root: RootSection, interval_ms: int) -> tuple[dict[int, VlanSection], dict[int, Vlan], list[Problem]]:

@@ -77,7 +77,7 @@ def _not_a_section(model: type[Section], data: object) -> str:
 def _message(model: type[Section], error: Any) -> str:
     kind, value, context = error["type"], error["input"], error.get("ctx", {})
     if kind == "extra_forbidden":
-        return _unknown_key(str(error["loc"][-1]), list(model.model_fields))
+        return _unknown_key(str(error["loc"][-1]), model)
     cause = context.get("error")
     if isinstance(cause, InvalidValueError):
         return f"{show_value(cause.value)} {cause.reason}"
@@ -102,7 +102,10 @@ def _message(model: type[Section], error: Any) -> str:
     return f"{show_value(value)} {reason.format(**context) if reason else error['msg']}"
 
 
-def _unknown_key(key: str, known: list[str]) -> str:
+def _unknown_key(key: str, model: type[Section]) -> str:
+    known = list(model.model_fields)
     close = difflib.get_close_matches(key, known, n=1)
     hint = f" (did you mean {close[0]}?)" if close else ""
+    if key in model.renamed:
+        hint = f" (it is called {model.renamed[key]} now)"
     return f"is not a known key{hint}; known are {', '.join(known)}"

@@ -45,6 +45,7 @@ class Section(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True)
     path: ClassVar[str] = ""
     required: ClassVar[tuple[str, ...]] = ()
+    renamed: ClassVar[dict[str, str]] = {}  # the present names of keys that were called otherwise
     _bad: ClassVar[frozenset[str]] = frozenset()  # of sections with bad values; a private attribute is slow to make
 
     def with_bad(self, names: frozenset[str]) -> Self:
@@ -61,6 +62,7 @@ class ControlSection(Section):
     """``control``: the loop's interval and what a stop leaves on the switches."""
 
     path = "control"
+    renamed: ClassVar = {"report_rate": "packet_in_rate"}
     interval_ms: Annotated[int, Field(ge=MIN_INTERVAL_MS, le=MAX_INTERVAL_MS)] = 55
     """The control interval, milliseconds."""
     on_stop: Literal["keep", "remove"] = "keep"
@@ -69,8 +71,8 @@ class ControlSection(Section):
     """A MAC that was not seen for so many seconds is forgotten."""
     max_macs_per_vn: Annotated[int, Field(ge=1, le=1_000_000)] = 64
     """How many MACs are learned behind one VN at most; as many again may move there."""
-    report_rate: Rate = 128_000
-    """What of a VN's frames may go to the controller (new hosts, new pairs); all are forwarded."""
+    packet_in_rate: Rate = 128_000
+    """Rate limit of packet-ins per VN (new hosts and pairs). Frames above it are forwarded without a packet-in."""
     newcomers: Literal["share", "limit"] = "share"
     """What a VN may send to new receivers without a queue before the controller sees it: a share, or its send limit."""
 
@@ -138,8 +140,9 @@ class QueuesSection(Section):
     """``queues``: which queues edge ports have, and whether one may exceed its limit while the port has room."""
 
     path = "queues"
-    classes: Literal["vlan", "none"] = "vlan"
-    """A queue for each VLAN, or one for all: then only senders' meters limit what VLANs receive."""
+    renamed: ClassVar = {"classes": "mode"}
+    mode: Literal["per-vlan", "single"] = "per-vlan"
+    """A queue for each VLAN, or a single one for all: then only senders' meters limit what VLANs receive."""
     max_rate: Literal["limit", "capacity"] = "limit"
     """Highest rate of a receiver's queue while its port has room: its limit, or the port's capacity."""
 
@@ -148,28 +151,28 @@ class EcnSection(Section):
     """``ecn``: what marks frames for policies that read marks."""
 
     path = "ecn"
-    marks: Literal["phantom", "both"] = "phantom"
-    """Phantom meters at receivers alone, or congestion marks (ECN) that switches on the way make as well: then IP \
-packets of these VLANs carry ECT between switches. Not with cluster.share."""
-    deliver: Literal["hide", "keep"] = "hide"
-    """Whether hosts see the marks: hidden, hosts that speak ECN answer to losses alone; kept, they slow down by \
-themselves as well."""
+    renamed: ClassVar = {"marks": "source", "deliver": "expose_to_hosts"}
+    source: Literal["phantom", "phantom+network"] = "phantom"
+    """Source of congestion marks: phantom meters at receivers, or these and ECN marks of switches on the path, for \
+which IP packets of these VLANs carry ECT between switches. Not with cluster.mode: sharded."""
+    expose_to_hosts: bool = False
+    """Whether hosts see congestion marks. Without, hosts that use ECN react to losses only; with, to marks too."""
     codepoint: Codepoint = 1
     """What packets without ECN carry meanwhile: 1, ECT(1), which is taken off again; 2, ECT(0), for switches that \
 serve ECT(1) first (L4S): it looks like what hosts write themselves, so it stays."""
 
 
 class AgentsSection(Section):
-    """``agents``: what hosts' agents may say, at ports whose `agent` is not `none`."""
+    """``agents``: control frames of hosts' agents, at ports with an `agent`."""
 
     path = "agents"
-    report_rate: Rate = 1_000_000
-    """What of an agent's frames of one VLAN may go to the controller."""
+    renamed: ClassVar = {"report_rate": "control_frame_rate", "local_ethertype": "experimental_ethertype"}
+    control_frame_rate: Rate = 1_000_000
+    """Rate limit of an agent's control frames to the controller, per VLAN."""
     experimental_ethertype: bool = False
-    """Whether agents may speak in EtherType 0x88b5 too, where network cards swallow 0x8808; such frames of hosts are \
-dropped then."""
+    """Whether agents may also use EtherType 0x88b5, where network cards drop 0x8808. Other frames are dropped."""
     long_frames: bool = False
-    """Whether control frames may have more than 44 octets of parameters, where agents take them as well."""
+    """Whether control frames may carry more than 44 bytes of parameters, to agents that accept them."""
 
 
 class VlanSection(Section):

@@ -136,35 +136,35 @@ def flood_problems(config: Config) -> Iterator[Problem]:
 
 
 def sharding_problems(config: Config) -> Iterator[Problem]:
-    """Yield what cannot be shared out over nodes, where ``cluster.share`` says that switches are.
+    """Yield what cannot be sharded over nodes, where ``cluster.mode`` is ``sharded``.
 
     ``config`` must have no other problem.
     """
-    if config.cluster is None or config.cluster.share == "nothing":
+    if config.cluster is None or config.cluster.mode == "active-standby":
         return
     for vid, vlan in config.vlans.items():
         try:
             check_shardable(policies[vlan.algorithm])
         except InvalidValueError as error:
-            message = f"{vlan.algorithm} {error.reason}, as cluster.share: switches asks for"
+            message = f"{vlan.algorithm} {error.reason}, as cluster.mode: sharded asks for"
             yield Problem(("vlans", str(vid), "algorithm"), message)
         if vlan.shadow is not None:
-            message = f"{vlan.shadow} cannot be with cluster.share: switches: a shadow sees the whole fabric"
+            message = f"{vlan.shadow} cannot be with cluster.mode: sharded: a shadow sees the whole fabric"
             yield Problem(("vlans", str(vid), "shadow"), message)
-    if config.queue_classes != "vlan":
-        yield Problem(("queues", "classes"), f"{config.queue_classes} cannot be with cluster.share: switches")
+    if config.queue_mode != "per-vlan":
+        yield Problem(("queues", "mode"), f"{config.queue_mode} cannot be with cluster.mode: sharded")
         return
-    if config.ecn_marks != "phantom":
-        message = f"{config.ecn_marks} cannot be with cluster.share: switches: marks are counted by pair"
-        yield Problem(("ecn", "marks"), message)
+    if config.ecn_source != "phantom":
+        message = f"{config.ecn_source} cannot be with cluster.mode: sharded: marks are counted by pair"
+        yield Problem(("ecn", "source"), message)
     for switch in config.switches.values():
         path = ("switches", switch.name)
         if switch.ports and (switch.ovsdb is None or switch.profile == "no-queues"):
-            message = "has no queues: with cluster.share: switches each receiver needs one (ovsdb)"
+            message = "has no queues: with cluster.mode: sharded each receiver needs one (ovsdb)"
             yield Problem(path, message, at_key=True)
         for port in switch.ports.values():
             if port.agent != "none":
-                message = f"{port.agent} cannot be with cluster.share: switches"
+                message = f"{port.agent} cannot be with cluster.mode: sharded"
                 yield Problem((*path, "ports", port.label, "agent"), message)
 
 

@@ -185,10 +185,10 @@ class Rest:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """One of the nodes that share an etcd (client URLs) and a fabric; ``url`` is where its REST is reached.
+    """One of the nodes that share an etcd (client URLs) and a fabric; ``rest_advertise`` is the URL of its REST.
 
-    ``share`` is whether all switches are the active node's, or each has an owner among all nodes: then these tell each
-    other what crosses, at ``listen``, which others reach at ``address``.
+    ``mode``: one active node controls all switches, or each switch has an owner among all nodes. Then nodes exchange
+    messages at ``peer_listen``, which other nodes reach at ``peer_advertise``.
 
     Files are in PEM form: the CA of etcd's certificates, the node's certificate and key.
     """
@@ -197,13 +197,13 @@ class Cluster:
     name: str
     etcd: tuple[str, ...]
     lease_ttl_s: int
-    url: str
+    rest_advertise: str
     ca: str | None = None
     certificate: str | None = None
     key: str | None = None
-    share: Literal["nothing", "switches"] = "nothing"
-    listen: Endpoint | None = None
-    address: Endpoint | None = None
+    mode: Literal["active-standby", "sharded"] = "active-standby"
+    peer_listen: Endpoint | None = None
+    peer_advertise: Endpoint | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +215,7 @@ class Config:
     on_stop: Literal["keep", "remove"]
     mac_ageing_s: int
     max_macs_per_vn: int
-    report_rate_bps: int
+    packet_in_rate_bps: int
     openflow_listen: Endpoint
     first_meter_id: int
     last_meter_id: int
@@ -224,15 +224,15 @@ class Config:
     vlans: Mapping[int, Vlan]
     switches: Mapping[str, Switch]
     links: tuple[CoreLink, ...] = ()
-    agent_report_rate_bps: int = 1_000_000
+    control_frame_rate_bps: int = 1_000_000
     agent_long_frames: bool = False
-    agent_local_ethertype: bool = False
+    agent_experimental_ethertype: bool = False
     openflow_tls: Tls | None = None
     log_format: Literal["console", "json"] = "console"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    queue_classes: Literal["vlan", "none"] = "vlan"
-    ecn_marks: Literal["phantom", "both"] = "phantom"
-    ecn_deliver: Literal["hide", "keep"] = "hide"
+    queue_mode: Literal["per-vlan", "single"] = "per-vlan"
+    ecn_source: Literal["phantom", "phantom+network"] = "phantom"
+    ecn_exposed: bool = False
     ecn_codepoint: Literal[1, 2] = 1
     cluster: Cluster | None = None
     newcomers: Literal["share", "limit"] = "share"

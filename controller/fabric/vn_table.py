@@ -179,7 +179,7 @@ class VnTable:
         """Return the VNs of a configuration, in the order of the file."""
         vns = list(config.vns())
         ports = {(port_switch.dpid, port.port_no): port for port_switch, port in config.ports()}
-        classes = config.queue_classes == "vlan"
+        classes = config.queue_mode == "per-vlan"
         queued = {
             s.dpid: classes and s.ovsdb is not None and s.profile != "no-queues" for s in config.switches.values()
         }

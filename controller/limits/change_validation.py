@@ -52,13 +52,13 @@ def check_vn(vns: VnTable, vlan: Vlan, row: int, given: Mapping[str, float | Non
 
 
 def check_sharding(config: Config, vlan: Mapping[str, Any]) -> None:
-    """Check values of a VLAN against ``cluster.share``. Raises InvalidValueError for what cannot be shared out."""
-    if config.cluster is None or config.cluster.share == "nothing":
+    """Check values of a VLAN against ``cluster.mode``. Raises InvalidValueError for what cannot be shared out."""
+    if config.cluster is None or config.cluster.mode == "active-standby":
         return
     if vlan.get("algorithm") in policies:
         check_shardable(policies[vlan["algorithm"]])
     if vlan.get("shadow") is not None:
-        reason = "cannot be with cluster.share: switches: a shadow sees the whole fabric"
+        reason = "cannot be with cluster.mode: sharded: a shadow sees the whole fabric"
         raise InvalidValueError("shadow", vlan["shadow"], reason)
 
 

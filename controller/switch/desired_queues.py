@@ -9,7 +9,7 @@ a queue that may borrow the idle rest of the port never fills, so it smooths not
 either. ``queues.max_rate: capacity`` lends what is idle. docs/adr/0003-meters-and-queues.md has the figures.
 A VLAN with ``max-min`` may borrow, up to its VNs' receive ceilings, and so may its queues.
 
-``queues.classes: none`` leaves a port one queue for all VLANs, at the port's rate: a switch without classes.
+``queues.mode: single`` leaves a port one queue for all VLANs, at the port's rate: a switch without classes.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def desired_queues(config: Config, vns: VnTable) -> dict[int, dict[int, PortQueu
 
     Switches without an OVSDB address are there too: the writer of queues decides where it can.
     """
-    if config.queue_classes == "none":
+    if config.queue_mode == "single":
         return {
             switch.dpid: {port.port_no: single_queue(port.port_no, port.capacity_bps) for port in switch.ports.values()}
             for switch in config.switches.values()

@@ -190,7 +190,7 @@ class SwitchRecord:
         agents = {port.port_no for port in switch.ports.values() if port.agent != "none"}
         behind = frozenset(row for row in vn_meters if int(vns.port_no[row]) in agents)
         limited = frozenset(np.flatnonzero((vns.dpid == switch.dpid) & limited_senders(vns, config)).tolist())
-        can = Capabilities(switch.profile, switch.meters, classes=config.queue_classes == "vlan")
+        can = Capabilities(switch.profile, switch.meters, classes=config.queue_mode == "per-vlan")
         first_id = config.first_meter_id
         return cls(switch, ids, first_id, vn_meters, can, agent_rows=behind, newcomer_rows=limited)
 

@@ -193,7 +193,7 @@ class ShardedNodes(Cluster):
         super().__init__(document, folder, places, etcd_host)
 
     def _more_of_cluster(self, place: ProcessLocation) -> dict[str, Any]:
-        return {"share": "switches", "listen": f"{place.host}:{free_ports(1)[0]}"}
+        return {"mode": "sharded", "peer_listen": f"{place.host}:{free_ports(1)[0]}"}
 
     @property
     def deciding(self) -> list[int]:

@@ -40,7 +40,7 @@ EF = 0xB8
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[OvsFabric, Application, Path]]:
     """UDP from the first PN, TCP that speaks ECN from the second; the link marks what is beyond 20 Mb/s."""
     folder = tmp_path_factory.mktemp("ecn")
-    sections = {"vlans": {1: MARKED}, "ecn": {"marks": "both"}}
+    sections = {"vlans": {1: MARKED}, "ecn": {"source": "phantom+network"}}
     with (
         controlled(FABRIC, {1: LINK_BPS}, folder, **sections) as (ovs, app),
         Traffic(ovs, folder, 200) as traffic,

@@ -38,7 +38,7 @@ SECONDS = 300
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
-    sections = {"vlans": {1: MARKED}, "ecn": {"marks": "both"}, "control": {"interval_ms": 110}}
+    sections = {"vlans": {1: MARKED}, "ecn": {"source": "phantom+network"}, "control": {"interval_ms": 110}}
     folder = tmp_path_factory.mktemp("ecn")
     with controlled(FABRIC, {1: LINK_BPS}, folder, datapath="kernel", static_arp=True, **sections) as (ovs, app):
         subprocess.run(

@@ -47,7 +47,7 @@ class MarkedTcp(Marked, TcpSource):
 class Dumbbell:
     """``kinds``: udp, a law of TCP, or one with "+ecn"; ``marks``: what the configuration says."""
 
-    def __init__(self, kinds, parameters, marks="both", weights=None, **ecn):
+    def __init__(self, kinds, parameters, source="phantom+network", weights=None, **ecn):
         count = len(kinds)
         self.fabric = fabrics["dumbbell"](
             pns=2 * count, link_rate_bps=LINK_BPS, vlans=(1,), core_rate_bps=CORE_BPS, receivers=count
@@ -57,7 +57,7 @@ class Dumbbell:
             document["switches"]["s1"]["ports"][number]["vns"] = {1: {"weight": weight}}
         core = QueueOptions(limit_packets=CORE_PACKETS, ecn_packets=MARK_AT)
         self.model = ModelFabric(self.fabric, ModelOptions(seed=1, core_queues=core))
-        document["ecn"] = {"marks": marks, **ecn}
+        document["ecn"] = {"source": source, **ecn}
         config = parse_config(yaml.safe_dump(document), "m")
         self.plane = ControlPlane(self.model, CentralController(config))
         self.plane.start()
@@ -163,10 +163,10 @@ def test_guests_that_speak_ecn_are_unharmed(law):
     assert rates_bps.sum() >= 0.90 * CORE_BPS
 
 
-@pytest.mark.parametrize("deliver", ["hide", "keep"])
-def test_hosts_see_marks_where_they_are_kept_and_lose_no_share_by_it(deliver):
-    run = Dumbbell(("cubic+ecn", "udp"), CUT_2, deliver=deliver)
+@pytest.mark.parametrize("expose_to_hosts", [False, True])
+def test_hosts_see_marks_where_they_are_kept_and_lose_no_share_by_it(expose_to_hosts):
+    run = Dumbbell(("cubic+ecn", "udp"), CUT_2, expose_to_hosts=expose_to_hosts)
     run.rates(3.0)
     rates_bps, _ = run.rates(6.0)
-    assert (run.sources[0].marked > 0) == (deliver == "keep")
+    assert (run.sources[0].marked > 0) == expose_to_hosts
     assert jain(rates_bps) >= 0.98

@@ -63,7 +63,7 @@ class ClusterNodes:
                 files = {"ca": tls.ca, "certificate": tls.client_certificate, "key": tls.client_key}
                 cluster |= {key: str(path) for key, path in files.items()}
             if shared:
-                cluster |= {"share": "switches", "listen": f"127.0.0.1:{free_ports(1)[0]}"}
+                cluster |= {"mode": "sharded", "peer_listen": f"127.0.0.1:{free_ports(1)[0]}"}
             config = configuration(edges, **sections, cluster=cluster)
             for switch in config["switches"].values() if shared else ():
                 switch["ovsdb"] = "tcp:127.0.0.1:1"  # nobody is there: what queues do is not simulated

@@ -50,7 +50,7 @@ def sends(run: WireRun, frame: bytes, count: int) -> list[bytes]:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WireRun]:
-    made = WireRun(tmp_path_factory.mktemp("marks"), EDGES, [LINK], ecn={"marks": "both"})
+    made = WireRun(tmp_path_factory.mktemp("marks"), EDGES, [LINK], ecn={"source": "phantom+network"})
     config = made.app.config()
     config["vlans"][10] = MARKED
     made.app.configure(config)

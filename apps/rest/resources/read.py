@@ -179,7 +179,7 @@ def change_recording(query: request_parameters.NoQuery, body: request_bodies.Rec
     recorder = central.recorder
     if body.action == "start":
         if not central.fabric.share.is_whole:
-            reason = "is not possible: this node sees a part of the fabric (cluster.share)"
+            reason = "is not possible: this node sees a part of the fabric (cluster.mode)"
             raise problems.invalid(InvalidValueError("action", "start", reason))
         if recorder is not None and not recorder.overrun:
             reason = "is not possible: a recording is under way; stop ends it, whoever began it"

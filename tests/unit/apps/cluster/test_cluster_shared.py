@@ -40,7 +40,7 @@ class Desk:
 
 
 def cluster(name: str) -> Cluster:
-    known = {"share": "switches", "listen": LISTEN, "address": LISTEN}
+    known = {"mode": "sharded", "peer_listen": LISTEN, "peer_advertise": LISTEN}
     return Cluster(name, "x", ("http://127.0.0.1:1",), 3, f"http://{name}:1", **known)  # type: ignore[arg-type]
 
 

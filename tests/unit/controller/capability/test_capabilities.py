@@ -53,7 +53,7 @@ def test_what_works_is_enforceable() -> None:
         ({"queues": {}}, Verdict.PARTLY, "that queues take effect has not been tested"),
         ({"queues": {1: IGNORED}}, Verdict.PARTLY, "set_queue has no effect"),
         ({"profile": "no-queues"}, Verdict.PARTLY, "no queue: its profile is no-queues"),
-        ({"classes": False}, Verdict.PARTLY, "receivers have no queue: queues.classes is none"),
+        ({"classes": False}, Verdict.PARTLY, "receivers have no queue: queues.mode is single"),
         ({"profile": "no-meters"}, Verdict.PARTLY, "senders are not limited: its profile is no-meters"),
         ({"profile": "no-meter-counters"}, Verdict.PARTLY, "up to 500 ms stale: its profile is no-meter-counters"),
         ({"meters": Ability(ProbeResult.FAILS, "so")}, Verdict.PARTLY, "senders are not limited: so"),

@@ -23,7 +23,7 @@ ARP = 0x0806
 
 
 def marking(ecn=None, **sections):
-    net = two_switches(vlans=MARKED, ecn={"marks": "both", **(ecn or {})}, **sections)
+    net = two_switches(vlans=MARKED, ecn={"source": "phantom+network", **(ecn or {})}, **sections)
     for pair in ((HERE, THERE), (THERE, HERE), (HERE, NEXT)):
         talk(net, *pair)
     talk(net, HERE, THERE, 20)
@@ -147,7 +147,7 @@ def test_phantom_meters_alone_change_no_frame():
 
 
 def test_a_switch_that_cannot_clear_marks_leaves_its_vlans_to_phantom_meters():
-    net = two_switches(vlans=MARKED, ecn={"marks": "both"})
+    net = two_switches(vlans=MARKED, ecn={"source": "phantom+network"})
     net.central.switches[2].capabilities.ecn = Ability(ProbeResult.FAILS, "refused")
     for pair in ((HERE, THERE), (HERE, NEXT)):
         talk(net, *pair)
@@ -239,7 +239,9 @@ def test_without_meter_ids_left_it_is_said_and_marks_are_taken_off():
     consistent(net)
 
 
-@pytest.mark.parametrize(("key", "value"), [("marks", "ecn"), ("deliver", "show"), ("codepoint", 3), ("codepoint", 0)])
+@pytest.mark.parametrize(
+    ("key", "value"), [("source", "ecn"), ("expose_to_hosts", "show"), ("codepoint", 3), ("codepoint", 0)]
+)
 def test_what_ecn_may_say(key, value):
     with pytest.raises(ConfigError, match=rf"ecn\.{key}"):
         fabric(EDGES, ecn={key: value})
@@ -247,7 +249,7 @@ def test_what_ecn_may_say(key, value):
 
 @pytest.mark.parametrize("eth_type", ETH_TYPES_IP)
 def test_marks_that_are_kept_are_counted_all_the_same(eth_type):
-    net = marking({"deliver": "keep"})
+    net = marking({"expose_to_hosts": True})
     for ecn, unmarked in ((NOT_ECT, NOT_ECT), (ECT_0, ECT_0)):
         frame = frame_of(HERE, THERE, eth_type=eth_type, ip_ecn=ecn)
         way, (end,), meters = sent(net, frame, HERE, mark=True)
@@ -276,7 +278,7 @@ def test_with_the_other_codepoint_packets_keep_it_and_ect_1_is_left_alone(eth_ty
 
 def test_a_reload_changes_what_packets_carry_and_what_hosts_see():
     net = marking()
-    other = fabric(EDGES, vlans=MARKED, ecn={"marks": "both", "deliver": "keep", "codepoint": 2})
+    other = fabric(EDGES, vlans=MARKED, ecn={"source": "phantom+network", "expose_to_hosts": True, "codepoint": 2})
     net.push()
     reconfigure(net.central, other, net.now_s).finish(net.central)
     net.settle()

@@ -307,7 +307,7 @@ def test_whatever_changes_switches_come_to_what_they_should_hold(before, after, 
 def test_other_classes_of_queues_let_switches_connect_again():
     """What they were set to names other queues."""
     loop = running(star(2), [], intervals=1)
-    change = reconfigure(loop.fabric.central, star(2, queues={"classes": "none"}), 9.0)
+    change = reconfigure(loop.fabric.central, star(2, queues={"mode": "single"}), 9.0)
     assert change.removed == {1}
     assert not loop.fabric.central.vns.has_queue.any()
 

@@ -16,7 +16,7 @@ from controller.openflow.constants import MeterModCommand
 from controller.switch.adoption import split_own_flows
 from controller.switch.switch_record import SwitchUpdate
 
-MARKED = fabric(EDGES, vlans={10: {"algorithm": "hygenicc"}}, ecn={"marks": "both"})
+MARKED = fabric(EDGES, vlans={10: {"algorithm": "hygenicc"}}, ecn={"source": "phantom+network"})
 PAIRS = [((1, 1), (2, 1), 10), ((2, 1), (1, 1), 10), ((1, 1), (1, 2), 10), ((1, 1), (2, 2), 20)]
 
 

@@ -125,7 +125,7 @@ def test_vns_have_their_own_limits_or_their_vlans() -> None:
 def test_defaults() -> None:
     config = parse_config(SMALL)
     assert (config.interval_ms, config.on_stop, config.queue_max_rate) == (55, "keep", "limit")
-    assert config.queue_classes == "vlan"
+    assert config.queue_mode == "per-vlan"
     assert str(config.openflow_listen) == "127.0.0.1:6653"
     assert (config.first_meter_id, config.last_meter_id) == (1, 65535)
     assert (config.vlans[10].name, config.vlans[10].algorithm, config.vlans[10].weight) == ("vlan10", "fp", 1.0)
@@ -277,6 +277,7 @@ ONE_PROBLEM = [
     ("vlans:", "ecn: {codepoint: true}\nvlans:", "f:1:18: ecn.codepoint: ", "True is not a whole number"),
     ("vlans:", 'store: {file: "a\\0b"}\nvlans:', "f:1:15: store.file: ", "has a character that cannot be printed"),
     ("vlans:", "vlan:\n  1: {}\nvlans:", "f:1:1: vlan: ", "did you mean vlans?"),
+    ("vlans:", "queues: {classes: none}\nvlans:", "f:1:10: queues.classes: ", "it is called mode now"),
     ("    dpid: 1", "    ovsdb: unix:db.sock\n    dpid: 1", "f:6:12: switches.s1.ovsdb: ", "is not an OVSDB address"),
     ("    dpid: 1", "    ovsdb: tcp:h:0\n    dpid: 1", "f:6:12: switches.s1.ovsdb: ", "outside 1 to 65535"),
     ("    dpid: 1", "    ovsdb: h:6640\n    dpid: 1", "f:6:12: switches.s1.ovsdb: ", "is not an OVSDB address"),
@@ -539,10 +540,10 @@ def test_a_weight_that_nothing_uses_is_refused() -> None:
     parse_config(WEIGHTS.replace("fs", "fe, shadow: fs").replace("OWN", "weight: 3"))
 
 
-def test_classes_of_queues_are_by_vlan_or_none() -> None:
-    assert parse_config(GOOD.replace("max_rate: capacity", "max_rate: capacity, classes: none")).queue_classes == "none"
-    with pytest.raises(ConfigError, match=r"queues.classes: 'port' .*'vlan' or 'none'"):
-        parse_config(GOOD.replace("max_rate: capacity", "classes: port"))
+def test_an_edge_port_has_a_queue_per_vlan_or_a_single_one() -> None:
+    assert parse_config(GOOD.replace("max_rate: capacity", "max_rate: capacity, mode: single")).queue_mode == "single"
+    with pytest.raises(ConfigError, match=r"queues.mode: 'port' .*'per-vlan' or 'single'"):
+        parse_config(GOOD.replace("max_rate: capacity", "mode: port"))
 
 
 @pytest.mark.parametrize("where", ["algorithm: best", "algorithm: fe, shadow: best"])
@@ -594,7 +595,7 @@ def test_where_no_flood_limit_fits_that_is_said() -> None:
 
 
 SHARED = """\
-cluster: {node: n1, etcd: ["http://127.0.0.1:2379"], share: switches, listen: "127.0.0.1:6654"}
+cluster: {node: n1, etcd: ["http://127.0.0.1:2379"], mode: sharded, peer_listen: "127.0.0.1:6654"}
 vlans:
   10: {algorithm: fs, send_limit: 40M, receive_limit: 40M}
 switches:
@@ -606,28 +607,31 @@ switches:
 def test_switches_that_can_be_shared_out() -> None:
     cluster = parse_config(SHARED, "f").cluster
     assert cluster is not None
-    assert (cluster.share, cluster.listen, cluster.address) == ("switches", *[Endpoint("127.0.0.1", 6654)] * 2)
+    assert (cluster.mode, cluster.peer_listen, cluster.peer_advertise) == (
+        "sharded",
+        *[Endpoint("127.0.0.1", 6654)] * 2,
+    )
 
 
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
-        (', listen: "127.0.0.1:6654"', "", "cluster.share: switches needs cluster.listen"),
-        ("share: switches, ", "", "cluster.listen: stands without cluster.share: switches"),
+        (', peer_listen: "127.0.0.1:6654"', "", "cluster.mode: sharded needs cluster.peer_listen"),
+        ("mode: sharded, ", "", "cluster.peer_listen: stands without cluster.mode: sharded"),
         (
             "vlans:\n",
             'openflow: {listen: "127.0.0.1:6654"}\nvlans:\n',
-            "cluster.listen: 127.0.0.1:6654 is also openflow",
+            "cluster.peer_listen: 127.0.0.1:6654 is also openflow",
         ),
         (
             "vlans:\n",
             'rest: {listen: "127.0.0.1:6654"}\nvlans:\n',
-            "cluster.listen: 127.0.0.1:6654 is also rest.listen",
+            "cluster.peer_listen: 127.0.0.1:6654 is also rest.listen",
         ),
         (
             "vlans:\n",
             'rest: {listen: "0.0.0.0:8080", authentication: token}\nvlans:\n',
-            "rest.listen: 0.0.0.0:8080 is every address: other nodes need cluster.url",
+            "rest.listen: 0.0.0.0:8080 is every address: other nodes need cluster.rest_advertise",
         ),
         (
             '"http://127.0.0.1:2379"',
@@ -635,14 +639,18 @@ def test_switches_that_can_be_shared_out() -> None:
             "cluster.etcd[1]: 'http://127.0.0.1:2379' is there twice",
         ),
         ('"http://127.0.0.1:2379"', "", "cluster.etcd: [] has fewer items than 1, the least"),
-        ("127.0.0.1:6654", "node1:6654", "cluster.listen: node1 is not an IP address"),
-        ("127.0.0.1:6654", "0.0.0.0:6654", "cluster.listen: 0.0.0.0 is every address"),
+        ("127.0.0.1:6654", "node1:6654", "cluster.peer_listen: node1 is not an IP address"),
+        ("127.0.0.1:6654", "0.0.0.0:6654", "cluster.peer_listen: 0.0.0.0 is every address"),
         ("algorithm: fs", "algorithm: fe", "vlans.10.algorithm: fe swings when"),
-        ("algorithm: fs", "algorithm: fs, shadow: sp", "vlans.10.shadow: sp cannot be with cluster.share"),
+        ("algorithm: fs", "algorithm: fs, shadow: sp", "vlans.10.shadow: sp cannot be with cluster.mode"),
         ('ovsdb: "tcp:127.0.0.1:1", ', "", "switches.s1: has no queues"),
         ("ports:", "profile: no-queues, ports:", "switches.s1: has no queues"),
-        ("vlans:\n", "ecn: {marks: both}\nvlans:\n", "ecn.marks: both cannot be with cluster.share"),
-        ("vlans:\n", "queues: {classes: none}\nvlans:\n", "queues.classes: none cannot be with cluster.share"),
+        (
+            "vlans:\n",
+            "ecn: {source: phantom+network}\nvlans:\n",
+            "ecn.source: phantom+network cannot be with cluster.mode",
+        ),
+        ("vlans:\n", "queues: {mode: single}\nvlans:\n", "queues.mode: single cannot be with cluster.mode"),
         ("capacity: 100M", "agent: trust, capacity: 100M", "switches.s1.ports.1.agent: trust cannot be with"),
     ],
 )
@@ -658,10 +666,10 @@ def test_policies_for_which_one_node_decides_can_be_shared_out(algorithm: str) -
 
 
 def test_a_node_behind_another_address_listens_everywhere() -> None:
-    text = SHARED.replace('"127.0.0.1:6654"', '"0.0.0.0:6654", address: "10.0.0.1:6654"')
+    text = SHARED.replace('"127.0.0.1:6654"', '"0.0.0.0:6654", peer_advertise: "10.0.0.1:6654"')
     cluster = parse_config(text, "f").cluster
     assert cluster is not None
-    assert cluster.address == Endpoint("10.0.0.1", 6654)
+    assert cluster.peer_advertise == Endpoint("10.0.0.1", 6654)
 
 
 METERS = SMALL.replace("    dpid: 1\n", "    dpid: 1\n    meters: {GIVEN}\n")

@@ -160,9 +160,9 @@ def test_queues_are_not_set_on_links():
             assert queue is None  # the link's copy goes first
 
 
-@pytest.mark.parametrize(("classes", "queue"), [("vlan", 10), ("none", None)])
-def test_entries_name_the_queue_of_a_vlan_where_there_is_one(classes, queue):
-    net = Fabric(fabric({1: {1: [10], 2: [10]}}, limits={10: "100M"}, queues={"classes": classes}))
+@pytest.mark.parametrize(("mode", "queue"), [("per-vlan", 10), ("single", None)])
+def test_entries_name_the_queue_of_a_vlan_where_there_is_one(mode, queue):
+    net = Fabric(fabric({1: {1: [10], 2: [10]}}, limits={10: "100M"}, queues={"mode": mode}))
     net.start()
     ends = [PortId(1, 1), PortId(1, 2)]
     for port in ends:

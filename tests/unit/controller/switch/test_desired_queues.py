@@ -69,7 +69,7 @@ def test_with_max_rate_capacity_a_vlan_may_take_the_idle_rest() -> None:
 
 
 def test_without_classes_a_port_has_one_queue_at_its_rate() -> None:
-    plain = parse_config(CONFIG.replace("MAX_RATE", "limit, classes: none"))
+    plain = parse_config(CONFIG.replace("MAX_RATE", "limit, mode: single"))
     desired = desired_queues(plain, VnTable.of_config(plain))
     assert desired == {
         DPID: {
