@@ -46,7 +46,7 @@ from controller.config.validation import (
     unused_problems,
 )
 from controller.config.value_types import MAX_VLAN_VID, MIN_VLAN_VID
-from controller.config.yaml_document import Bounds, ConfigError, ConfigProblem, Problem, read_document
+from controller.config.yaml_document import Bounds, ConfigError, ConfigProblem, Path, Problem, read_document
 from controller.errors import InvalidValueError
 from controller.fabric.config_model import Cluster, Config, EdgePort, Endpoint, Switch, Vlan
 from controller.fabric.value_checks import NAME_RULE, check_name
@@ -160,6 +160,7 @@ def _read_vlans(root: RootSection, interval_ms: int) -> tuple[dict[int, VlanSect
     sections: dict[int, VlanSection] = {}
     vlans: dict[int, Vlan] = {}
     problems: list[Problem] = []
+    named: dict[str, str] = {}
     for key, data in root.vlans.items():
         path = ("vlans", key)
         section, bad_section = read_section(VlanSection, path, data)
@@ -168,10 +169,14 @@ def _read_vlans(root: RootSection, interval_ms: int) -> tuple[dict[int, VlanSect
         problems += unused_problems(path, section)
         if vid is None:
             continue
+        name = section.name or f"vlan{vid}"
+        if not section.has_bad("name") and (first := named.setdefault(name, key)) != key:
+            message = f"{name} is also the name of VLAN {first}"
+            problems.append(Problem((*path, "name"), message, see=("vlans", first, "name")))
         sections[vid] = section
         vlans[vid] = Vlan(
             vlan_vid=vid,
-            name=section.name or f"vlan{vid}",
+            name=name,
             algorithm=section.algorithm,
             parameters=section.parameters,
             weight=section.weight,
@@ -190,6 +195,7 @@ def _read_switches(root: RootSection, vlans: Mapping[int, VlanSection]) -> tuple
     switches: dict[str, Switch] = {}
     problems: list[Problem] = []
     name_of: dict[int, str] = {}
+    named: dict[tuple[str, str], Path] = {}
     for name, data in root.switches.items():
         path = ("switches", name)
         section, bad_section = read_section(SwitchSection, path, data)
@@ -211,9 +217,23 @@ def _read_switches(root: RootSection, vlans: Mapping[int, VlanSection]) -> tuple
                 message = f"has the same check sum as {other.label}: give one of both a number (expect: NAME)"
                 problems.append(Problem(port_path, message, at_key=True))
             ports[port.port_no] = port
+            problems += _name_problems(port_path, port, named)
         meters, bad_meters = read_meters((*path, "meters"), section.meters)
         problems += bad_meters
         switches[name] = Switch(name, section.dpid or 0, section.ovsdb, ports, section.profile, meters)
     if not root.switches and not root.has_bad("switches"):
         problems.append(Problem(("switches",), "holds no switch: at least one is needed"))
     return switches, problems
+
+
+def _name_problems(path: Path, port: EdgePort, named: dict[tuple[str, str], Path]) -> Iterator[Problem]:
+    """Yield for a port that has another one's name; ``named`` are those before it, by switch ("": any) and name.
+
+    Interfaces of several switches may have the same name.
+    """
+    for where in (path[1],) if port.name == port.interface else (path[1], ""):
+        first = named.setdefault((where, port.name), path)
+        if first != path:
+            message = f"{port.name} is also the name of port {first[1]}:{first[-1]}"
+            yield Problem((*path, "name"), message, see=(*first, "name"))
+            break

@@ -180,7 +180,7 @@ class VlanSection(Section):
 
     path = "vlans.VID"
     name: Name | None = None
-    """Name for people; by default vlanVID."""
+    """Name for people, of no other VLAN; by default vlanVID."""
     algorithm: Algorithm = "fp"
     """How each receiver's limit is shared among its senders (docs/allocation.md)."""
     parameters: Parameters = Field(default_factory=dict)
@@ -226,7 +226,7 @@ class PortSection(Section):
     path = "switches.NAME.ports.NO"
     required = ("capacity",)
     name: Name | None = None
-    """Name for people; by default NAME-NO, or the interface's name."""
+    """Name for people, of no other port; by default NAME-NO, or the interface's name, which other switches may have."""
     capacity: Rate | None = None
     """Capacity of the link; never guessed."""
     expect: Interface | None = None

@@ -86,6 +86,7 @@ def resolve(overrides: Overrides, core_overload: CoreCheck) -> EffectiveSettings
     """Return what is in force under these overrides; ``core_overload`` names a core link that limits overload, if any.
 
     1) Overrides of what the file does not have, or whose values it does not allow, are inactive.
+       Of two VLANs with one name the newest override that gives it is.
     2) So are those under which floods exceed a receive limit.
     3) At each port that is promised more than it can carry, the newest override that raises is, until all ports fit.
     4) While a core link is overloaded, so is the newest of all that raise. Then 2 to 4 again, until all fit.
@@ -102,6 +103,13 @@ def resolve(overrides: Overrides, core_overload: CoreCheck) -> EffectiveSettings
     off[list(bad_vns)] = True
     while True:
         left = overrides.without_vlans(inactive_vlans).without_vns(off)
+        if clash := _name_clash(
+            left.effective_vlans(), {vid: one.revision for vid, one in left.vlans.items() if "name" in one.values}
+        ):
+            inactive_vlans |= {
+                vid: f"name: {overrides.vlans[vid].values['name']!r} {why}" for vid, why in clash.items()
+            }
+            continue
         vns = left.vns()
         # 2, 3
         found = _below_floods(left, vns) or _newest_at_overloaded_ports(left, vns)
@@ -124,7 +132,8 @@ def resolve_change(
 ) -> EffectiveSettings:
     """Return what is in force under ``overrides``, which give these VLANs and VNs other values than ``standing``.
 
-    What is inactive and is not changed stays inactive. Raises UnfitError when ports or links cannot carry the change.
+    What is inactive and is not changed stays inactive. Raises UnfitError when ports or links cannot carry the change,
+    InvalidValueError when it gives a VLAN the name of another one.
     """
     inactive_vns = {name: reason for name, reason in standing.inactive_vns.items() if name not in vns}
     inactive_vlans = {vid: reason for vid, reason in standing.inactive_vlans.items() if vid not in vlans}
@@ -133,6 +142,9 @@ def resolve_change(
     off[[row_of[name] for name in inactive_vns if name in row_of]] = True
     active = overrides.without_vlans(inactive_vlans).without_vns(off)
     values = EffectiveSettings.of(active, inactive_vns, inactive_vlans)
+    if vlans:
+        for vid, reason in _name_clash(values.vlans, dict.fromkeys(vlans, 0)).items():
+            raise InvalidValueError("name", values.vlans[vid].name, reason)
     check_fit(overrides, standing.vns, values.vns, admitted)
     return values
 
@@ -181,6 +193,19 @@ def check_fit(overrides: Overrides, before: VnTable, after: VnTable, admitted: A
             raise UnfitError(row, error.key, int(getattr(after, error.key)[row]), error.reason) from error
     key = f"{'send' if sending else 'receive'}_limit_bps"
     raise UnfitError(row, key, int(getattr(after, key)[row]), f"does not fit: {beyond}, with the others that change")
+
+
+def _name_clash(vlans: Mapping[int, Vlan], revisions: Mapping[int, int]) -> dict[int, str]:
+    """Return the newest of the VLANs in ``revisions`` whose name another one has, and what is wrong with it."""
+    named: dict[str, list[int]] = {}
+    for vid, vlan in vlans.items():
+        named.setdefault(vlan.name, []).append(vid)
+    shared = {vid: vids for vids in named.values() if len(vids) > 1 for vid in vids if vid in revisions}
+    if not shared:
+        return {}
+    newest = max(shared, key=lambda vid: (revisions[vid], vid))
+    other = next(vid for vid in shared[newest] if vid != newest)
+    return {newest: f"is already the name of VLAN {other}"}
 
 
 def _bad_vlan(overrides: Overrides, vid: int, override: Override) -> str:

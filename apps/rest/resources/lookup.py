@@ -34,8 +34,6 @@ def vlan_vid(central: CentralController, text: str, field: str = "vlan_vid") -> 
     named = [] if vid else [vlan.vlan_vid for vlan in vlans.values() if vlan.name == text]
     if not named:
         raise not_found(field, text, f"is not a VLAN here; the VLANs are {listed(vlans)}")
-    if len(named) > 1:
-        raise not_found(field, text, f"is the name of VLANs {listed(named)}: write the id")
     return named[0]
 
 
@@ -126,9 +124,6 @@ def port_of(central: CentralController, name: str, text: str, field: str = "port
     if not found:
         reason = f"is not an edge port of switch {switch.name}; its edge ports are {listed(switch.ports)}"
         raise not_found(field, text, reason)
-    if len(found) > 1:
-        numbers = listed(port.port_no for port in found)
-        raise not_found(field, text, f"is the name of ports {numbers} of switch {switch.name}: write the number")
     return switch, found[0]
 
 

@@ -99,12 +99,30 @@ def test_ports_of_a_name(desk: Desk) -> None:
         problem_of(desk.client.get("/v1/ports", query_string={"name": name}), 422)
 
 
-def test_digits_are_an_id_and_a_name_of_two_is_refused(desk: Desk) -> None:
+def test_digits_are_an_id(desk: Desk) -> None:
     desk.patch("/v1/vlans/20", {"name": "10"})
     assert desk.get("/v1/vlans/10")["vlan_vid"] == 10
-    desk.patch("/v1/vlans/20", {"name": "tenant-a"})
-    problem = problem_of(desk.client.get("/v1/vlans/tenant-a"), 404)
-    assert problem["detail"] == 'vlan_vid: "tenant-a" is the name of VLANs 10, 20: write the id'
+
+
+def test_a_name_of_another_vlan_is_refused(desk: Desk) -> None:
+    before = desk.fingerprint()
+    (error,) = problem_of(desk.patch("/v1/vlans/20", {"name": "tenant-a"}), 422)["errors"]
+    assert error == {"field": "name", "value": "tenant-a", "reason": "is already the name of VLAN 10"}
+    assert desk.fingerprint() == before
+    assert desk.patch("/v1/vlans/10", {"name": "tenant-a"}).status_code == 200  # its own
+    assert desk.patch("/v1/vlans/10", {"name": "other"}).status_code == 200
+    assert desk.patch("/v1/vlans/20", {"name": "tenant-a"}).status_code == 200
+    (error,) = problem_of(desk.client.delete("/v1/vlans/10/overrides"), 422)["errors"]
+    assert (error["value"], error["reason"]) == ("tenant-a", "is already the name of VLAN 20")
+
+
+def test_of_one_name_that_is_imported_twice_one_is_in_force(desk: Desk) -> None:
+    vlans = [{"vlan_vid": vid, "values": {"name": "same"}} for vid in (10, 20)]
+    document = {"format": "dets-overrides-1", "vlans": vlans, "vns": []}
+    answer = desk.client.post("/v1/import", json=document, headers={"If-Match": "*"})
+    (inactive,) = answer.get_json()["inactive"]
+    assert (inactive["vlan_vid"], inactive["reason"]) == (20, "name: 'same' is already the name of VLAN 10")
+    assert [one["name"] for one in desk.get("/v1/vlans")["vlans"]] == ["same", "vlan20"]
 
 
 @pytest.mark.parametrize("path", ["/v1/vlans/30", "/v1/vlans/nosuch", "/v1/vns/10/s1/s2-7", "/v1/ports/s1/s1-9"])

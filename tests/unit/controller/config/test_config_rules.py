@@ -326,6 +326,47 @@ def test_a_duplicate_dpid_names_the_other_switch() -> None:
     assert lines == ["f:9:14: switches.s2.dpid: 0000000000000001 is also the dpid of switch s1 (line 6)"]
 
 
+NAMED = """\
+vlans:
+  10: {name: blue, send_limit: 1M, receive_limit: 1M}
+  20: {name: red, send_limit: 1M, receive_limit: 1M}
+switches:
+  s1: {dpid: 1, ports: {1: {capacity: 1G, access: 10}, 2: {name: up, capacity: 1G, access: 20}}}
+  s2: {dpid: 2, ports: {1: {capacity: 1G, access: 10}, eth1: {capacity: 1G, access: 10}}}
+  s3: {dpid: 3, ports: {eth1: {capacity: 1G, access: 10}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ("red", "blue", "f:3:14: vlans.20.name: blue is also the name of VLAN 10 (line 2)"),
+        ("red", "vlan10", ""),
+        ("name: blue", "name: vlan20", ""),
+        ("{name: blue, ", "{", ""),
+        ("eth1: {cap", "eth1: {name: up, cap", "f:6:69: switches.s2.ports.eth1.name: up is also the name of port s1:2"),
+        (
+            "1: {capacity: 1G, access: 10}, eth1",
+            "1: {name: eth1, capacity: 1G, access: 10}, eth1",
+            "port s2:1 (line 6)",
+        ),
+        ("name: up", "name: s2-1", "switches.s2.ports.1.name: s2-1 is also the name of port s1:2 (line 5)"),
+    ],
+)
+def test_a_name_is_of_one_vlan_or_port(old: str, new: str, problem: str) -> None:
+    text = NAMED.replace(old, new, 1)
+    if problem:
+        (line,) = refused(text)
+        assert problem in line
+    else:
+        parse_config(text, "f")
+
+
+def test_the_default_name_of_a_vlan_is_a_name() -> None:
+    (line,) = refused(NAMED.replace("name: red, ", "").replace("blue", "vlan20"))
+    assert "vlans.20.name: vlan20 is also the name of VLAN 10 (line 2)" in line
+
+
 def test_an_unknown_algorithm_names_the_known() -> None:
     (line,) = refused(SMALL.replace("20: {", "20: {algorithm: nope, "))
     assert line.startswith("f:3:19: vlans.20.algorithm: 'nope' ")
