@@ -46,7 +46,7 @@ from apps.settings.store import SettingsStore
 from apps.southbound import capability_tests
 from apps.southbound.connected_switches import AUDIT_INTERVAL_S
 from apps.southbound.southbound_driver import SouthboundDriver
-from controller.config.config_diff import ConfigChange
+from controller.config.config_summary import ConfigDiff
 from controller.errors import DetsError
 from controller.fabric.config_model import Config
 from controller.fabric.topology import PROBE_INTERVAL_S
@@ -250,7 +250,7 @@ class _RestService(rest.Service):
     def loop(self, after: int) -> dict[str, Any]:
         return self._dets.shell.times.view(after)
 
-    def reload(self, dry_run: bool) -> list[ConfigChange]:
+    def reload(self, dry_run: bool) -> ConfigDiff:
         changes = self._dets.reloader.reload(dry_run=dry_run)
         if changes and not dry_run:
             self._in_force.changed(self.settings.revision)

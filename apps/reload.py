@@ -18,7 +18,8 @@ from apps.runtime.sd_notify import ServiceManager
 from apps.settings.file_plan import FilePlan
 from apps.settings.settings import Settings
 from controller.central.reconfiguration import Beforehand, reconfigure
-from controller.config.config_diff import ConfigChange, check_changeable, diff_configs
+from controller.config.config_diff import check_changeable
+from controller.config.config_summary import ConfigDiff, compare_configs, shorten
 from controller.errors import DetsError
 from controller.events import EventKind, EventLog
 from controller.fabric.config_model import Config, Switch
@@ -80,7 +81,7 @@ class _Answer:
 
     def __init__(self) -> None:
         self.known = threading.Event()
-        self.changes: list[ConfigChange] = []
+        self.diff = ConfigDiff([], [])
         self.error: BaseException | None = None
 
 
@@ -95,7 +96,7 @@ class Reloader:
         self._turn = threading.Lock()
         self._waiting: dict[bool, _Answer] = {}  # for the next reload, and the next dry run
 
-    def reload(self, *, dry_run: bool = False) -> list[ConfigChange]:
+    def reload(self, *, dry_run: bool = False) -> ConfigDiff:
         """Do as ``_reload`` does, and count it unless it was a dry run; or return what another one does that waits."""
         answer = self._waiting.get(dry_run)
         if answer is None:
@@ -105,13 +106,13 @@ class Reloader:
             answer.known.wait()
         if answer.error is not None:
             raise answer.error
-        return answer.changes
+        return answer.diff
 
     def _make(self, answer: _Answer, dry_run: bool) -> None:
         try:
             with self._turn, making_much():
                 del self._waiting[dry_run]  # whoever comes from now on may mean a later file
-                answer.changes = self._counted(dry_run)
+                answer.diff = self._counted(dry_run)
         except BaseException as error:
             answer.error = error
         finally:
@@ -119,18 +120,18 @@ class Reloader:
                 del self._waiting[dry_run]
             answer.known.set()
 
-    def _counted(self, dry_run: bool) -> list[ConfigChange]:
+    def _counted(self, dry_run: bool) -> ConfigDiff:
         try:
-            changes = self._reload(dry_run)
+            diff = self._reload(dry_run)
         except Exception:
             self._reloads.failed += not dry_run
             raise
         if not dry_run:
             self._reloads.done += 1
             self._application.run_in_thread(self._reloads.read, self._application.config.source_name)
-        return changes
+        return diff
 
-    def _reload(self, dry_run: bool) -> list[ConfigChange]:
+    def _reload(self, dry_run: bool) -> ConfigDiff:
         """Read the file and put it in force, unless ``dry_run``; return what differs.
 
         Raises ConfigError when the file is not acceptable, InvalidValueError when it changes what only a restart can,
@@ -140,10 +141,10 @@ class Reloader:
         application = self._application
         before, events = application.settings.file.config, application.shell.central.events
         config = application.read(before.source_name)
-        changes: list[ConfigChange]
-        changes, made = application.run_in_thread(_compared, before, config, events)
-        if dry_run or not changes:
-            return changes
+        diff: ConfigDiff
+        diff, made = application.run_in_thread(_compared, before, config, events)
+        if dry_run or not diff.changes:
+            return diff
         application.manager.reloading()
         try:
             with application.shell.standing_still:
@@ -155,8 +156,8 @@ class Reloader:
             raise
         finally:
             application.manager.ready()
-        LOG.info("%d values of the configuration have changed", len(changes))
-        return changes
+        LOG.info("%d values of the configuration have changed: %s", len(diff.changes), shorten(diff.summary, "; "))
+        return diff
 
     def on_signal(self) -> None:
         """Reload, unless one waits that has not begun; errors of the file are logged."""
@@ -184,13 +185,13 @@ class Reloader:
         switch_over.update_switches()
 
 
-def _compared(before: Config, config: Config, events: EventLog) -> tuple[list[ConfigChange], Beforehand]:
+def _compared(before: Config, config: Config, events: EventLog) -> tuple[ConfigDiff, Beforehand]:
     """Return what differs, and what can be done for the new configuration beforehand; for a thread.
 
     Raises what would stand in the way, before anything is touched.
     """
     check_changeable(before, config)
-    return diff_configs(before, config), Beforehand(config, events)
+    return compare_configs(before, config), Beforehand(config, events)
 
 
 class _Transition:

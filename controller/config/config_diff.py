@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
-from itertools import chain
 from typing import Any, NamedTuple
 
 from controller.errors import InvalidValueError
@@ -32,7 +31,12 @@ class ConfigChange(NamedTuple):
 
 def diff_configs(before: Config, after: Config) -> list[ConfigChange]:
     """Return every value that differs, in the order of ``after``; those that only ``before`` has come last."""
-    return [*_changed("", before, after), *_gone("", before, after)]
+    return diff_values("", before, after)
+
+
+def diff_values(path: str, before: Any, after: Any) -> list[ConfigChange]:
+    """Return every plain value that differs of what stands at a path."""
+    return [*_changed(path, before, after), *_gone(path, before, after)]
 
 
 def check_changeable(before: Config, after: Config) -> None:
@@ -41,7 +45,7 @@ def check_changeable(before: Config, after: Config) -> None:
         old, new = getattr(before, name), getattr(after, name)
         if old == new:
             continue
-        change = next(chain(_changed(key, old, new), _gone(key, old, new)))
+        change = diff_values(key, old, new)[0]
         reason = f"can only be changed by a restart (dets runs with {_shown(change.before)})"
         raise InvalidValueError(change.path, _shown(change.after), reason)
     if after.cluster is not None and after.cluster.mode == "sharded":

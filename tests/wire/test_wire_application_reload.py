@@ -125,7 +125,7 @@ def test_the_command_line_shows_what_differs(run, capsys):
     rewrite(run, lambda config: config["vlans"][10].update(receive_limit="300M"))
     assert main(["reload", "--dry-run", "--url", run.app.url]) == 0
     said = capsys.readouterr().out
-    assert "vlans.10.receive_limit" in said
+    assert "VLAN 10: receive_limit 300M, was 400M\n" in said
     assert "400M" in said
     assert "300M" in said
     assert "nothing is changed: --dry-run" in said

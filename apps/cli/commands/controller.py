@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -20,10 +20,9 @@ from apps.cli.support.common import (
     refusing_bad_files,
     say,
 )
-from apps.cli.support.output import AnyForm, Column, OutputFormat, show
+from apps.cli.support.output import AnyForm, OutputFormat, show
 from apps.cli.support.rest_client import Client
 from controller.errors import InvalidValueError
-from controller.units import format_rate
 
 app = typer.Typer()
 
@@ -112,22 +111,6 @@ def replay(
     return 0 if result["same"] else FAILED
 
 
-def _shown(name: str) -> Any:
-    def show_value(row: dict[str, Any]) -> str:
-        value = row[name]
-        rate = row["path"].endswith("_bps") and isinstance(value, int)
-        return "" if value is None else format_rate(value) if rate else str(value)
-
-    return show_value
-
-
-COLUMNS = (
-    Column("key", lambda row: row["path"].removesuffix("_bps")),
-    Column("was", _shown("before")),
-    Column("is", _shown("after")),
-)
-
-
 @app.command("reload")
 @with_change
 def reload(change: Change, output: AnyForm = OutputFormat.table) -> int:
@@ -135,11 +118,11 @@ def reload(change: Change, output: AnyForm = OutputFormat.table) -> int:
 
     The file is checked as a whole; on any error the old configuration stays. What did not change is not touched.
     """
-    answer = change.make("POST", "/v1/reload", shape={"revision": int, "changes": [{"path": str}]})
+    answer = change.make("POST", "/v1/reload", shape={"revision": int, "summary": [str], "changes": [dict]})
     if output is not OutputFormat.table:
         show(answer, output, ())
         return 0
-    if answer["changes"]:
-        show(answer["changes"], output, COLUMNS)
+    for line in answer["summary"]:
+        say(line)
     say(f"{counted(len(answer['changes']), 'value')} changed ({change.outcome(answer['revision'])})")
     return 0

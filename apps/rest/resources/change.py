@@ -198,14 +198,15 @@ def reload_configuration(query: request_parameters.ChangeQuery, header: request_
     require_revision(lambda: here.settings.revision)()
     try:
         with refusing_bad_values():
-            changes = here.reload(query.dry_run)
+            diff = here.reload(query.dry_run)
     except ConfigError as error:
         raise HttpRefusedError(HTTPStatus.UNPROCESSABLE_ENTITY, "configuration", str(error)) from error
-    if changes is None:
+    if diff is None:
         detail = "this controller was not started from a file"
         raise HttpRefusedError(HTTPStatus.UNPROCESSABLE_ENTITY, "no-file", detail)
-    listed = [{"path": one.path, "before": _plain(one.before), "after": _plain(one.after)} for one in changes]
-    return with_etag({"revision": here.settings.revision, "changes": listed}, here.settings.revision)
+    listed = [{"path": one.path, "before": _plain(one.before), "after": _plain(one.after)} for one in diff.changes]
+    result = {"revision": here.settings.revision, "summary": diff.summary, "changes": listed}
+    return with_etag(result, here.settings.revision)
 
 
 def _plain(value: Any) -> Any:

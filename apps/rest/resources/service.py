@@ -17,7 +17,7 @@ from apps.settings.settings import Caller, Settings
 from apps.settings.store import Store
 from apps.settings.store_file import MEMORY
 from controller.central.controller import CentralController
-from controller.config.config_diff import ConfigChange
+from controller.config.config_summary import ConfigDiff
 from controller.monitoring.observer import Observer
 
 Json = dict[str, Any]
@@ -91,7 +91,7 @@ class Service:
         """Return how the rounds of the control loop after one went, None without such a loop."""
         return None
 
-    def reload(self, dry_run: bool) -> list[ConfigChange] | None:
+    def reload(self, dry_run: bool) -> ConfigDiff | None:
         """Read the configuration file again and put it in force; None without a file. Raises ConfigError."""
         return None
 

@@ -28,7 +28,8 @@ class ReloadResult(BaseModel):
     """What a reload did, or with ``dry_run`` would do."""
 
     revision: int = Field(description="the last change to anything")
-    changes: list[ConfigChangeView]
+    summary: list[str] = Field(description="what differs, in sentences; what follows from something else is left out")
+    changes: list[ConfigChangeView] = Field(description="every value that differs")
 
 
 class OverrideView(BaseModel):

@@ -186,7 +186,7 @@ def failing(real: Callable[..., Any], error: Exception) -> Callable[..., Any]:
 # (the stage, what does its work, and its name there), in the order of a reload
 STAGES: list[tuple[str, Callable[[App], Any], str]] = [
     ("reading the file", lambda app: app, "read"),
-    ("comparing", lambda app: apps.reload, "diff_configs"),
+    ("comparing", lambda app: apps.reload, "compare_configs"),
     ("rehearsing", lambda app: apps.reload, "Beforehand"),
     ("laying overrides over it", lambda app: apps.settings.settings, "resolve"),
     ("keeping", lambda app: app.settings, "_keep"),
@@ -217,14 +217,14 @@ def test_an_error_at_any_stage_leaves_all_as_it_was(
     monkeypatch.undo()
     assert app.standing() == before
     assert app.change(11_000_000) == before["revisions"][0] + 1
-    assert reloader(app).reload()
+    assert reloader(app).reload().changes
     assert app.config.log_level == "debug"
 
 
 def test_a_reload_that_succeeds_changes_all_of_it(app: App) -> None:
     app.path.write_text(AFTER)
     before = app.standing()
-    changes = {change.path for change in reloader(app).reload()}
+    changes = {change.path for change in reloader(app).reload().changes}
     assert {"vlans.10.send_limit_bps", "vlans.20.algorithm", "log_level"} <= changes
     central = app.shell.central
     assert app.settings.revision == before["revisions"][0] + 1
@@ -233,7 +233,7 @@ def test_a_reload_that_succeeds_changes_all_of_it(app: App) -> None:
     assert app.shell.peers[1].connection.sent > before["sent"][1]
     row = app.settings.file.row_of[NAME]
     assert central.vns.send_limit_bps[row] == 10_000_000  # the override, over the new file
-    assert reloader(app).reload() == []
+    assert reloader(app).reload() == ([], [])
 
 
 def test_a_plan_that_cannot_be_committed_is_undone(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,7 +267,7 @@ def test_a_store_that_fails_while_it_is_taken_back_leaves_the_old_state_in_force
     unlike = {name for name in before if before[name] != after[name]}
     assert unlike == {"store", "revisions"}  # the revision counts as used
     assert app.change(11_000_000) == after["revisions"][0] + 1
-    assert reloader(app).reload()
+    assert reloader(app).reload().changes
 
 
 @pytest.mark.parametrize(
@@ -343,7 +343,7 @@ def test_an_error_is_everybodys_who_waited_for_it(app: App, monkeypatch: pytest.
         while threading.active_count() < 5 or not mine._waiting:
             time.sleep(0.001)
         gate.go.release()
-        assert first.result(30) == []
+        assert first.result(30).changes == []
         app.path.write_text(AFTER.replace("dpid: 1", "dpid: x"))
         gate.go.release()
         assert [type(other.exception(30)) for other in others] == [ConfigError] * 3
@@ -351,7 +351,7 @@ def test_an_error_is_everybodys_who_waited_for_it(app: App, monkeypatch: pytest.
     assert app.standing() == before
     app.path.write_text(AFTER)
     gate.go.release()
-    assert mine.reload()
+    assert mine.reload().changes
 
 
 def test_what_a_reload_replaces_is_freed_without_the_collector(app: App) -> None:
@@ -363,7 +363,7 @@ def test_what_a_reload_replaces_is_freed_without_the_collector(app: App) -> None
     gc.collect()
     gc.disable()
     try:
-        assert reloader(app).reload()
+        assert reloader(app).reload().changes
         assert [one() for one in left] == [None] * 5
     finally:
         gc.enable()

@@ -72,6 +72,7 @@ def plausible() -> dict[str, Any]:
         **{name: [dict(MEMBERS)] for name in LISTS},
         "unreachable_nodes": [NASTY],
         "unconfirmed_switches": [NASTY],
+        "summary": [NASTY],
     }
     answer["cluster"] = {
         "node": NASTY,

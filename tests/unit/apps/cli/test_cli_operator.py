@@ -586,6 +586,13 @@ def test_the_last_change_is_undone_unless_another_came_between(desk: RestDesk, d
     assert dets("undo")[::2] == (2, "dets: there is no change to undo: dets history is empty (see dets --help)\n")
 
 
+def test_a_reload_tells_what_it_changed(desk: RestDesk, dets: Any) -> None:
+    row = {"path": "vlans.121.name", "before": None, "after": "blue"}
+    desk.on("POST", "/v1/reload", {"revision": 4, "summary": ["VLAN 121 (blue) added"], "changes": [row] * 7})
+    assert dets("reload")[:2] == (0, "VLAN 121 (blue) added\n7 values changed (revision 4)\n")
+    assert json.loads(dets("reload", "-o", "json")[1])["changes"] == [row] * 7
+
+
 OVERRIDE = {
     "vlan_vid": 10,
     "switch": "sw1",

@@ -11,6 +11,8 @@ import pytest
 from support.rest_in_process import VN, Desk
 
 from apps.cli.reference.rest import description
+from controller.config.config_diff import ConfigChange
+from controller.config.config_summary import ConfigDiff
 
 DOCUMENT = description()
 OPERATIONS = [(path, method) for path, item in DOCUMENT["paths"].items() for method in item]
@@ -37,7 +39,11 @@ def desk(monkeypatch: pytest.MonkeyPatch) -> Desk:
     desk.talk(1, 2)
     desk.run([30e6], [0.0], 1)
     desk.patch(VN, {"receive_limit_bps": 20_000_000})
-    monkeypatch.setattr(desk.service, "reload", lambda dry_run: [])
+    monkeypatch.setattr(
+        desk.service,
+        "reload",
+        lambda dry_run: ConfigDiff([ConfigChange("log_level", "info", "debug")], ["log_level debug, was info"]),
+    )
     return desk
 
 

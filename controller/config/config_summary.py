@@ -1,0 +1,159 @@
+"""What differs between two configurations, in sentences: what was added, removed, renamed, and which values changed.
+
+What follows from something else is left out: the limits of a VLAN's VNs where the VLAN's own changed, the VNs of a new
+port, the VNs of a VLAN that is gone. What changes alike at several ports is one sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any, NamedTuple
+
+from controller.config.config_diff import ConfigChange, diff_configs, diff_values
+from controller.fabric.config_model import DIRECTIONS, Config, CoreLink, EdgePort, Switch, Vlan
+from controller.units import format_rate
+
+_MOST_NAMED = 20
+_APART = frozenset({"vlans", "switches", "links", "source_name"})
+_CEILINGS = tuple(f"{way}_ceiling_bps" for way in DIRECTIONS)
+_Ports = list[tuple[str, EdgePort, EdgePort]]
+
+
+class ConfigDiff(NamedTuple):
+    """What differs between two configurations: every value, and the same in sentences."""
+
+    changes: list[ConfigChange]
+    summary: list[str]
+
+
+def compare_configs(before: Config, after: Config) -> ConfigDiff:
+    """Return what differs between two configurations."""
+    changes = diff_configs(before, after)
+    return ConfigDiff(changes, summarize_changes(before, after) if changes else [])
+
+
+def summarize_changes(before: Config, after: Config) -> list[str]:
+    """Return what differs, a sentence each: VLANs, switches, ports, VNs, links, then single values by their paths."""
+    lines = list(_added_removed("VLAN", _vlan_names(before.vlans), _vlan_names(after.vlans)))
+    for vid, vlan in after.vlans.items():
+        if vid in before.vlans:
+            lines += _values(f"VLAN {vid}", before.vlans[vid], vlan, ())
+    lines += _switches(before, after)
+    lines += _links(before.links, after.links)
+    for one in fields(Config):
+        if one.name not in _APART:
+            for change in diff_values(one.name, getattr(before, one.name), getattr(after, one.name)):
+                lines.append(_was(change.path, change.before, change.after))
+    return lines
+
+
+def shorten(names: Iterable[str], between: str = ", ") -> str:
+    """Return names as a sentence has them, cut short when there are many."""
+    all_names = list(names)
+    more = f" and {len(all_names) - _MOST_NAMED} more" if len(all_names) > _MOST_NAMED else ""
+    return between.join(all_names[:_MOST_NAMED]) + more
+
+
+def _vlan_names(vlans: Mapping[int, Vlan]) -> dict[int, str]:
+    return {vid: str(vid) if vlan.name == f"vlan{vid}" else f"{vid} ({vlan.name})" for vid, vlan in vlans.items()}
+
+
+def _links(before: Iterable[CoreLink], after: Iterable[CoreLink]) -> Iterator[str]:
+    """Yield what differs of links, which are the same by the dpids and ports of their ends."""
+    olds, news = (
+        {frozenset((end.dpid, end.port_no) for end in one.ends): one for one in links} for links in (before, after)
+    )
+    names = tuple({key: " - ".join(map(str, one.ends)) for key, one in links.items()} for links in (olds, news))
+    yield from _added_removed("link", names[0], names[1])
+    for key, link in news.items():
+        if key in olds and olds[key].capacity_bps != link.capacity_bps:
+            yield f"link {names[1][key]}: {_was('capacity_bps', olds[key].capacity_bps, link.capacity_bps)}"
+
+
+def _switches(before: Config, after: Config) -> Iterator[str]:
+    """Yield what differs of switches, which are the same by their dpids, of their ports and of the VNs there."""
+    olds, news = ({one.dpid: one for one in config.switches.values()} for config in (before, after))
+    names = tuple({dpid: one.name for dpid, one in switches.items()} for switches in (olds, news))
+    yield from _added_removed("switch", names[0], names[1], "switches")
+    ports: tuple[dict[Hashable, str], dict[Hashable, str]] = ({}, {})
+    both: _Ports = []
+    for dpid, new in news.items():
+        if dpid not in olds:
+            continue
+        old = olds[dpid]
+        yield from _values(f"switch {new.name}", old, new, ("ports",))
+        for named, switch in zip(ports, (old, new), strict=True):
+            named |= {(dpid, number): f"{switch.name}:{port.label}" for number, port in switch.ports.items()}
+        for number, port in new.ports.items():
+            if number in old.ports:
+                both.append((f"{new.name}:{port.label}", old.ports[number], port))
+                yield from _port(old, old.ports[number], new, port)
+    yield from _added_removed("port", ports[0], ports[1])
+    yield from _vns(before.vlans, after.vlans, both)
+
+
+def _port(old_switch: Switch, old: EdgePort, switch: Switch, port: EdgePort) -> Iterator[str]:
+    place = f"port {switch.name}:{port.label}"
+    # A name that follows from the switch's changes with that.
+    follows = (old.name, port.name) == (f"{old_switch.name}-{old.port_no}", f"{switch.name}-{port.port_no}")
+    yield from _values(place, old, port, ("tagged", "vns", *(("name",) if follows else ())))
+    if old.tagged != port.tagged:
+        yield f"{place}: {'a trunk' if port.tagged else 'an access port'} now"
+
+
+def _vns(before: Mapping[int, Vlan], after: Mapping[int, Vlan], ports: _Ports) -> Iterator[str]:
+    """Yield what differs of VNs at ports that both have; alike at several ports is one sentence."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for place, old_port, port in ports:
+        if old_port.vns == port.vns:
+            continue
+        olds, news = ({vn.vlan_vid: vn for vn in one.vns} for one in (old_port, port))
+        for vid in olds.keys() - news.keys() & after.keys():
+            found.setdefault((f"VLAN {vid}", " removed"), []).append(place)
+        for vid, vn in news.items():
+            old = olds.get(vid)
+            if old is None:
+                found.setdefault((f"VLAN {vid}", " added"), []).append(place)
+                continue
+            names = [f"{way}_limit_bps" for way in DIRECTIONS if way in old.own_limits or way in vn.own_limits]
+            for name in (*names, *_CEILINGS, "weight"):
+                was, now = getattr(old, name), getattr(vn, name)
+                if was != now:
+                    found.setdefault((f"VLAN {vid}", f": {_was(name, was, now)}"), []).append(place)
+    yield from (f"{vlan} at {shorten(places)}{what}" for (vlan, what), places in found.items())
+
+
+def _added_removed(
+    kind: str, before: Mapping[Any, str], after: Mapping[Any, str], plural: str | None = None
+) -> Iterator[str]:
+    for word, some, others in (("added", after, before), ("removed", before, after)):
+        names = [name for key, name in some.items() if key not in others]
+        if names:
+            yield f"{kind if len(names) == 1 else plural or f'{kind}s'} {shorten(names)} {word}"
+
+
+def _values(subject: str, old: object, new: object, left_out: tuple[str, ...]) -> Iterator[str]:
+    """Yield the fields of two dataclasses of one kind that differ; a name that does is a renaming."""
+    for one in fields(new):  # type: ignore[arg-type]
+        was, now = getattr(old, one.name), getattr(new, one.name)
+        if was == now or one.name in left_out:
+            continue
+        if is_dataclass(now):
+            yield from _values(f"{subject}: {one.name}", was, now, ())
+        elif one.name == "name":
+            yield f"{subject}: renamed, was {was}" if subject.endswith(now) else f"{subject}: renamed {now}, was {was}"
+        else:
+            yield f"{subject}: {_was(one.name, was, now)}"
+
+
+def _was(name: str, before: object, after: object) -> str:
+    return f"{name.removesuffix('_bps')} {_shown(name, after)}, was {_shown(name, before)}"
+
+
+def _shown(name: str, value: object) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, Mapping):
+        return " ".join(f"{key}={one}" for key, one in value.items()) or "none"
+    return format_rate(value) if name.endswith("_bps") and isinstance(value, int) else str(value)
