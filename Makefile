@@ -9,7 +9,7 @@ KERNEL := $(wildcard apps/*/*/*.c controller/*/*.c)
 STAMP := $(VENV)/installed
 IS_ROOT := $(shell [ "$$(id -u)" -eq 0 ] && echo yes)
 
-.PHONY: help setup packages ovs demo demo-cluster figures screenshots test test-kernel check clean
+.PHONY: help setup packages ovs demo demo-cluster figures screenshots test test-kernel check dist clean
 
 help:
 	@echo "make demo    see DETS protect a TCP tenant from a UDP blast (as root on Open vSwitch, else on a model)"
@@ -19,6 +19,7 @@ help:
 	@echo "make test-kernel   those on the kernel datapath alone: native, or in user-mode-linux"
 	@echo "make screenshots   the pictures of the live page in docs/, light and dark"
 	@echo "make check   ruff and mypy"
+	@echo "make dist    what a release has, in dist/: sdist, wheels, Debian package, container's files"
 	@echo "make setup   what the others need: packages, .venv"
 	@echo "make clean   remove what setup and tests made, results/ excepted"
 
@@ -61,6 +62,9 @@ check: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+dist: setup
+	@rm -rf dist && scripts/dist dist $(PYTHONS)
 
 clean:
 	@scripts/ovs stop
