@@ -138,9 +138,9 @@ def figures(
     conditions: Annotated[
         str, typer.Option(help="product, paper (no shaping queue at receivers; late grants on the model) or both.")
     ] = "both",
-    again: Annotated[bool, typer.Option("--again", help="Also run what is done already.")] = False,
-    pages: Annotated[
-        bool, typer.Option("--pages", help="Run nothing: only write the pages again, from DOCS/results/*.json.")
+    force: Annotated[bool, typer.Option("--force", help="Repeat runs that are complete.")] = False,
+    pages_only: Annotated[
+        bool, typer.Option("--pages-only", help="Run nothing; write the pages from DOCS/results/*.json.")
     ] = False,
     output: Annotated[Path, typer.Option(help="Where runs and pictures go.")] = Path("results"),
     docs: Annotated[Path, typer.Option(help="Where results.md and results/ go.")] = Path("docs"),
@@ -158,12 +158,12 @@ def figures(
         controls=tuple(control or ()),
         seeds=seeds,
         conditions=conditions,
-        again=again,
+        force=force,
         results=output,
         docs=docs,
         quiet=quiet,
     )
-    if pages:
+    if pages_only:
         print(*write_pages(options), sep="\n")
         return 0
     made = make_figures(options)

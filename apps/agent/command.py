@@ -23,7 +23,7 @@ def agent(
     ethertype: Annotated[str, typer.Option(help="0x8808, or 0x88b5 where network cards swallow it.")] = "0x8808",
     interval: Annotated[int, typer.Option(help="Milliseconds between reports, until the controller says.")] = 55,
     replace: Annotated[
-        bool, typer.Option("--replace", help="Take the place of a root qdisc that stands there.")
+        bool, typer.Option("--replace-qdisc", help="Replace a root qdisc that another program has installed.")
     ] = False,
     on_stop: Annotated[str, typer.Option(metavar="remove|keep", help="What becomes of the rates.")] = "remove",
     probe: Annotated[bool, typer.Option("--probe", help="Find out which EtherType gets through, and end.")] = False,

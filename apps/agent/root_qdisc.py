@@ -15,7 +15,7 @@ DIRECT_PRIORITY = MAJOR << 16
 def claim_root(netlink: Netlink, interface: str, *, replace: bool) -> int:
     """Return the index of an interface whose root qdisc an agent may set, without what another agent left.
 
-    InvalidValueError where somebody else has set a root, unless that may be replaced.
+    InvalidValueError where another program has set a root, unless ``replace``.
     """
     try:
         index = socket.if_nametoindex(interface)
@@ -25,7 +25,7 @@ def claim_root(netlink: Netlink, interface: str, *, replace: bool) -> int:
     if handle and handle != MAJOR << 16:
         if not replace:
             found = f"has the root qdisc {kind} {handle >> 16:x}:, which somebody else has set"
-            raise InvalidValueError("interface", interface, f"{found}; --replace takes its place")
+            raise InvalidValueError("interface", interface, f"{found}; --replace-qdisc replaces it")
         netlink.change([_without_root(index)])
     restore_root(netlink, index)
     return index

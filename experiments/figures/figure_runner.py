@@ -33,7 +33,7 @@ MOST_SEEDS = 1000
 class FigureOptions:
     """What to make: ``experiments`` of a paper by name (none: all), ``seeds`` of each (None: what the experiment says).
 
-    ``conditions`` are the product's, the paper's (with those between, to tell which of them decides) or both. ``again``
+    ``conditions`` are the product's, the paper's (with those between, to tell which of them decides) or both. ``force``
     runs what is done already. Pictures go to ``results``, pages to ``docs``.
     """
 
@@ -43,7 +43,7 @@ class FigureOptions:
     controls: tuple[str, ...] = ()
     seeds: int | None = None
     conditions: str = "both"
-    again: bool = False
+    force: bool = False
     results: Path = ROOT / "results"
     docs: Path = ROOT / "docs"
     workers: int | None = None
@@ -107,7 +107,7 @@ def make_figures(options: FigureOptions) -> dict[str, Any]:
     What was done stays when it is interrupted. A cell that fails is told at the end, as RuntimeError, after the others.
     """
     chosen = options.chosen()
-    todo = [cell for cell in chosen if options.again or cell.summary(options.cell_folder) is None]
+    todo = [cell for cell in chosen if options.force or cell.summary(options.cell_folder) is None]
     failures = _run(todo, options) if todo else []
     digest = keep_digest(options)
     write_pages(options)

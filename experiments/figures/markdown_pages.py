@@ -85,7 +85,7 @@ def overview_page(results: Sequence[PaperResults]) -> str:
         "`docs/results/PAPER-FABRIC.json`.",
         "- Pictures: `results/figures/FABRIC/EXPERIMENT.png`, after `make figures`; each run's columns, manifest: "
         "in the folders beside them.",
-        "- `make figures PAPER=NAME` runs what is missing and writes the pages; `dets figures --pages` writes them.",
+        "- `make figures PAPER=NAME` runs what is missing; `dets figures --pages-only` only writes the pages.",
     ]
     return "\n".join(lines) + "\n"
 

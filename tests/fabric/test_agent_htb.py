@@ -178,7 +178,7 @@ def test_a_root_qdisc_of_others_is_left_alone(uplink) -> None:
     _, said = process.communicate(timeout=20)
     assert process.returncode == 2
     assert "root qdisc htb 1:" in said
-    with running("--replace"):
+    with running("--replace-qdisc"):
         assert "htb de75:" in run("tc", "-n", NAMESPACE, "qdisc", "show", "dev", UPLINK)
 
 

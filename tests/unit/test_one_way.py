@@ -96,7 +96,7 @@ WAYS = {
                 f"controller/shards/{name}.py"
                 for name in ("pair_partition", "received_grants", "merged_reports", "grant_replies")
             ),
-            *("controller/shards/receiver_table.py", "experiments/bench/allocate/bench.py"),
+            *("controller/shards/receiver_table.py", "experiments/bench/allocation/bench.py"),
         },
     ),
     "targets of benchmarks": (defines("_target"), ("experiments/bench",), set()),

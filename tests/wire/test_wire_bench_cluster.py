@@ -20,7 +20,7 @@ def test_the_smallest_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(takeover, "ENDS", {"killed": takeover.killed})
     monkeypatch.setattr(takeover, "SETTLE_S", 1.0)
     monkeypatch.setattr(takeover, "AFTER_S", 1.0)
-    result = run(switches=1, entries=200, repeats=1, seconds=1.0, output=tmp_path)
+    result = run(switches=1, pairs=200, repeats=1, seconds=1.0, output=tmp_path)
     figures = result["figures"]
     (made,) = figures["takeovers"]["killed"]
     assert made["last_s"] >= made["first_s"] > 0

@@ -3,11 +3,11 @@
 The active node is killed, alone or as if its machine had died, paused and stopped, by turns. The take-over lasts
 until the other node sets the first meter by a decision; the switches say when (``bench.loop.switch_process``). A
 tenth of the receivers varies, so that there is something to decide in every interval; the others show whether
-somebody misses a guarantee. With ``crossing``, the cost of so many entries between two shards follows
-(cross_shard_cost.py), with ``shared``, what a node of one, two and four takes with so many entries each
+somebody misses a guarantee. With ``cross_shard_pairs``, the cost of that many pairs between two shards follows
+(cross_shard_cost.py), with ``sharded_pairs``, the cost of one, two and four nodes with that many pairs each
 (node_scaling.py), with ``kills``, so many random kills and pauses in a row (random_failures.py), and with ``faults``,
-partitions, full disks and clocks that step (fault_runner.py). With ``moves`` three nodes share switches out instead,
-and these change hands (ownership_changes.py); kills and faults are theirs then.
+partitions, full disks and clocks that step (fault_runner.py). With ``sharded`` three nodes own the switches instead,
+and owners change (ownership_changes.py); kills and faults are those of sharded nodes then.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from experiments.bench.cluster.testbed.loaded_cluster import ClusterVerdict
 from experiments.bench.harness import Panel, Target, check_bounds, finished
 from experiments.machine.cluster_process import ETCD_MEMBERS
 
-SWITCHES, ENTRIES, REPEATS, SECONDS = 2, 10_000, 3, 20.0
-LEAST_ENTRIES = 100  # with fewer senders of a receiver there is nothing to decide
-LEAST_CROSSING = 1000  # below that, the cost of the interval itself counts
-TARGET_CROSSING_NS = 300.0
-LEAST_SHARED, MOST_SHARED = 1000, 300_000
+SWITCHES, PAIRS, REPEATS, SECONDS = 2, 10_000, 3, 20.0
+MIN_PAIRS = 100  # with fewer senders of a receiver there is nothing to decide
+MIN_CROSS_SHARD = 1000  # below that, the cost of the interval itself counts
+TARGET_CROSS_SHARD_NS = 300.0
+MIN_SHARDED, MAX_SHARDED = 1000, 300_000
 TARGET_EFFICIENCY = 0.8
 COUNTED = {
     WITH_OPENFLOW: "by the control loop",
@@ -54,59 +54,60 @@ TARGET_INTERVALS = {"killed": 20, "machine dead": 65, "paused": 65}
 
 def run(
     switches: Annotated[int, "How many switches."] = SWITCHES,
-    entries: Annotated[int, "Metered entries of each."] = ENTRIES,
-    repeats: Annotated[int, "How often the active node ends in each way."] = REPEATS,
-    seconds: Annotated[float, "How long costs are measured."] = SECONDS,
-    crossing: Annotated[int, "Then so many entries between two shards, in one process."] = 0,
-    shared: Annotated[int, "Then 1, 2 and 4 nodes with so many entries each, in one process."] = 0,
-    kills: Annotated[int, "Then so many random kills and pauses in a row."] = 0,
-    faults: Annotated[bool, "Then partitions, full disks and clocks that step (root)."] = False,
-    moves: Annotated[bool, "Three nodes whose switches change hands, instead of a pair."] = False,
-    deaths: Annotated[int, "With --moves: then so many nodes die, one a minute."] = 0,
-    seed: Annotated[int, "Which ones."] = 1,
+    pairs: Annotated[int, "Metered pairs of each switch."] = PAIRS,
+    repeats: Annotated[int, "How often the active node ends by each cause."] = REPEATS,
+    seconds: Annotated[float, "Duration of the measurement of costs."] = SECONDS,
+    cross_shard_pairs: Annotated[int, "Also measure this many pairs between two shards, in one process."] = 0,
+    sharded_pairs: Annotated[int, "Also measure 1, 2 and 4 nodes with this many pairs each, in one process."] = 0,
+    kills: Annotated[int, "Also kill or pause processes this many times, at random."] = 0,
+    faults: Annotated[bool, "Also cause partitions, full disks and clocks that step (root)."] = False,
+    sharded: Annotated[bool, "Three sharded nodes, and changes of owners, instead of active and standby."] = False,
+    node_failures: Annotated[int, "With --sharded: also let this many nodes fail, one a minute."] = 0,
+    seed: Annotated[int, "Seed of the random choices."] = 1,
     output: Annotated[Path, "Folder of figures and plot."] = Path("results/bench-cluster"),
 ) -> dict[str, Any]:
     """How soon a standby takes over, what a pair costs, and kills in a row (etcd-server)."""
     check_bounds(
         switches=(switches, 1, 20),
-        entries=(entries, LEAST_ENTRIES, 60_000),
+        pairs=(pairs, MIN_PAIRS, 60_000),
         repeats=(repeats, 0, 100),
         seconds=(seconds, 1, 600),
-        crossing=(crossing, LEAST_CROSSING if crossing else 0, 1_000_000),
-        shared=(shared, LEAST_SHARED if shared else 0, MOST_SHARED),
+        cross_shard_pairs=(cross_shard_pairs, MIN_CROSS_SHARD if cross_shard_pairs else 0, 1_000_000),
+        sharded_pairs=(sharded_pairs, MIN_SHARDED if sharded_pairs else 0, MAX_SHARDED),
         kills=(kills, 0, 10_000),
-        deaths=(deaths, 0, 10_000 if moves else 0),
+        node_failures=(node_failures, 0, 10_000 if sharded else 0),
         seed=(seed, 0, 2**32 - 1),
     )
     figures: dict[str, Any] = {}
     targets: list[Target] = []
     with TemporaryDirectory(prefix="dets-cluster-") as name:
-        if moves and (repeats or kills or deaths):
-            figures["moves"], targets = _moves(repeats, kills, deaths, seed, Path(name))
-        if repeats and not moves:
-            figures |= measure(switches, entries, repeats, seconds, Path(name), _tell)
+        if sharded and (repeats or kills or node_failures):
+            figures["moves"], targets = _sharded(repeats, kills, node_failures, seed, Path(name))
+        if repeats and not sharded:
+            figures |= measure(switches, pairs, repeats, seconds, Path(name), _tell)
             figures["takeover_intervals"] = {
                 what: _intervals([one["last_s"] for one in made]) for what, made in figures["takeovers"].items()
             }
             targets += takeover_targets(figures)
-        if crossing:
-            cost = figures["crossing"] = measure_cross_shard(crossing)
+        if cross_shard_pairs:
+            cost = figures["cross_shard"] = measure_cross_shard(cross_shard_pairs)
             _tell(f"an entry: {cost['one_step_ns']:.0f} ns in one step, {cost['cross_shard_ns']:.0f} ns if it crosses")
             title = "an entry that crosses between shards, both sides, without the network"
-            targets.append(Target(title, cost["more_ns"], "ns more", TARGET_CROSSING_NS))
-        if shared:
-            figures["shared"] = measure_nodes(shared, _tell)
-            targets += shared_targets(figures["shared"])
-        if kills and not moves:
+            targets.append(Target(title, cost["more_ns"], "ns more", TARGET_CROSS_SHARD_NS))
+        if sharded_pairs:
+            figures["sharded"] = measure_nodes(sharded_pairs, _tell)
+            targets += sharded_targets(figures["sharded"])
+        if kills and not sharded:
             killed = run_kills(kills, seed, Path(name) / "kills", _tell)
             figures["kills"] = asdict(killed)
             targets.append(_no_problems(killed.judgement, f"{kills} kills and pauses"))
         if faults:
-            faulted = run_faults(Path(name) / "faults", _tell, shared=moves)
+            faulted = run_faults(Path(name) / "faults", _tell, sharded=sharded)
             figures["faults"] = asdict(faulted)
             targets.append(_no_problems(faulted.judgement, "partitions, full disks and clocks that step"))
-    asked = {"switches": switches, "entries": entries, "repeats": repeats, "crossing": crossing, "shared": shared}
-    asked |= {"kills": kills, "faults": faults, "moves": moves, "deaths": deaths, "seed": seed}
+    asked = {"switches": switches, "pairs": pairs, "repeats": repeats, "sharded": sharded}
+    asked |= {"cross_shard_pairs": cross_shard_pairs, "sharded_pairs": sharded_pairs, "seed": seed}
+    asked |= {"kills": kills, "faults": faults, "node_failures": node_failures}
     settings = {**asked, "interval_ms": INTERVAL_MS, "etcd_members": ETCD_MEMBERS}
     panels = [_panel(figures["takeovers"])] if "takeovers" in figures else []
     return finished("cluster", figures, targets, settings, output, panels=panels)
@@ -116,17 +117,19 @@ def _tell(line: str) -> None:
     print(line, flush=True)
 
 
-def _moves(repeats: int, kills: int, deaths: int, seed: int, folder: Path) -> tuple[dict[str, Any], list[Target]]:
+def _sharded(
+    repeats: int, kills: int, node_failures: int, seed: int, folder: Path
+) -> tuple[dict[str, Any], list[Target]]:
     """Return the figures of nodes that share switches, and their targets."""
-    report = run_ownership_changes(repeats, kills, seed, folder, _tell, deaths)
+    report = run_ownership_changes(repeats, kills, seed, folder, _tell, node_failures)
     targets = [
         Target(f"{way}: a switch without a decision", max(made), "intervals", TARGET_MOVES[way])
         for way, made in report.undecided.items()
     ]
-    if deaths:
-        title = f"changes that switches refused while nodes died {deaths} times"
+    if node_failures:
+        title = f"changes that switches refused while nodes failed {node_failures} times"
         targets.append(Target(title, report.refused_writes, "", 0))
-    what = f"{repeats} changes of owners in each way, {kills} kills and pauses, {deaths} deaths"
+    what = f"{repeats} changes of owners in each way, {kills} kills and pauses, {node_failures} node failures"
     return asdict(report), [*targets, _no_problems(report.judgement, what)]
 
 
@@ -149,7 +152,7 @@ def takeover_targets(figures: dict[str, Any]) -> list[Target]:
     return targets
 
 
-def shared_targets(found: dict[str, Any]) -> list[Target]:
+def sharded_targets(found: dict[str, Any]) -> list[Target]:
     """Return how many entries nodes manage together, in nodes alone of the same processor time, and what one costs."""
     targets = []
     for nodes in (nodes for nodes in NODES if nodes > 1):
@@ -158,7 +161,7 @@ def shared_targets(found: dict[str, Any]) -> list[Target]:
             name = f"{nodes} nodes: entries an interval, {of_what}"
             targets.append(Target(name, together, "of one node's", least, least=True))
         title = f"{nodes} nodes: an entry that crosses, both sides and transport"
-        targets.append(Target(title, cross_shard_ns(found, nodes), "ns more", TARGET_CROSSING_NS))
+        targets.append(Target(title, cross_shard_ns(found, nodes), "ns more", TARGET_CROSS_SHARD_NS))
     return targets
 
 

@@ -34,14 +34,14 @@ class FaultsReport:
 
 
 def run_faults(
-    folder: Path, tell: Callable[[str], None] = lambda _line: None, names: Sequence[str] = (), *, shared: bool = False
+    folder: Path, tell: Callable[[str], None] = lambda _line: None, names: Sequence[str] = (), *, sharded: bool = False
 ) -> FaultsReport:
     """Have every fault once, or those with these names, on a pair or on nodes that share switches.
 
     Raises InvalidValueError without root or a program that is needed, ControllerError if the nodes do not come back.
     """
-    with ground(folder, 3 if shared else 2) as made:
-        kind, of = (ShardedNodes, shared_document) if shared else (Cluster, document)
+    with ground(folder, 3 if sharded else 2) as made:
+        kind, of = (ShardedNodes, shared_document) if sharded else (Cluster, document)
         with (
             kind(of, folder, made.places, made.network.host) as nodes,
             row_of_switches(nodes, made.sources) as fabric,

@@ -55,7 +55,12 @@ class SharedReport:
 
 
 def run_ownership_changes(
-    repeats: int, kills: int, seed: int, folder: Path, tell: Callable[[str], None] = lambda _line: None, deaths: int = 0
+    repeats: int,
+    kills: int,
+    seed: int,
+    folder: Path,
+    tell: Callable[[str], None] = lambda _line: None,
+    node_failures: int = 0,
 ) -> SharedReport:
     """Change owners ``repeats`` times in each way, then disturb so many times by ``seed``; return what came of it.
 
@@ -72,7 +77,7 @@ def run_ownership_changes(
         for turn in range(kills):
             tell(f"{turn + 1:>3}: {run.turn()}")
         before = run.refused_writes()
-        for turn in range(deaths):
+        for turn in range(node_failures):
             due_s = time.monotonic() + DEATH_EVERY_S
             tell(f"{turn + 1:>3}: {run.death()}")
             time.sleep(max(0.0, due_s - time.monotonic()))

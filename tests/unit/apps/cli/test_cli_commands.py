@@ -46,7 +46,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> types.ModuleTyp
         experiment_runner, "report", lambda name, options, folder, *_cells: module.run(name, options, folder)
     )
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setitem(sys.modules, "experiments.bench.allocate.bench", module)
+    monkeypatch.setitem(sys.modules, "experiments.bench.allocation.bench", module)
     monkeypatch.setitem(sys.modules, "experiments.bench.loop.bench", module)
     return module
 
@@ -264,7 +264,7 @@ def test_without_a_name_experiments_and_benchmarks_are_listed(capsys: pytest.Cap
     assert listed == list(scenarios())
     assert cli.main(["bench"]) == 0
     listed = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
-    assert {"allocate", "fidelity", "loop"} <= set(listed)
+    assert {"allocation", "fidelity", "loop"} <= set(listed)
     for name in listed:
         assert cli.main(["bench", name, "--help"]) == 0
 
@@ -335,15 +335,15 @@ def test_a_benchmark_prints_one_json_object_and_a_missed_target_is_no_failure(
     stand_in: types.ModuleType, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stand_in.run = lambda: print("chatter") or RESULT
-    assert cli.main(["bench", "allocate", "--json"]) == 0
+    assert cli.main(["bench", "allocation", "--json"]) == 0
     captured = capsys.readouterr()
-    assert json.loads(captured.out) == {"name": "allocate", **RESULT}
+    assert json.loads(captured.out) == {"name": "allocation", **RESULT}
     assert captured.err == "chatter\n"
 
 
 def test_a_benchmark_as_tables(stand_in: types.ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     stand_in.run = lambda: RESULT
-    assert cli.main(["bench", "allocate"]) == 0
+    assert cli.main(["bench", "allocation"]) == 0
     text = capsys.readouterr().out
     assert all(word in text for word in ("fs.entries_per_s", "5.5e+07", "runs.1", "entries/s", "no"))
     print_result({"name": "empty"})
@@ -374,7 +374,7 @@ def test_a_benchmark_gets_the_options_that_were_given(stand_in: types.ModuleType
 
 
 def test_a_benchmark_takes_its_own_options_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["bench", "allocate", "--entries", "32"]) == 2
+    assert cli.main(["bench", "allocation", "--entries", "32"]) == 2
     assert "No such option: --entries" in capsys.readouterr().err
 
 

@@ -82,7 +82,7 @@ def test_every_paper_has_a_page_that_shows_what_does_not_hold(whisper, tmp_path)
 
 
 def test_the_pages_in_the_repository_are_those_of_its_figures(tmp_path):
-    """``dets figures --pages`` after a change of claims or of figures."""
+    """``dets figures --pages-only`` after a change of claims or of figures."""
     results = markdown_pages.read_results(ROOT / "docs" / "results")
     assert (ROOT / "docs" / "results.md").read_text() == markdown_pages.overview_page(results)
     for one in results:
@@ -109,7 +109,7 @@ def test_the_command_writes_the_pages_without_a_run(tmp_path):
     docs = tmp_path / "docs" / "results"
     docs.mkdir(parents=True)
     (docs / "dets-model.json").write_text((ROOT / "docs" / "results" / "dets-model.json").read_text())
-    arguments = ["figures", "--pages", "--docs", str(tmp_path / "docs"), "--output", str(tmp_path)]
+    arguments = ["figures", "--pages-only", "--docs", str(tmp_path / "docs"), "--output", str(tmp_path)]
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 0, done.output
     assert "**no**" in (docs / "dets.md").read_text()

@@ -12,7 +12,7 @@ from controller.openflow.constants import METER_ALL, ControllerRole, MeterModCom
 from controller.openflow.meters import encode_meter_mods
 from controller.openflow.multipart import encode_meter_stats_request
 from experiments.bench.cluster import bench
-from experiments.bench.cluster.bench import run, shared_targets
+from experiments.bench.cluster.bench import run, sharded_targets
 from experiments.bench.cluster.fault_runner import FaultsReport
 from experiments.bench.cluster.testbed.loaded_cluster import ClusterVerdict, is_shared_out
 from experiments.bench.cluster.testbed.switch_logs import MeterLog, ReadingLog, second_writer
@@ -86,16 +86,16 @@ def test_a_limit_is_shared_out_when_every_sender_has_its_share(rates_kbps: list[
     assert is_shared_out(rates_kbps) == shared
 
 
-@pytest.mark.parametrize("moves", [False, True])
-def test_faults_are_of_a_pair_or_with_moves_of_nodes_that_share_switches(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moves: bool
+@pytest.mark.parametrize("sharded", [False, True])
+def test_faults_are_of_active_and_standby_or_of_sharded_nodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sharded: bool
 ) -> None:
-    def faults(_folder: Path, _tell: Any, *, shared: bool) -> FaultsReport:
-        return FaultsReport(ClusterVerdict(kept=2, problems=[f"shared: {shared}"]), {"clocks step": 1.0})
+    def faults(_folder: Path, _tell: Any, *, sharded: bool) -> FaultsReport:
+        return FaultsReport(ClusterVerdict(kept=2, problems=[f"sharded: {sharded}"]), {"clocks step": 1.0})
 
     monkeypatch.setattr(bench, "run_faults", faults)
-    made = run(repeats=0, moves=moves, faults=True, output=tmp_path)
-    assert made["figures"]["faults"]["judgement"]["problems"] == [f"shared: {moves}"]
+    made = run(repeats=0, sharded=sharded, faults=True, output=tmp_path)
+    assert made["figures"]["faults"]["judgement"]["problems"] == [f"sharded: {sharded}"]
     assert [row["met"] for row in made["targets"]] == [False]
 
 
@@ -103,14 +103,14 @@ def test_faults_are_of_a_pair_or_with_moves_of_nodes_that_share_switches(
     "options",
     [
         {"switches": 0},
-        {"entries": 99},
+        {"pairs": 99},
         {"repeats": -1},
         {"seconds": 0.5},
         {"kills": -1},
-        {"deaths": 1},
-        {"deaths": -1, "moves": True},
-        {"crossing": 999},
-        {"shared": 999},
+        {"node_failures": 1},
+        {"node_failures": -1, "sharded": True},
+        {"cross_shard_pairs": 999},
+        {"sharded_pairs": 999},
     ],
 )
 def test_bad_options_are_refused(options: dict[str, Any]) -> None:
@@ -127,7 +127,7 @@ def test_shared_targets_are_a_nodes_cost_against_that_of_one_alone() -> None:
         "2": {"alone": cost(0.2, 0.2), "shared": cost(0.3, 0.2, 0.05)},
         "4": {"alone": cost(0.2, 0.1), "shared": cost(0.5, 0.1, 0.1)},
     }
-    two, four = shared_targets(found)[:4], shared_targets(found)[4:]
+    two, four = sharded_targets(found)[:4], sharded_targets(found)[4:]
     assert [one.value for one in two] == pytest.approx([1.6, 1.333, 1.455, 200.0], abs=1e-3)
     assert [one.met for one in two] == [True, False, False, True]
     assert [one.value for one in four] == pytest.approx([2.0, 1.6, 1.714, 533.333], abs=1e-3)

@@ -32,9 +32,9 @@ def test_both_ways_limit_the_same_pairs_to_the_same_rates() -> None:
 
 
 def test_the_bench_alone(tmp_path: Path) -> None:
-    result = run(repeats=0, crossing=1000, output=tmp_path)
-    cost = result["figures"]["crossing"]
+    result = run(repeats=0, cross_shard_pairs=1000, output=tmp_path)
+    cost = result["figures"]["cross_shard"]
     assert cost["entries"] >= 1000
     assert cost["cross_shard_ns"] > 0 < cost["one_step_ns"]
     assert len(result["targets"]) == 1
-    assert json.loads((tmp_path / "cluster.json").read_text())["figures"]["crossing"] == cost
+    assert json.loads((tmp_path / "cluster.json").read_text())["figures"]["cross_shard"] == cost

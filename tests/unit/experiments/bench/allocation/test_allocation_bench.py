@@ -10,7 +10,7 @@ import pytest
 from support.algorithms import ALGORITHMS
 
 from controller.allocation.max_min import max_min
-from experiments.bench.allocate import bench, problem_instances
+from experiments.bench.allocation import bench, problem_instances
 
 
 def test_a_quick_run_has_figures_settings_and_targets():

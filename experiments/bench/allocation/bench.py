@@ -1,4 +1,4 @@
-"""``dets bench allocate``: how fast the allocation algorithms are, against plain code.
+"""``dets bench allocation``: how fast the allocation algorithms are, against plain code.
 
 Everything is measured in one run, on one core. A time is the best of several calls (others measure what else the
 machine does); the median is given next to it. Rows are all different, 70 % of the senders fully use their limit and
@@ -21,7 +21,7 @@ from controller.allocation import AllocationInput, native
 from controller.allocation.max_min import FlowPaths, max_min
 from controller.policy.per_receiver import PerReceiverPolicy
 from controller.policy.registry import policies
-from experiments.bench.allocate import problem_instances, reference_allocation
+from experiments.bench.allocation import problem_instances, reference_allocation
 from experiments.bench.harness import Target, finished
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
@@ -270,4 +270,4 @@ def run(quick: Annotated[bool, "Fewer and smaller cases."] = False) -> dict[str,
     }
     form = "compiled" if native.library is not None else "numpy"
     settings = {"kernel": form, "python": platform.python_version(), "numpy": np.__version__, "quick": quick}
-    return finished("allocate", figures, targets(receivers, calls, fabrics, memory), settings)
+    return finished("allocation", figures, targets(receivers, calls, fabrics, memory), settings)

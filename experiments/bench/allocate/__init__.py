@@ -1,4 +1,0 @@
-"""``dets bench allocate``: how fast the allocation algorithms are, against plain code and other solvers.
-
-Start with bench.py.
-"""
