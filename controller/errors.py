@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+_MOST_CHARACTERS, _MOST_COMPARED = 100, 200
+
 
 class DetsError(Exception):
     """Base of every error this project raises on purpose."""
@@ -36,3 +40,13 @@ class ProtocolError(DetsError):
 
 class SwitchReplyError(ProtocolError):
     """A switch answered a request with an error, whose type and code are the text."""
+
+
+def near_name(name: str, known: Iterable[str]) -> str:
+    """Return `` (did you mean NAME?)`` for what is not one of the ``known``, empty where none of them is near."""
+    import difflib  # of which most who import this have no need
+
+    name = name[:_MOST_CHARACTERS]
+    alike = [one for one in known if abs(len(one) - len(name)) <= 3 and (one[:1] == name[:1] or one[-1:] == name[-1:])]
+    close = difflib.get_close_matches(name, alike[:_MOST_COMPARED], n=1)
+    return f" (did you mean {close[0]}?)" if close else ""

@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from apps.cli.commands import cert, controller, docs, fabric, guarantees, hosts, limits, monitoring, settings
+from apps.cli.support.command_options import in_words_typed
 from apps.cli.support.common import FAILED, INTERRUPTED, REFUSED, ClickError, Commands, complain
 from apps.cli.support.rest_client import RequestError
 from controller import __version__, rooms
@@ -77,7 +78,7 @@ def _run(arguments: list[str]) -> int:
         complain(f"{option}:{value} {error.reason}")
         return REFUSED
     except RequestError as error:
-        complain(str(error))
+        complain(in_words_typed(error, arguments))
         return REFUSED if error.status is not None and 400 <= error.status < 500 else FAILED
     except ClickError as error:
         message = error.format_message().replace("Value error, ", "").removesuffix(".")  # pydantic's, of a choice

@@ -20,7 +20,7 @@ from apps.rest.http import access, problems
 from apps.rest.http.access import TokenStore
 from apps.rest.http.body import MAX_BODY_BYTES, MAX_LONG_BODY_BYTES, JsonRequest, StrictJson, check_body
 from apps.rest.http.problems import HttpRefusedError
-from apps.rest.resources import change, fabric, history, hosts, read, series
+from apps.rest.resources import change, fabric, history, hosts, lookup, read, series
 from apps.rest.resources.service import ANY, Json, Service, api, service
 from apps.rest.schema import request_bodies, request_parameters
 from apps.rest.streams import event_stream
@@ -125,6 +125,8 @@ def _document() -> Json:
 
 
 def _refuse(error: ValidationError) -> Response:
+    if request.method in _WITH_BODY:  # what is not there has no values, good or bad
+        lookup.check_path(service().central, request.view_args or {})
     return problems.of_validation(error, _FIELDS).response()
 
 

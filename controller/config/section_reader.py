@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
 from functools import lru_cache
@@ -13,7 +12,7 @@ from pydantic import ValidationError
 
 from controller.config.sections import Section
 from controller.config.yaml_document import Path, Problem, show_value
-from controller.errors import InvalidValueError
+from controller.errors import InvalidValueError, near_name
 
 _KEY_NUMBER = re.compile(r"0|[1-9][0-9]{0,9}")
 # Sections with the same values, of which a large file has thousands, are made once.
@@ -104,8 +103,5 @@ def _message(model: type[Section], error: Any) -> str:
 
 def _unknown_key(key: str, model: type[Section]) -> str:
     known = list(model.model_fields)
-    close = difflib.get_close_matches(key, known, n=1)
-    hint = f" (did you mean {close[0]}?)" if close else ""
-    if key in model.renamed:
-        hint = f" (it is called {model.renamed[key]} now)"
+    hint = f" (it is called {model.renamed[key]} now)" if key in model.renamed else near_name(key, known)
     return f"is not a known key{hint}; known are {', '.join(known)}"

@@ -109,8 +109,12 @@ def link_problems(config: Config) -> Iterator[Problem]:
     except AdmissionError as error:
         way = error.key.rpartition(".")[2].removesuffix("_limit")
         limit = f"the {way} limit of VLAN {vns[fit].vlan_vid} at {asked[fit].port}, {format_rate(error.value_bps)},"
-        offer = f"at most {format_rate(error.largest_bps)} fits next to the limits before it"
-        yield Problem(_limit_path(config, vns[fit], way), f"{limit} does not fit: {error.overload}; {offer}")
+        offer = f"at most {format_rate(error.largest_bps)}" if error.largest_bps else "nothing"
+        ends = [[f"link {one}-{other}" for one, other in (link.ends, link.ends[::-1])] for link in config.links]
+        number = next((at for at, names in enumerate(ends) if error.overload.place in names), 0)
+        message, rest = f"{limit} does not fit: {error.overload}", f"; {offer} fits next to the limits before it"
+        link = ("links", f"[{number}]", "capacity")
+        yield Problem(_limit_path(config, vns[fit], way), message, see=link, rest=rest)
 
 
 def flood_problems(config: Config) -> Iterator[Problem]:

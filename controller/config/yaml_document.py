@@ -88,11 +88,17 @@ class ConfigError(DetsError):
         super().__init__("\n".join(self._lines()))
 
     def _lines(self) -> list[str]:
-        lines = []
+        """Return a line for each problem; those of one key that say the same are one."""
+        alike: dict[tuple[str, str], list[ConfigProblem]] = {}
         for problem in self.problems:
+            key = problem.path.partition("[")[0].rpartition(".")[2]
+            alike.setdefault((key, problem.message), []).append(problem)
+        lines = []
+        for problem, *others in alike.values():
             place = f":{problem.line}:{problem.column}" if problem.line else ""
             path = f"{problem.path}: " if problem.path else ""
-            lines.append(printable(f"{self.source_name}{place}: {path}{problem.message}"))
+            more = f" (and {len(others)} more like this, the last in line {others[-1].line})" if others else ""
+            lines.append(printable(f"{self.source_name}{place}: {path}{problem.message}{more}"))
         return lines
 
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from controller.config.config_summary import shorten
 from controller.errors import InvalidValueError
 from controller.fabric.config_model import Config, Vn
 from controller.openflow.ethernet import FrameHeader, build_frame
@@ -43,9 +44,10 @@ def parse_offer(text: str, config: Config) -> Offer:
     found = [vns.get((words[0], place)) for place in words[1:3]]
     if found[0] is None or found[1] is None:
         place = words[1 + (found[0] is not None)]
-        raise InvalidValueError(
-            "offer", text, f"names {place}, which is no port of VLAN {words[0]} in the configuration"
-        )
+        ports = [port for vid, port in vns if vid == words[0]]
+        there = f"; its ports are {shorten(ports)}" if ports else f"; the VLANs are {shorten(map(str, config.vlans))}"
+        reason = f"names {place}, which is no port of VLAN {words[0]} in the configuration{there}"
+        raise InvalidValueError("offer", text, reason)
     if found[0] is found[1]:
         raise InvalidValueError("offer", text, f"has {words[1]} send to itself: the hosts are at two ports")
     return Offer(found[0], found[1], parse_rate(words[3], "offer"))

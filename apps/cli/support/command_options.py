@@ -24,7 +24,7 @@ from controller.units import format_rate
 CONTROLLER_PANEL, CHANGE_PANEL = "Controller", "Change"
 DEFAULT_WAIT_S = 60.0
 MOST_WAIT_S = 86400.0
-PRECONDITION_REQUIRED = 428
+NOT_FOUND, PRECONDITION_REQUIRED = 404, 428
 CHANGED: Shape = {"revision": int}
 CHANGED_MANY: Shape = {"revision": int, "changed": int}
 
@@ -34,7 +34,13 @@ _OPTION_OF = {
     "send_ceiling_bps": "--send-ceiling",
     "receive_ceiling_bps": "--receive-ceiling",
     "weight": "--weight",
+    "name": "--name",
+    "algorithm": "--algorithm",
+    "shadow": "--shadow",
 }
+_PORT_OPTIONS = ("--port", "--from", "--to", "--switch")
+_NAMED = {"vlan_vid": ("--vlan",), "vlan": ("--vlan",), "switch": _PORT_OPTIONS, "port_no": _PORT_OPTIONS}
+"""The parts of paths and queries that people name, and the options for them."""
 _Path = Path | None
 _ASKING: dict[str, tuple[Any, Any]] = {
     "url": (str | None, typer.Option(envvar="DETS_URL", help=f"The controller; {DEFAULT_URL} if nothing says else.")),
@@ -111,6 +117,28 @@ def _in_options(error: RequestError) -> RequestError:
             f"{_OPTION_OF[one['field']]}: {format_rate(one['value']) if whole else one['value']} {one['reason']}"
         )
     return RequestError("; ".join(shown), error.status, error.problem)
+
+
+def in_words_typed(error: RequestError, arguments: list[str]) -> str:
+    """Return a refusal of names with the options, or the arguments, and the words that were typed for them."""
+    problems = error.problem.get("errors") or []
+    if error.status != NOT_FOUND or len(problems) != 1 or problems[0]["field"] not in _NAMED:
+        return str(error)
+    field, value, flag = problems[0]["field"], str(problems[0]["value"]), ""
+    for word in arguments:
+        if word.startswith("--"):
+            flag, _, word = word.partition("=")
+        if word and flag in ("", *_NAMED[field]) and value in _parts(field, word):
+            return f"{flag or _NAMED[field][0].strip('-').upper()}: {word} {problems[0]['reason']}"
+        if word:
+            flag = ""
+    return str(error)
+
+
+def _parts(field: str, word: str) -> tuple[str, ...]:
+    """Return what a word may have become in a path: a VLAN, or the switch or the port of SWITCH:PORT."""
+    switch, colon, port = word.rpartition(":")
+    return (word,) if not colon or field.startswith("vlan") else (switch,) if field == "switch" else (port,)
 
 
 def check_timeout(timeout: float) -> None:

@@ -15,12 +15,13 @@ from pydantic import BaseModel, Field, JsonValue, ValidationError
 from werkzeug.exceptions import HTTPException
 
 from apps.settings.errors import StoreError
-from controller.errors import InvalidValueError
+from controller.errors import InvalidValueError, near_name
 
 MIME_TYPE = "application/problem+json"
 _SHOWN_LENGTH = 100
 _SHOWN_ERRORS = 20
 _SHOWN_NAMES = 20
+_TOLD_KINDS = 3
 _TYPE = "urn:dets:problem:"
 _ENCODER = json.JSONEncoder(default=str)
 
@@ -60,7 +61,7 @@ class HttpRefusedError(Exception):
         self.kind = kind
         self.errors = list(errors)
         self.headers = dict(headers or {})
-        self.detail = detail or "; ".join(f"{e.key}: {_quoted(e.value)} {e.reason}" for e in self.errors[:3])
+        self.detail = detail or "; ".join(_told(self.errors))
         super().__init__(self.detail)
 
     def response(self) -> Response:
@@ -89,6 +90,13 @@ def not_found(field: str, value: str, reason: str) -> HttpRefusedError:
 def invalid(*errors: InvalidValueError) -> HttpRefusedError:
     """Return the refusal of values."""
     return HttpRefusedError(HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-value", errors=errors)
+
+
+def unknown_key(key: str, value: object, known: Iterable[str]) -> InvalidValueError:
+    """Return what is wrong with a key, whose last part is none of the ``known``."""
+    known = list(known)
+    near = near_name(key.rpartition(".")[2], known)
+    return InvalidValueError(key, value, f"is not known here{near}; there are: {listed(known)}")
 
 
 def listed(names: Iterable[object]) -> str:
@@ -145,10 +153,20 @@ def _of_pydantic(one: Mapping[str, object], fields: Iterable[str]) -> InvalidVal
         return cause
     key = ".".join(map(str, location)) if isinstance(location, tuple) and location else "body"
     if one.get("type") == "extra_forbidden":
-        return InvalidValueError(key, one.get("input"), f"is not known here; there are: {listed(fields)}")
+        return unknown_key(key, one.get("input"), fields)
     if one.get("type") == "missing":
         return InvalidValueError(key, None, "is missing")
     return InvalidValueError(key, one.get("input"), f"is not acceptable: {one.get('msg')}")
+
+
+def _told(errors: Iterable[InvalidValueError]) -> Iterator[str]:
+    """Yield a sentence for the first of errors that are alike, for three kinds of them."""
+    alike: dict[tuple[str, str], list[InvalidValueError]] = {}
+    for error in errors:
+        alike.setdefault((error.key.rpartition(".")[2], error.reason), []).append(error)
+    for first, *others in list(alike.values())[:_TOLD_KINDS]:
+        more = f" (and {len(others)} more like this)" if others else ""
+        yield f"{first.key}: {_quoted(first.value)} {first.reason}{more}"
 
 
 def _of_http(error: HTTPException) -> Response:

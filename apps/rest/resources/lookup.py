@@ -6,20 +6,21 @@ A VLAN is named by its id or its name, an edge port of a switch by its number or
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import numpy as np
 
 from apps.rest.http.problems import HttpRefusedError, listed, not_found
+from apps.rest.resources.service import service
 from apps.rest.schema.request_parameters import MAX_REVISION, EntryPath, VnPath
 from apps.settings.settings import Settings
 from apps.settings.store import StoredChange
 from controller.central.controller import CentralController
 from controller.columns import IntArray
 from controller.config.value_types import MAX_VLAN_VID, MIN_VLAN_VID
-from controller.errors import InvalidValueError
-from controller.fabric.config_model import EdgePort, Switch
+from controller.errors import InvalidValueError, near_name
+from controller.fabric.config_model import EdgePort, Switch, Vlan
 from controller.limits.overrides import VnName
 
 _NUMBER = re.compile(r"[1-9][0-9]{0,9}")
@@ -33,8 +34,17 @@ def vlan_vid(central: CentralController, text: str, field: str = "vlan_vid") -> 
         return vid
     named = [] if vid else [vlan.vlan_vid for vlan in vlans.values() if vlan.name == text]
     if not named:
-        raise not_found(field, text, f"is not a VLAN here; the VLANs are {listed(vlans)}")
+        raise not_found(field, text, _no_vlan(vlans, text))
     return named[0]
+
+
+def _no_vlan(vlans: Mapping[int, Vlan], text: str) -> str:
+    """Return what is wrong with the id or the name of a VLAN that there is not."""
+    for one in service().settings.file.config.vlans.values():
+        if one.name == text:
+            return f"is not a VLAN here any more: VLAN {one.vlan_vid} was renamed {vlans[one.vlan_vid].name}"
+    near = "" if _number(text) else near_name(text, [vlan.name for vlan in vlans.values()])
+    return f"is not a VLAN here{near}; the VLANs are {listed(vlans)}"
 
 
 def historic_vlan(central: CentralController, text: str | None) -> int | None:
@@ -61,6 +71,14 @@ def change(settings: Settings, text: str) -> StoredChange:
     if found is None:
         raise not_found("revision", text, "is not the number of a change that is kept: see /v1/history")
     return found
+
+
+def check_path(central: CentralController, path: Mapping[str, str]) -> None:
+    """Raise HttpRefusedError (404) unless the VLAN or the VN that a path names is there."""
+    if path.keys() == {"vlan_vid"}:
+        vlan_vid(central, path["vlan_vid"])
+    elif path.keys() == VnPath.model_fields.keys():
+        vn_row(central, VnPath(**path))
 
 
 class Ids:
@@ -122,7 +140,9 @@ def port_of(central: CentralController, name: str, text: str, field: str = "port
     if not port_no:
         found = [port for port in switch.ports.values() if port.name == text]
     if not found:
-        reason = f"is not an edge port of switch {switch.name}; its edge ports are {listed(switch.ports)}"
+        near = "" if port_no else near_name(text, [port.name for port in switch.ports.values()])
+        labels = [port.label for port in switch.ports.values()]
+        reason = f"is not an edge port of switch {switch.name}{near}; its edge ports are {listed(labels)}"
         raise not_found(field, text, reason)
     return switch, found[0]
 

@@ -15,7 +15,7 @@ from controller.fabric.value_checks import check_vn_value
 from controller.limits.overrides import VN_FIELDS, VnName
 
 _PLACE = ("vlan_vid", "switch", "port_no")
-_KEYS = frozenset({*_PLACE, *VN_FIELDS})
+_KEYS = (*_PLACE, *VN_FIELDS)
 _AT_ONCE = 250
 _MOST_ERRORS = 20
 
@@ -88,12 +88,10 @@ def read_vlans(
 def _vn(key: str, item: object, ids: IdLookup) -> tuple[VnName, Values]:
     if not isinstance(item, dict):
         raise InvalidValueError(key, item, f"must be an object with {', '.join(_PLACE)} and values")
-    unknown = item.keys() - _KEYS
+    unknown = item.keys() - set(_KEYS)
     if unknown:
         name = sorted(unknown)[0]
-        raise InvalidValueError(
-            f"{key}.{name}", item[name], f"is not known here; there are: {', '.join(sorted(_KEYS))}"
-        )
+        raise problems.unknown_key(f"{key}.{name}", item[name], _KEYS)
     missing = [name for name in _PLACE if name not in item]
     if missing or len(item) == len(_PLACE):
         what = f"lacks {', '.join(missing)}" if missing else f"changes nothing: give {' or '.join(VN_FIELDS)}"

@@ -478,6 +478,29 @@ def test_refusals_are_the_controllers_own_words(desk: RestDesk, dets: Any) -> No
     assert (status, err) == (1, f"dets: {desk.url}{VN_PATH} answers 502 Bad Gateway\n")
 
 
+@pytest.mark.parametrize(
+    ("words", "field", "value", "line"),
+    [
+        (["vn", "show", "--vlan", "t104", "--port", "sw1:3"], "vlan_vid", "t104", "--vlan: t104 is not here"),
+        (["vn", "show", "--vlan=t104", "--port", "sw1:3"], "vlan_vid", "t104", "--vlan: t104 is not here"),
+        (["vlan", "show", "t104"], "vlan_vid", "t104", "VLAN: t104 is not here"),
+        (["vn", "show", "--vlan", "9", "--port", "sw1:9"], "port_no", "9", "--port: sw1:9 is not here"),
+        (["vn", "show", "--vlan", "9", "--port", "sw1:9"], "switch", "sw1", "--port: sw1:9 is not here"),
+        (["port", "show", "sw1:9"], "port_no", "9", "PORT: sw1:9 is not here"),
+        (["vn", "list", "--vlan", "9", "--switch", "sw9"], "switch", "sw9", "--switch: sw9 is not here"),
+        (["vn", "show", "--vlan", "9", "--port", "sw1:9"], "other", "9", "detail"),
+    ],
+)
+def test_a_name_that_is_not_there_is_named_as_it_was_typed(
+    desk: RestDesk, dets: Any, words: list[str], field: str, value: str, line: str
+) -> None:
+    errors = [{"field": field, "value": value, "reason": "is not here"}]
+    problem = {"type": "urn:x", "title": "x", "status": 404, "detail": "detail", "errors": errors}
+    for path in ("/v1/vns/t104/sw1/3", "/v1/vlans/t104", "/v1/vns/9/sw1/9", "/v1/ports/sw1/9", "/v1/vns"):
+        desk.on("GET", path, problem, status=404, content_type="application/problem+json")
+    assert dets(*words)[::2] == (2, f"dets: {line}\n")
+
+
 def test_an_answer_that_is_no_json_is_told(desk: RestDesk, dets: Any) -> None:
     desk.on("GET", "/v1/health", Answer(raw=b"<html>"))
     status, _, err = dets("status")

@@ -60,7 +60,13 @@ def test_bodies_take_names_too(desk: Desk) -> None:
     ("vlan_vid", "switch", "port_no", "field", "reason"),
     [
         ("nosuch", "s1", 1, "vlan_vid", "is not a VLAN here; the VLANs are 10, 20"),
-        (10, "s1", "s1-9", "port_no", "is not an edge port of switch s1; its edge ports are 1, 2, 3"),
+        (
+            10,
+            "s1",
+            "s1-9",
+            "port_no",
+            "is not an edge port of switch s1 (did you mean s1-3?); its edge ports are 1, 2, 3",
+        ),
         (10, "s9", "s1-1", "port_no", "is not a switch here; the switches are s1, s2"),
         ("10", "s1", 1, "vlan_vid", "must be a whole number, 1 to 4094, or a name"),
         (10, "s1", "1", "port_no", "must be a whole number, 1 to 4294967040, or a name"),
@@ -123,6 +129,34 @@ def test_of_one_name_that_is_imported_twice_one_is_in_force(desk: Desk) -> None:
     (inactive,) = answer.get_json()["inactive"]
     assert (inactive["vlan_vid"], inactive["reason"]) == (20, "name: 'same' is already the name of VLAN 10")
     assert [one["name"] for one in desk.get("/v1/vlans")["vlans"]] == ["same", "vlan20"]
+
+
+def test_a_name_that_is_nearly_one_and_one_that_was_one(desk: Desk) -> None:
+    problem = problem_of(desk.client.get("/v1/vlans/tenant-b"), 404)
+    assert "is not a VLAN here (did you mean tenant-a?); the VLANs are 10, 20" in problem["detail"]
+    desk.patch("/v1/vlans/10", {"name": "blue"})
+    problem = problem_of(desk.client.get("/v1/vlans/tenant-a"), 404)
+    assert problem["detail"].endswith("is not a VLAN here any more: VLAN 10 was renamed blue")
+
+
+def test_what_is_not_there_comes_before_what_is_wrong_with_its_values(desk: Desk) -> None:
+    bad = {"send_limit_bps": 1}
+    assert problem_of(desk.patch("/v1/vns/10/s1/9", bad), 404)["errors"][0]["field"] == "port_no"
+    assert problem_of(desk.patch("/v1/vns/20/s1/3", bad), 404)["errors"][0]["field"] == "vlan_vid"
+    assert problem_of(desk.patch("/v1/vlans/30", {"weight": -1}), 404)["errors"][0]["field"] == "vlan_vid"
+    assert problem_of(desk.patch(VN, bad), 422)["errors"][0]["field"] == "send_limit_bps"
+
+
+def test_an_unknown_key_is_told_once_with_the_near_one(desk: Desk) -> None:
+    near = "is not known here (did you mean receive_limit_bps?); there are: "
+    answer = problem_of(desk.patch(VN, {"recieve_limit_bps": 1}), 422)
+    assert answer["detail"].startswith(f"recieve_limit_bps: 1 {near}send_limit_bps, receive_limit_bps, ")
+    limits = [{"vlan_vid": 10, "switch": "s1", "port_no": port, "recieve_limit_bps": 1} for port in (1, 2, 3)]
+    answer = problem_of(desk.client.post("/v1/limits", json={"limits": limits}), 422)
+    assert answer["detail"].startswith(f"limits.0.recieve_limit_bps: 1 {near}vlan_vid, switch, port_no, ")
+    assert answer["detail"].endswith("weight (and 2 more like this)")
+    assert answer["detail"].count("there are") == 1
+    assert [one["field"] for one in answer["errors"]] == [f"limits.{at}.recieve_limit_bps" for at in range(3)]
 
 
 @pytest.mark.parametrize("path", ["/v1/vlans/30", "/v1/vlans/nosuch", "/v1/vns/10/s1/s2-7", "/v1/ports/s1/s1-9"])

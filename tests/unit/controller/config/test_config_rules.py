@@ -367,6 +367,24 @@ def test_the_default_name_of_a_vlan_is_a_name() -> None:
     assert "vlans.20.name: vlan20 is also the name of VLAN 10 (line 2)" in line
 
 
+def test_one_mistake_at_many_ports_is_told_once() -> None:
+    ports = "".join(f"      {number}: {{capacity: 30M, access: 10}}\n" for number in range(2, 22))
+    with pytest.raises(ConfigError) as caught:
+        parse_config(SMALL + ports, "f")
+    assert len(caught.value.problems) == 40
+    send, receive = sorted(str(caught.value).splitlines(), key=lambda line: "send" in line, reverse=True)
+    assert send.startswith("f:9:21: switches.s1.ports.2.capacity: the send_limit of VLAN 10 here is")
+    assert receive.endswith("(and 19 more like this, the last in line 28)")
+
+
+def test_where_nothing_fits_the_link_is_pointed_at() -> None:
+    second = SMALL.replace("dpid: 1", "dpid: 2").partition("switches:\n")[2].replace("s1", "s2")
+    link = 'links:\n- {between: ["s1:9", "s2:9"], capacity: 90M}\n'
+    parse_config(SMALL + second + link, "f")
+    (line,) = refused(SMALL + second + link.replace("90M", "40M"))
+    assert "link s1:9-s2:9 would have to carry 90M of 40M (line 14); nothing fits next to the limits before it" in line
+
+
 def test_an_unknown_algorithm_names_the_known() -> None:
     (line,) = refused(SMALL.replace("20: {", "20: {algorithm: nope, "))
     assert line.startswith("f:3:19: vlans.20.algorithm: 'nope' ")
