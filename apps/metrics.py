@@ -100,10 +100,12 @@ class Metrics:
     def page(self) -> Iterator[bytes]:
         """Yield the page piece by piece, so that others can run in between; VNs are all as they were at the start."""
         columns = vn_columns(self.observer)
-        of_vns, of_vlans = vn_labels(self.central), vlan_labels(self.central)
+        of_vns = vn_labels(self.central) if self.central.config.vn_metrics else []
+        of_vlans = vlan_labels(self.central)
         vlan_vid, seconds = self.central.vns.vlan_vid, self.observer.traffic.seconds.copy()
         yield generate_latest(self._registry)
-        yield from samples(of_vns, columns)
+        if of_vns:
+            yield from samples(of_vns, columns)
         yield from samples(of_vlans, vlan_columns(vlan_vid, columns))
         yield from guarantee_samples(of_vlans, vlan_vid, seconds)
 

@@ -29,6 +29,7 @@ from controller.config.sections import (
     ControlSection,
     EcnSection,
     LoggingSection,
+    MetricsSection,
     OpenFlowSection,
     QueuesSection,
     RestSection,
@@ -100,6 +101,7 @@ def _read_config(data: object, source_name: str) -> tuple[Config, list[Problem]]
     logging, bad_logging = read_section(LoggingSection, ("logging",), root.logging)
     queues, bad_queues = read_section(QueuesSection, ("queues",), root.queues)
     agents, bad_agents = read_section(AgentsSection, ("agents",), root.agents)
+    metrics, bad_metrics = read_section(MetricsSection, ("metrics",), root.metrics)
     ecn, bad_ecn = read_section(EcnSection, ("ecn",), root.ecn)
     rest_section, bad_rest_section = read_section(RestSection, ("rest",), root.rest)
     store, bad_store = read_section(StoreSection, ("store",), root.store)
@@ -110,7 +112,7 @@ def _read_config(data: object, source_name: str) -> tuple[Config, list[Problem]]
     switches, bad_switches = _read_switches(root, sections)
     links, bad_links = read_links(root.links, switches)
     problems += bad_control + bad_openflow + bad_logging + bad_queues + bad_rest_section + bad_store + bad_rest
-    problems += bad_tls + bad_vlans + bad_switches + bad_links + bad_agents + bad_ecn + bad_cluster
+    problems += bad_tls + bad_vlans + bad_switches + bad_links + bad_agents + bad_ecn + bad_cluster + bad_metrics
     problems += _listener_problems(openflow, rest.listen, cluster)
     config = Config(
         source_name=source_name,
@@ -126,6 +128,7 @@ def _read_config(data: object, source_name: str) -> tuple[Config, list[Problem]]
         rest=rest,
         queue_max_rate=queues.max_rate,
         queue_mode=queues.mode,
+        vn_metrics=metrics.vns,
         ecn_source=ecn.source,
         ecn_exposed=ecn.expose_to_hosts,
         ecn_codepoint=ecn.codepoint,

@@ -136,6 +136,14 @@ class LoggingSection(Section):
     """Lowest level that is logged."""
 
 
+class MetricsSection(Section):
+    """``metrics``: what `/metrics` shows."""
+
+    path = "metrics"
+    vns: bool = True
+    """Whether each VN has its series; without them the page is short, and VLANs keep their sums."""
+
+
 class QueuesSection(Section):
     """``queues``: which queues edge ports have, and whether one may exceed its limit while the port has room."""
 
@@ -303,6 +311,8 @@ class RootSection(Section):
     """Where changes made at run time are kept."""
     logging: dict[str, Any] = Field(default_factory=dict)
     """The log."""
+    metrics: dict[str, Any] = Field(default_factory=dict)
+    """What `/metrics` shows."""
     queues: dict[str, Any] = Field(default_factory=dict)
     """The queues of receiving VLANs."""
     agents: dict[str, Any] = Field(default_factory=dict)

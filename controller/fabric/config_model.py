@@ -231,6 +231,7 @@ class Config:
     log_format: Literal["console", "json"] = "console"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     queue_mode: Literal["per-vlan", "single"] = "per-vlan"
+    vn_metrics: bool = True
     ecn_source: Literal["phantom", "phantom+network"] = "phantom"
     ecn_exposed: bool = False
     ecn_codepoint: Literal[1, 2] = 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -173,3 +175,12 @@ def test_vlans_are_the_sums_of_their_vns():
     vids = np.array([20, 10, 20])
     (summed,) = vlan_columns(vids, [MetricColumn("dets_vn_x", "An x.", "gauge", np.array([1.0, 2.0, np.nan]))])
     assert (summed.name, summed.values.tolist()) == ("dets_vlan_x", [2.0, 1.0])
+
+
+def test_series_of_vns_can_be_left_out(blast, monkeypatch):
+    whole = values(metrics_of(blast).page())
+    config = replace(blast.config, vn_metrics=False)
+    monkeypatch.setattr(type(blast), "config", property(lambda central: config))
+    page = values(metrics_of(blast).page())
+    assert page.keys() == {key for key in whole if not key[0].startswith("dets_vn_")}
+    assert any(name.startswith("dets_vlan_received") for name, _ in page)

@@ -385,6 +385,12 @@ def test_where_nothing_fits_the_link_is_pointed_at() -> None:
     assert "link s1:9-s2:9 would have to carry 90M of 40M (line 14); nothing fits next to the limits before it" in line
 
 
+def test_metrics_of_vns_are_there_unless_they_are_left_out() -> None:
+    assert parse_config(SMALL).vn_metrics
+    assert not parse_config(f"metrics: {{vns: false}}\n{SMALL}").vn_metrics
+    assert refused(f"metrics: {{vns: 1}}\n{SMALL}") == ["f:1:16: metrics.vns: 1 must be true or false"]
+
+
 def test_an_unknown_algorithm_names_the_known() -> None:
     (line,) = refused(SMALL.replace("20: {", "20: {algorithm: nope, "))
     assert line.startswith("f:3:19: vlans.20.algorithm: 'nope' ")
