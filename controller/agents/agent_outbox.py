@@ -120,7 +120,7 @@ class AgentOutbox:
         agent = self._agent_of(sender)
         assert agent is not None, "only VNs behind agents are spoken to"
         vid, dpid, port_no = self._vns.key(sender)
-        tag = vid if agent.port.tagged else None
+        tag = agent.port.tag_of(vid)
         speaker = FrameAddress(agent.address, CONTROLLER_MAC, tag, self.epoch, agent.ethertype)
         longest = (
             LONG_PARAMETER_BYTES if agent.long_frames and self._config.agent_long_frames else SHORT_PARAMETER_BYTES

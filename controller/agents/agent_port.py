@@ -76,8 +76,8 @@ class AgentPort:
     def accepts(self, frame: ControlFrame, now_s: float) -> int | None:
         """Return the VLAN that a frame is about if it is news to listen to, None after counting why not."""
         tag = frame.speaker.vlan_vid
-        vid = tag if self.port.tagged else (self.port.vlan_vids[0] if tag is None else None)
-        if vid is None or vid not in self.port.vlan_vids:
+        vid = self.port.untagged_vid if tag is None else tag
+        if vid is None or vid not in self.port.vlan_vids or self.port.tag_of(vid) != tag:
             self.refused[FOREIGN_VLAN] += 1
             return None
         if not self._order.setdefault(vid, SequenceWindow()).accept(frame):

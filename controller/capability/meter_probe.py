@@ -225,7 +225,7 @@ def free_meter_id(first: int, last: int, standing: set[int]) -> int | None:
 def queue_frames(port: EdgePort, xid_first: int) -> bytes:
     """Return QUEUE_FRAMES packet-outs out of an edge port, into the queue of its first VLAN."""
     vid = port.vlan_vids[0]
-    frame = _frame(ProbeKind.QUEUED, vid if port.tagged else None, _SHORTEST_FRAME)
+    frame = _frame(ProbeKind.QUEUED, port.tag_of(vid), _SHORTEST_FRAME)
     actions = (SetQueue(vid), Output(port.port_no))
     return b"".join(
         encode_packet_out(xid_first + number, ofp.PORT_CONTROLLER, actions, frame) for number in range(QUEUE_FRAMES)

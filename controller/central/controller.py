@@ -172,7 +172,7 @@ class CentralController:
         if header.is_multicast or edge is None or self.network.knows(sought):
             return
         payload = frame[TAGGED_HEADER_BYTES if header.vlan_vid is not None else HEADER_BYTES :]
-        as_sent = header._replace(vlan_vid=sought.vlan_vid if edge.tagged else None)
+        as_sent = header._replace(vlan_vid=edge.tag_of(sought.vlan_vid))
         self._search.probe_host(sought, port, as_sent, payload, now_s)
 
     def meter_refused(self, dpid: int, message: bytes, code: str) -> bool:

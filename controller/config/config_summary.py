@@ -97,9 +97,11 @@ def _port(old_switch: Switch, old: EdgePort, switch: Switch, port: EdgePort) -> 
     place = f"port {switch.name}:{port.label}"
     # A name that follows from the switch's changes with that.
     follows = (old.name, port.name) == (f"{old_switch.name}-{old.port_no}", f"{switch.name}-{port.port_no}")
-    yield from _values(place, old, port, ("tagged", "vns", *(("name",) if follows else ())))
-    if old.tagged != port.tagged:
-        yield f"{place}: {'a trunk' if port.tagged else 'an access port'} now"
+    yield from _values(place, old, port, ("untagged_vid", "vns", *(("name",) if follows else ())))
+    if old.is_access != port.is_access:
+        yield f"{place}: {'an access port' if port.is_access else 'a trunk'} now"
+    if old.untagged_vid != port.untagged_vid and not port.is_access and not (old.is_access and not port.untagged_vid):
+        yield f"{place}: {f'native VLAN {port.untagged_vid}' if port.untagged_vid else 'no native VLAN'} now"
 
 
 def _vns(before: Mapping[int, Vlan], after: Mapping[int, Vlan], ports: _Ports) -> Iterator[str]:

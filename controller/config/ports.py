@@ -41,9 +41,10 @@ def read_port(
     if interface is not None and section.expect is not None:
         message = "says nothing here: the port is found by its name; write it under a number, or leave it out"
         problems.append(Problem((*path, "expect"), message, at_key=True))
-    name, tagged = section.name or interface or f"{switch}-{port_no or 0}", section.trunk is not None
+    name = section.name or interface or f"{switch}-{port_no or 0}"
+    untagged = section.native if section.access is None else section.access
     of_switch = section.expect, interface
-    port = EdgePort(port_no or 0, name, section.capacity or 0, tagged, tuple(vns), section.agent, *of_switch)
+    port = EdgePort(port_no or 0, name, section.capacity or 0, untagged, tuple(vns), section.agent, *of_switch)
     return port, problems
 
 
@@ -70,6 +71,9 @@ def _read_vids(path: Path, section: PortSection, vlans: Mapping[int, object]) ->
         problems.append(Problem(path, message, at_key=True))
     elif section.trunk is not None and not section.trunk:
         problems.append(Problem((*path, "trunk"), "names no VLAN"))
+    if section.native is not None and section.native not in (section.trunk or ()) and not _has_bad_vids(section):
+        message = f"{section.native} is not on this port's trunk; only a VLAN of it can go without a tag"
+        problems.append(Problem((*path, "native"), message))
     named = [((*path, "trunk", f"[{index}]"), vid) for index, vid in enumerate(section.trunk or ())]
     if section.access is not None:
         named.append(((*path, "access"), section.access))

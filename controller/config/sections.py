@@ -244,6 +244,8 @@ the number alone counts (docs/switches.md)."""
     """One VLAN, frames without a tag, or with VLAN id 0 (a priority alone); other tags are refused."""
     trunk: list[VlanVid] | None = None
     """Several VLANs, frames with a tag; either this or `access`."""
+    native: VlanVid | None = None
+    """One VLAN of the trunk: frames without a tag, or with VLAN id 0, are its own, and its frames leave without one."""
     vns: dict[str, Any] = Field(default_factory=dict)
     """Own limits and weights of VNs at this port."""
     agent: Annotated[AgentMode, of_room("agents", but="none")] = "none"

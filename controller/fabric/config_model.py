@@ -73,7 +73,7 @@ FIRST_NAMED, LAST_NAMED = 0x6000_0000, 0x7FFF_FFFF
 
 @dataclass(frozen=True, slots=True)
 class EdgePort:
-    """An edge port. ``tagged`` is True for a trunk; an access port has exactly one VN, whose frames carry no tag.
+    """An edge port. Frames of ``untagged_vid`` carry no tag: that of an access port, or the native VLAN of a trunk.
 
     ``expect`` is the name that the switch has to give it; None: the one that it had first. One that is configured by
     the name of its ``interface`` has a number that follows from that, and on its switch whichever that gives it.
@@ -82,7 +82,7 @@ class EdgePort:
     port_no: int
     name: str
     capacity_bps: int
-    tagged: bool
+    untagged_vid: int | None
     vns: tuple[Vn, ...]
     agent: AgentMode = "none"
     expect: str | None = None
@@ -92,6 +92,15 @@ class EdgePort:
     def label(self) -> str:
         """What the configuration calls it: its number, or its interface's name."""
         return str(self.port_no) if self.interface is None else self.interface
+
+    def tag_of(self, vlan_vid: int) -> int | None:
+        """Return the tag that a VLAN's frames carry at the port, None if they carry none."""
+        return None if vlan_vid == self.untagged_vid else vlan_vid
+
+    @property
+    def is_access(self) -> bool:
+        """Whether no frame carries a tag here; so a trunk of its native VLAN alone is one."""
+        return self.vlan_vids == (self.untagged_vid,)
 
     @property
     def vlan_vids(self) -> tuple[int, ...]:

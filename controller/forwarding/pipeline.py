@@ -139,7 +139,7 @@ def drop_control(ethertype: int) -> Flow:
 
 def agent_frames(port: EdgePort, vlan_vid: int, ethertype: int, meter_id: int | None) -> Flow:
     """What the agent behind an edge port says of one of its VLANs goes to the controller whole."""
-    match = Match(in_port=port.port_no, vlan_vid=vlan_vid if port.tagged else VLAN_NONE, eth_type=ethertype)
+    match = Match(in_port=port.port_no, vlan_vid=port.tag_of(vlan_vid) or VLAN_NONE, eth_type=ethertype)
     return _flow(Table.CLASSIFY, 1050, match, Output(PORT_CONTROLLER, 0xFFFF), meter_id=meter_id)
 
 
@@ -151,17 +151,19 @@ def drop_agent_frames(port_no: int, ethertype: int) -> Flow:
 def admit(port: EdgePort, vlan_vid: int) -> tuple[Flow, ...]:
     """An edge port's frames of one of its VLANs enter the pipeline.
 
-    At an access port these carry no tag, or one of VLAN id 0, whose priority they keep (IEEE 802.1Q, 6.9).
+    Those of an access port's VLAN, or a trunk's native one, carry no tag, or one of VLAN id 0, whose priority they
+    keep (IEEE 802.1Q, 6.9). A trunk takes those of its native VLAN with their tag as well.
     """
 
     def enter(vid_of_frame: int, *actions: Action) -> Flow:
         match = Match(in_port=port.port_no, vlan_vid=vid_of_frame)
         return _flow(Table.CLASSIFY, 100, match, *actions, goto_table=Table.SEND_LIMIT)
 
-    if port.tagged:
-        return (enter(vlan_vid),)
+    own = () if port.is_access else (enter(vlan_vid),)
+    if port.tag_of(vlan_vid) is not None:
+        return own
     tag = SetVlanVid(vlan_vid)
-    return enter(VLAN_NONE, PushVlan(), tag), enter(VLAN_PRIORITY, tag)
+    return enter(VLAN_NONE, PushVlan(), tag), enter(VLAN_PRIORITY, tag), *own
 
 
 def admit_from_fabric(port_no: int, vlan_vid: int, *, marks: bool = False) -> Flow:
@@ -335,7 +337,7 @@ def _mark(vlan_vid: int, why: MetadataFlag) -> WriteMetadata:
 def _to_edge(port: EdgePort, vlan_vid: int, set_queue: bool) -> tuple[Action, ...]:
     # The queue of a VLAN has the VLAN's number. Most switches without queues take set_queue and ignore it.
     queue = (SetQueue(vlan_vid),) if set_queue else ()
-    untag = () if port.tagged else (PopVlan(),)
+    untag = (PopVlan(),) if port.tag_of(vlan_vid) is None else ()
     return (*queue, *untag, Output(port.port_no))
 
 
@@ -345,7 +347,7 @@ def forward_to_edge(port: EdgePort, vlan_vid: int, mac: int, *, set_queue: bool 
     Where its VN has a ``phantom`` meter, what has gone out passes that, with its tag again.
     """
     actions, table = _to_edge(port, vlan_vid, set_queue), Table.PHANTOM if phantom else Table.PACKET_IN
-    if phantom and not port.tagged:
+    if phantom and port.tag_of(vlan_vid) is None:
         actions = (*actions, PushVlan(), SetVlanVid(vlan_vid))
     return _flow(Table.FORWARD, 100, Match(vlan_vid=vlan_vid, eth_dst=mac), *actions, goto_table=table)
 
@@ -370,7 +372,7 @@ def flood(
     A frame never goes back out of the port it came in by (OpenFlow 1.3.5, section 7.2.5, Output). Tagged copies go
     first, since untagging for an access port would last for those after it.
     """
-    edges = sorted(edge_ports, key=lambda port: not port.tagged)
+    edges = sorted(edge_ports, key=lambda port: port.tag_of(vlan_vid) is None)
     actions: list[Action] = [Output(port_no) for port_no in sorted(fabric_ports)]
     untagged = False
     for port in edges:

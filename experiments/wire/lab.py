@@ -127,4 +127,4 @@ class Lab:
             time.sleep(LOOK_EVERY_S)
 
     def _tag(self, vn: Vn) -> int | None:
-        return vn.vlan_vid if self._config.switches[vn.switch].ports[vn.port_no].tagged else None
+        return self._config.switches[vn.switch].ports[vn.port_no].tag_of(vn.vlan_vid)

@@ -69,6 +69,11 @@ def reached(wires: Wires, everybody: int = 2**48 - 1, tag: int | None = None) ->
     return {(one, other) for one, other in found if one != other}
 
 
+def reached_from(wires: Wires, sender: str, tag: int | None) -> set[str]:
+    """Return whom a broadcast reaches."""
+    return {name.removesuffix("h") for name in wires.reached(f"{sender}h", MACS[sender], 2**48 - 1, tag)} - {sender}
+
+
 ALL = {(one, other) for one in VLANS for other in VLANS if one != other and VLANS[one] == VLANS[other]}
 
 
@@ -97,10 +102,19 @@ def test_interfaces_that_swap_numbers_reach_no_other_tenant(run: tuple[Applicati
 
 @pytest.mark.parametrize("run", [False], indirect=True)
 def test_priority_tagged_frames_are_the_ports_vlans_and_other_tags_are_nobodys(run: tuple[Application, Wires]) -> None:
-    _, wires = run
+    app, wires = run
     wait_until(lambda: reached(wires, tag=0) == ALL, "all reached", 30)
     for tag in (10, 20, 4094):
         assert reached(wires, tag=tag) == set()
+    # A trunk's native VLAN goes without a tag; its others do not.
+    config = app.config()
+    config["switches"]["s1"]["ports"][4] = {"capacity": "100M", "trunk": [10, 20], "native": 10}
+    app.configure(config)
+    assert app.request("POST", "/v1/reload")[0] == 200
+    e1, e2, e3, e4 = VLANS
+    wait_until(lambda: reached_from(wires, e4, 20) == {e2, e3}, "the tagged VLAN reached", 30)
+    assert [reached_from(wires, e4, tag) for tag in (None, 0, 10, 30)] == [{e1}, {e1}, {e1}, set()]
+    assert [reached_from(wires, one, None) for one in (e1, e2)] == [{e4}, {e3, e4}]
 
 
 @pytest.mark.parametrize("run", [True], indirect=True)

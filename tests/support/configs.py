@@ -30,13 +30,16 @@ def fabric(
     limits: dict[int, str] | None = None,
     algorithm: str = "fs",
     vlans: dict[int, dict[str, object]] | None = None,
+    native: dict[tuple[int, int], int] | None = None,
     **sections: dict[str, object],
 ) -> Config:
     """Switches by dpid, with edge ports by number: a list of VLANs makes a trunk, one VLAN an access port.
 
+    ``native`` gives the VLANs that go without a tag at trunks, by dpid and number.
+
     Their queues are set over OVSDB, so that senders' meters have nothing to hold but their grants.
     """
-    limits = limits or {10: "400M", 20: "500M"}
+    limits, native = limits or {10: "400M", 20: "500M"}, native or {}
     document = {
         "vlans": {
             vid: {"send_limit": limit, "receive_limit": limit, "algorithm": algorithm, **(vlans or {}).get(vid, {})}
@@ -47,7 +50,11 @@ def fabric(
                 "dpid": dpid,
                 "ovsdb": "unix:/run/openvswitch/db.sock",
                 "ports": {
-                    port_no: {"capacity": capacity, "access" if isinstance(vids, int) else "trunk": vids}
+                    port_no: {
+                        "capacity": capacity,
+                        "access" if isinstance(vids, int) else "trunk": vids,
+                        **({"native": native[dpid, port_no]} if (dpid, port_no) in native else {}),
+                    }
                     for port_no, vids in ports.items()
                 },
             }

@@ -145,7 +145,7 @@ class Fabric:
         """The tag of a host's frames: none at an access port."""
         edge = self.central.network.edge_port(PortId(*port))
         assert edge is not None
-        return vlan_vid if edge.tagged else None
+        return edge.tag_of(vlan_vid)
 
 
 @dataclass

@@ -15,7 +15,7 @@ ROUNDS = st.lists(st.integers(1, 200), min_size=1, max_size=60)
 
 
 def agent_of(pairs: int) -> AgentPort:
-    agent = AgentPort(EdgePort(1, "", 10**9, True, (10,), "trust"))
+    agent = AgentPort(EdgePort(1, "", 10**9, None, (10,), "trust"))
     agent.most_frames = FRAMES_FACTOR * (pairs + 2)
     return agent
 

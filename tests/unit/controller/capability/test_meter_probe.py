@@ -75,7 +75,7 @@ def test_its_entries_match_nothing_that_comes_in_by_a_port() -> None:
 
 def port(*, tagged: bool = True) -> EdgePort:
     vn = Vn(QUEUE_ID, "s1", 1, 2, 10**6, 10**6)
-    return EdgePort(2, "p2", 10**8, tagged, (vn,))
+    return EdgePort(2, "p2", 10**8, None if tagged else vn.vlan_vid, (vn,))
 
 
 @pytest.mark.parametrize("tagged", [True, False])

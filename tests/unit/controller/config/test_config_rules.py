@@ -109,8 +109,12 @@ def test_a_good_file() -> None:
     assert (second.algorithm, second.weight, second.receive_limit_bps) == ("fp", 1.0, 50_000_000)
     switch = config.switches["s1"]
     assert (switch.dpid, switch.ovsdb) == (0xA1, "unix:/run/openvswitch/db.sock")
-    assert (switch.ports[1].name, switch.ports[1].tagged, switch.ports[1].capacity_bps) == ("s1-1", False, 100_000_000)
-    assert (switch.ports[2].name, switch.ports[2].tagged) == ("pn2", True)
+    assert (switch.ports[1].name, switch.ports[1].is_access, switch.ports[1].capacity_bps) == (
+        "s1-1",
+        True,
+        100_000_000,
+    )
+    assert (switch.ports[2].name, switch.ports[2].untagged_vid) == ("pn2", None)
     assert config.switches["c1"].ports == {}
 
 
@@ -224,6 +228,8 @@ ONE_PROBLEM = [
     ),
     ("[10, 20]}", "[10], vns: {010: {}}}", "f:8:46: switches.s1.ports.1.vns.010: ", "'010' is not a VLAN id"),
     ("[10, 20]}", "[10], access: 10}", "f:8:40: switches.s1.ports.1.access: ", "not both"),
+    ("[10, 20]}", "[10], native: 20}", "f:8:48: switches.s1.ports.1.native: ", "20 is not on this port's trunk"),
+    ("trunk: [10, 20]}", "access: 10, native: 10}", "f:8:47: switches.s1.ports.1.native: ", "10 is not on this port's"),
     (", trunk: [10, 20]}", "}", "f:8:7: switches.s1.ports.1: ", "needs access"),
     ("capacity: 100M, ", "", "f:8:7: switches.s1.ports.1.capacity: ", "is missing"),
     ("capacity: 100M", "capacity: 1e9", "f:8:21: switches.s1.ports.1.capacity: ", "'1e9' is not a rate"),

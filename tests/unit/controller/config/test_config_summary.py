@@ -52,6 +52,11 @@ def summary(*replaced: tuple[str, str]) -> list[str]:
         ("[10, 20]", "[10]", ["VLAN 20 at s1:1, s1:2 removed"]),
         ("lab, capacity: 1G", "lab, capacity: 10G", ["port s1:3: capacity 10G, was 1G"]),
         ("access: 10}\n  s2", "trunk: [10]}\n  s2", ["port s1:3: a trunk now"]),
+        (
+            "1: {capacity: 1G, trunk: [10, 20]}",
+            "1: {capacity: 1G, trunk: [10, 20], native: 20}",
+            ["port s1:1: native VLAN 20 now"],
+        ),
         ("access: 10}\n  s2", "access: 20}\n  s2", ["VLAN 10 at s1:3 removed", "VLAN 20 at s1:3 added"]),
         ('"s2:9"], capacity: 1G', '"s2:9"], capacity: 2G', ["link s1:9 - s2:9: capacity 2G, was 1G"]),
         ("dpid: 2,", "dpid: 2, meters: {min_rate: 1M},", ["switch s2: meters: min_rate 1M, was none"]),

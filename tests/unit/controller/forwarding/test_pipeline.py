@@ -13,8 +13,10 @@ from controller.fabric.topology import PortId
 from controller.forwarding.pipeline import ETH_TYPE_LLDP, GROUP_BIT, OWN_COOKIE, OWN_COOKIE_MASK, Table
 from controller.openflow.flows import Flow
 
-# Trunks 1 and 2, access ports 3 and 4; both switches alike; VLAN 30 on the second only. Port 9 links them, 8 is unused.
+# Trunks 1 and 2, access ports 3 and 4; both switches alike; VLAN 30 and a native VLAN on the second only. Port 9 links
+# them, 8 is unused.
 PORTS = {1: {1: [10, 20], 2: [10], 3: 10, 4: 20}, 2: {1: [10, 20, 30], 2: [20], 3: 20, 4: 10}}
+NATIVE = {(2, 1): 20}
 LIMITS = {10: "100M", 20: "100M", 30: "100M"}
 EDGES = [PortId(dpid, port_no) for dpid, ports in PORTS.items() for port_no in ports]
 VNS = [
@@ -26,7 +28,7 @@ VNS = [
 
 
 def build(learned):
-    net = Fabric(fabric(PORTS, limits=LIMITS), [((1, 9), (2, 9))])
+    net = Fabric(fabric(PORTS, limits=LIMITS, native=NATIVE), [((1, 9), (2, 9))])
     net.start()
     if learned:
         for port, vid in VNS:
@@ -78,7 +80,7 @@ def vlan_of(port, frame):
     vids = PORTS[port.dpid][port.port_no]
     if isinstance(vids, int):
         return vids if not frame.vlan_vid else None  # 0: a priority and no VLAN
-    return frame.vlan_vid if frame.vlan_vid in vids else None
+    return frame.vlan_vid if frame.vlan_vid in vids else None if frame.vlan_vid else NATIVE.get(port)
 
 
 @pytest.mark.parametrize("learned", [False, True])
@@ -101,8 +103,8 @@ def test_isolation(learned, frame, port):
     else:
         assert set(got) == others
     for out, copy, queue in delivery.at:
-        access = isinstance(PORTS[out.dpid][out.port_no], int)
-        assert copy == frame._replace(vlan_vid=None if access else vid)
+        untagged = isinstance(PORTS[out.dpid][out.port_no], int) or NATIVE.get(out) == vid
+        assert copy == frame._replace(vlan_vid=None if untagged else vid)
         assert queue == vid
     # The sending VN's limit holds for whatever gets in, then a known pair's or that of floods; reports have one too.
     central = NETS[learned].central

@@ -13,7 +13,7 @@ from controller.switch.port_entries import misplaced
 
 def port(port_no: int, *vids: int, tagged: bool = False) -> EdgePort:
     vns = tuple(Vn(vid, "s1", 1, port_no, 1, 1) for vid in vids)
-    return EdgePort(port_no, f"s1-{port_no}", 10**9, tagged, vns)
+    return EdgePort(port_no, f"s1-{port_no}", 10**9, None if tagged else vids[0], vns)
 
 
 PORTS = {1: port(1, 10), 2: port(2, 20), 3: port(3, 10, 20, tagged=True)}

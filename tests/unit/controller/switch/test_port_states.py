@@ -13,7 +13,7 @@ from controller.switch.port_states import ABSENT, cut_name, judge
 def switch(**expected: str | None) -> Switch:
     """A switch of ports 1, 2, ...: what is expected of each."""
     ports = {
-        number: EdgePort(number, f"s1-{number}", 10**9, False, (), expect=name)
+        number: EdgePort(number, f"s1-{number}", 10**9, None, (), expect=name)
         for number, name in enumerate(expected.values(), 1)
     }
     return Switch("s1", 1, None, ports)
