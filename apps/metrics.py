@@ -268,7 +268,13 @@ class _Controller(Collector):
             for port_no in record.switch.ports.keys() & counted.keys():
                 for direction, count in zip(("sent", "received"), counted[port_no], strict=True):
                     moved.add_metric([record.switch.name, record.switch.ports[port_no].label, direction], count)
-        yield from (moved, capacity, promised)
+        unwanted = CounterMetricFamily(
+            "dets_port_refused_frames", "Hosts' frames dropped where they came in.", labels=["switch", "port", "reason"]
+        )
+        for switch, port in central.config.ports():
+            for reason, count in (central.switches[switch.dpid].refused.of_port(port.port_no) or {}).items():
+                unwanted.add_metric([switch.name, port.label, reason], count)
+        yield from (moved, capacity, promised, unwanted)
         for dpid, record in central.switches.items():
             for port_no, found in port_enforceability.of_switch(central.fabric, dpid).items():
                 metric.add_metric([record.switch.name, record.switch.ports[port_no].label], _ENFORCEABLE[found.verdict])

@@ -14,7 +14,7 @@ from apps.southbound.connected_switches import (
     SwitchState,
 )
 from controller.errors import ProtocolError
-from controller.forwarding.pipeline import OWN_COOKIE, OWN_COOKIE_MASK
+from controller.forwarding.pipeline import OWN_COOKIE, OWN_COOKIE_MASK, REFUSAL_COOKIE, REFUSAL_COOKIE_MASK, Table
 from controller.openflow.meters import decode_meter_config
 from controller.openflow.multipart import encode_flow_stats_request, encode_meter_config_request
 
@@ -92,8 +92,14 @@ class Audits:
         expected, touched, record.changed_keys = central.reconciler.tables(dpid), record.changed_keys, set()
         flows = peer.connection.ask(lambda xid: encode_flow_stats_request(xid, OWN_COOKIE, OWN_COOKIE_MASK))
         meters = peer.connection.ask(encode_meter_config_request)
+        dropping = (REFUSAL_COOKIE, REFUSAL_COOKIE_MASK, Table.CLASSIFY)
+        refused = peer.connection.ask(lambda xid: encode_flow_stats_request(xid, *dropping))
         try:
             body, config = peers.answer(flows), peers.answer_or_refusal(meters)
+            numbers = central.network.numbers
+            record.refused.read(
+                peers.answer(refused), lambda number: numbers.port(dpid, number).port_no, record.switch.ports
+            )
             self._breathe()
             if is_over():
                 return

@@ -223,8 +223,9 @@ class ForwardingState:
     def _put_edge(self, dpid: int, port: EdgePort) -> None:
         """Let an edge port's frames in, unless it is fenced: then no table behind CLASSIFY sees any."""
         there = self.numbers.on_switch(dpid, port)
-        flows = [pipeline.drop_hosts_lldp(there.port_no)]
-        if PortId(dpid, port.port_no) not in self.fenced:
+        fenced = PortId(dpid, port.port_no) in self.fenced
+        flows = [pipeline.drop_hosts_lldp(there.port_no), *pipeline.refuse_others(there, fenced=fenced)]
+        if not fenced:
             flows += [flow for vid in port.vlan_vids for flow in pipeline.admit(there, vid)]
         self.desired.put(("edge", dpid, port.port_no), {dpid: flows})
 

@@ -40,6 +40,7 @@ from controller.openflow.match import Match
 
 OWN_COOKIE = 0xDE75_0000_0000_0000
 OWN_COOKIE_MASK = 0xFFFF_0000_0000_0000
+REFUSAL_COOKIE, REFUSAL_COOKIE_MASK = OWN_COOKIE | 0x100, OWN_COOKIE_MASK | 0x100
 
 ETH_TYPE_ARP = 0x0806
 ETH_TYPE_IPV6 = 0x86DD
@@ -70,6 +71,20 @@ class Table(IntEnum):
     FORWARD = 8
     PHANTOM = 9
     PACKET_IN = 10
+
+
+class Refusal(IntEnum):
+    """Why an edge port's frames get no further than CLASSIFY; each has entries of its own, whose cookies say which."""
+
+    FENCED = 1
+    LLDP = 2
+    UNTAGGED = 3
+    FOREIGN_VLAN = 4
+
+    @property
+    def cookie(self) -> int:
+        """The cookie of the entries that drop such frames."""
+        return REFUSAL_COOKIE | self << 12 | Table.CLASSIFY
 
 
 class MetadataFlag(IntFlag):
@@ -129,7 +144,17 @@ def drop_group_sources() -> Flow:
 
 def drop_hosts_lldp(port_no: int) -> Flow:
     """A host cannot forge links: LLDP from edge ports is dropped."""
-    return _flow(Table.CLASSIFY, 1100, Match(in_port=port_no, eth_type=ETH_TYPE_LLDP))
+    return Flow(Table.CLASSIFY, 1100, Match(in_port=port_no, eth_type=ETH_TYPE_LLDP), Refusal.LLDP.cookie)
+
+
+def refuse_others(port: EdgePort, *, fenced: bool) -> tuple[Flow, ...]:
+    """What an edge port lets in by no other entry is dropped here, and counted by reason."""
+    every = Match(in_port=port.port_no)
+    if fenced:
+        return (Flow(Table.CLASSIFY, 1, every, Refusal.FENCED.cookie),)
+    plain = () if port.untagged_vid is not None else (VLAN_NONE, VLAN_PRIORITY)
+    untagged = [Flow(Table.CLASSIFY, 2, every._replace(vlan_vid=vid), Refusal.UNTAGGED.cookie) for vid in plain]
+    return *untagged, Flow(Table.CLASSIFY, 1, every, Refusal.FOREIGN_VLAN.cookie)
 
 
 def drop_control(ethertype: int) -> Flow:

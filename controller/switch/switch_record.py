@@ -32,6 +32,7 @@ from controller.switch.adoption import DeferredAdoption
 from controller.switch.meters.id_pool import MeterIdPool
 from controller.switch.meters.meter_settings import MeterSetting
 from controller.switch.port_states import PortState
+from controller.switch.refused_frames import RefusedFrames
 
 NO_ENTRY = -1
 SPARED = ("discovery", "report", "newcomer")
@@ -147,7 +148,8 @@ class SwitchRecord:
     come yet. ``row_of_meter`` leads from a meter id, less the first of the range, to the row of the pair table.
     ``can`` is what the switch can do, as far as is known. ``agent_rows`` are the VNs whose ports may have an agent
     behind them, ``newcomer_rows`` those that have a meter for what they send to new pairs. ``ports`` are the states of
-    its edge ports by number, and since when each is up, down or absent, as far as the switch has said.
+    its edge ports by number, and since when each is up, down or absent, as far as the switch has said; ``refused``
+    counts the frames that no VLAN of theirs takes.
     """
 
     switch: Switch
@@ -165,6 +167,7 @@ class SwitchRecord:
     agent_rows: frozenset[int] = frozenset()
     newcomer_rows: frozenset[int] = frozenset()
     ports: dict[int, tuple[PortState, float]] = field(default_factory=dict)
+    refused: RefusedFrames = field(default_factory=RefusedFrames)
     stood: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))  # ids that it listed at the last audit
     thrifty: bool = False  # it has too few meters for its pairs
     missed: frozenset[int] = frozenset()  # which were missing then

@@ -186,6 +186,14 @@ def test_what_an_access_port_takes_is_its_vlans_with_the_priority_kept(tmp_path:
             assert came_out(*tags) == {2: [trunk], 3: [access], 4: []}, tags
         for tag in ("8100000a", "81000014", "8100a00a", "81000fff"):
             assert came_out(tag) == {2: [], 3: [], 4: []}, tag
+        run.fabric.inject(1, 2, plain)
+        run.app.wait_for(lambda: refused(run, 2)["untagged"] == 1, "counted", 30)
+        assert refused(run, 1) == {"fenced": 0, "lldp": 0, "untagged": 0, "foreign-vlan": 4}
+        assert run.app.metrics()["dets_port_refused_frames_total", "1", "foreign-vlan", "s1"] == 4.0
+
+
+def refused(run: WireRun, port_no: int) -> Any:
+    return run.app.get(f"/v1/ports/s1/{port_no}")["refused_frames"] or {"untagged": None}
 
 
 def test_a_name_that_the_file_expects_counts_from_the_first_time_on(tmp_path: Path) -> None:

@@ -151,7 +151,8 @@ def port_views(service: Service, ports: Sequence[tuple[Switch, EdgePort]]) -> li
         can = verdicts[switch.dpid][port.port_no]
         agent = central.agents.seen(PortId(switch.dpid, port.port_no))
         shown = None if agent is None else agent_view(agent)
-        values = (*place, list(port.vlan_vids), *limits, received_bps, sent_bps, str(can.verdict), list(can.why), shown)
+        carried = list(port.vlan_vids), port.untagged_vid, record.refused.of_port(port.port_no)
+        values = (*place, *carried, *limits, received_bps, sent_bps, str(can.verdict), list(can.why), shown)
         views.append(dict(zip(PortView.model_fields, values, strict=True)))
     return views
 

@@ -114,6 +114,11 @@ class PortView(BaseModel):
     )
     capacity_bps: int = Field(description="bit/s on the wire")
     vlan_vids: list[int]
+    untagged_vid: int | None = Field(description="the VLAN whose frames carry no tag here; null: all carry one")
+    refused_frames: dict[str, int] | None = Field(
+        description="frames of hosts that were dropped where they came in, by reason: untagged, foreign-vlan, lldp, "
+        "fenced; read every 10 s; null: not yet"
+    )
     send_limits_bps: int = Field(description="sum of its VNs' send limits")
     receive_limits_bps: int = Field(description="sum of its VNs' receive limits")
     received_bps: Rate = Field(description="what came in from its hosts, bit/s; null: unknown")
