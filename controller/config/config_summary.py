@@ -156,6 +156,8 @@ def _was(name: str, before: object, after: object) -> str:
 def _shown(name: str, value: object) -> str:
     if value is None:
         return "none"
+    if isinstance(value, bool):
+        return "true" if value else "false"
     if isinstance(value, Mapping):
         return " ".join(f"{key}={one}" for key, one in value.items()) or "none"
     return format_rate(value) if name.endswith("_bps") and isinstance(value, int) else str(value)

@@ -36,6 +36,7 @@ def summary(*replaced: tuple[str, str]) -> list[str]:
     ("old", "new", "lines"),
     [
         ("keep", "remove", ["on_stop remove, was keep"]),
+        ("control: {on_stop: keep}", "metrics: {vns: false}", ["vn_metrics false, was true"]),
         ("name: blue", "name: green", ["VLAN 10: renamed green, was blue"]),
         ("  20: {", "  30: {send_limit: 1M, receive_limit: 1M}\n  20: {", ["VLAN 30 added"]),
         (
