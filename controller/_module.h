@@ -11,7 +11,7 @@
 
 #include <numpy/arrayobject.h>
 
-enum { MOST_NUMBERS = 15 };
+enum { MAX_NUMBERS = 15 };
 
 typedef struct {
     PyObject *const *given; /* the columns and numbers, as Python has them */
@@ -20,7 +20,7 @@ typedef struct {
     union {
         double real;
         int64_t whole;
-    } number[1 + MOST_NUMBERS];
+    } number[1 + MAX_NUMBERS];
 } Call;
 
 /* A number is taken with Python's lock, and then there without it. */

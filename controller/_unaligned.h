@@ -8,13 +8,13 @@ typedef int64_t i64;
 typedef uint32_t loose_u32 __attribute__((aligned(1), may_alias));
 typedef uint64_t loose_u64 __attribute__((aligned(1), may_alias));
 
-enum { LEAST_RUN = 16 }; /* rows side by side that are worth copying as a whole */
+enum { MIN_RUN = 16 }; /* rows side by side that are worth copying as a whole */
 
-/* Return how many of ``rows``, which ascend, are side by side from the one at ``i`` on, up to ``end``: 0 for less than LEAST_RUN.
+/* Return how many of ``rows``, which ascend, are side by side from the one at ``i`` on, up to ``end``: 0 for less than MIN_RUN.
  * Those of one peer mostly are: VNs of a switch follow each other. So few of the numbers are looked at. */
 static inline i64 run(const i64 *rows, i64 i, i64 end)
 {
-    i64 n = LEAST_RUN, step = LEAST_RUN, doubles = 1;
+    i64 n = MIN_RUN, step = MIN_RUN, doubles = 1;
     if (end - i < n || rows[i + n - 1] - rows[i] != n - 1)
         return 0;
     for (; step; step = doubles ? 2 * step : step / 2) {
@@ -29,7 +29,7 @@ static inline i64 run(const i64 *rows, i64 i, i64 end)
 /* Return where the rows end that can be done together with the one at ``i``: so many ``side_by`` side, or else a few. */
 static inline i64 together(i64 i, i64 side_by, i64 end)
 {
-    i64 n = side_by ? side_by : LEAST_RUN;
+    i64 n = side_by ? side_by : MIN_RUN;
     return n < end - i ? i + n : end;
 }
 

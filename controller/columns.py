@@ -12,12 +12,12 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 Int16Array = NDArray[np.int16]
-"""Counts of intervals, which stop at MOST_COUNTED: what is looked at is whether there were some tens of them."""
+"""Counts of intervals, which stop at MAX_COUNTED: what is looked at is whether there were some tens of them."""
 
 UInt32Array = NDArray[np.uint32]
 """Rates in whole kb/s or bursts in whole kb (1000 bits), as a meter's band carries them (OpenFlow 1.3.5, 7.3.4.4)."""
 
-MOST_COUNTED = 2**15 - 1
+MAX_COUNTED = 2**15 - 1
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
@@ -35,7 +35,7 @@ def nan_column(rows: int) -> FloatArray:
 
 def incremented(counts: Int16Array) -> Int16Array:
     """Return the counts after one more interval."""
-    more: Int16Array = counts + (counts < MOST_COUNTED)
+    more: Int16Array = counts + (counts < MAX_COUNTED)
     return more
 
 

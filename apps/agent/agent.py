@@ -1,7 +1,7 @@
 """The agent's loop: read counters, report, take what the controller says, put rates in force.
 
 Nothing waits: what the interface does not take is lost and said again in the next interval; what came is read up to
-MOST_FRAMES. A controller that is gone is not waited for (``pairs``).
+MAX_FRAMES. A controller that is gone is not waited for (``pairs``).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from controller.openflow.ethernet import ETH_TYPE_MAC_CONTROL
 
 LOG = logging.getLogger("dets.agent")
 HELLO_INTERVALS = 5  # an agent without pairs says nothing else, and counts as lost after 20
-MOST_FRAMES = 1024  # in an interval
+MAX_FRAMES = 1024  # in an interval
 LEAST_INTERVAL_MS, MOST_INTERVAL_MS = 10, 10_000
 
 
@@ -104,7 +104,7 @@ class Agent:
 
     def receive_frames(self) -> None:
         """Take what has come, and put the rates that it sets in force at once."""
-        for frame in self._socket.receive(MOST_FRAMES):
+        for frame in self._socket.receive(MAX_FRAMES):
             self._take(frame)
         self._apply()
 

@@ -17,7 +17,7 @@ _VLAN_VALID = 1 << 4
 _AUXDATA = struct.Struct("=IIIHHHH")
 _TAG = struct.Struct("!HH")
 _INSTRUCTION = struct.Struct("=HBBI")  # struct sock_filter
-_MOST_OCTETS = 2048
+_MAX_OCTETS = 2048
 _BUFFER_OCTETS = 1 << 20
 
 
@@ -31,7 +31,7 @@ def socket_filter() -> bytes:
         (0x28, 0, 0, 14),  # A = opcode
         (0x35, 0, 2, first),
         (0x25, 1, 0, last),
-        (0x06, 0, 0, _MOST_OCTETS),
+        (0x06, 0, 0, _MAX_OCTETS),
         (0x06, 0, 0, 0),
     )
     return b"".join(_INSTRUCTION.pack(*line) for line in program)
@@ -86,7 +86,7 @@ class FrameSocket:
         found = []
         for _ in range(most):
             try:
-                data, said, _, _ = self._socket.recvmsg(_MOST_OCTETS, 64)
+                data, said, _, _ = self._socket.recvmsg(_MAX_OCTETS, 64)
             except OSError:  # nothing more, or the interface is down
                 break
             frame = decode(_tagged(data, said))

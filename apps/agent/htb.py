@@ -5,7 +5,7 @@
        |- :2   frames of other VLANs
        |- :1vvv  VLAN vvv (hex)          rate and ceil: what its VN may send
           |- :2vvv  destinations without a class of their own
-          |- :3000..  a destination      ceil: the rate set; all but LEAST_BPS is borrowed from the VLAN's
+          |- :3000..  a destination      ceil: the rate set; all but MIN_BPS is borrowed from the VLAN's
 
 A class's rate is changed without its bucket being filled again (``dets bench agent``). The classes of destinations
 borrow, so that what they send together is what the VN may send and no more: VNs of one host cannot take each other's.
@@ -43,18 +43,18 @@ from apps.agent.shaper import VN_AGGREGATE, PairCounters, ShapedPair
 from controller.errors import InvalidValueError
 
 LINK, OTHERS, VLAN, REST, FIRST_PAIR, LAST_PAIR = 0x1, 0x2, 0x1000, 0x2000, 0x3000, 0xFFFE
-LEAST_BPS = 8_000
+MIN_BPS = 8_000
 # A burst is one frame and what is sent in a millisecond: a shaper queues where a meter would drop.
 FRAME_OCTETS, BURST_S = 1_600, 0.001
 QUANTUM_OCTETS = 3_044  # what a class may send before it is another's turn: two frames
-QUEUE_S, LEAST_QUEUE, MOST_QUEUE = 0.030, 30, 1000  # leaf queues, in time at the rate and in frames
+QUEUE_S, MIN_QUEUE, MAX_QUEUE = 0.030, 30, 1000  # leaf queues, in time at the rate and in frames
 _TCA_HTB_PARMS, _TCA_HTB_INIT, _TCA_HTB_RATE64, _TCA_HTB_CEIL64 = 1, 2, 6, 7
 _RATESPEC = struct.Struct("=BBHhHI")
 _OPTIONS = struct.Struct("=IIIII")
 _GLOBAL = struct.Struct("=IIIII")
 _LINKLAYER_ETHERNET = 1
 _TICK_NS = 64  # linux/pkt_sched.h: PSCHED_SHIFT
-_MOST_RATE = 2**32 - 1
+_MAX_RATE = 2**32 - 1
 
 
 class HtbShaper:
@@ -84,14 +84,14 @@ class HtbShaper:
         requests = [
             Request(RTM_NEWQDISC, CREATE | EXCL, root + attribute(TCA_KIND, b"htb\0") + attribute(TCA_OPTIONS, glob)),
             self._class(LINK, 0, self._link_rate_bps, self._link_rate_bps),
-            self._class(OTHERS, LINK, LEAST_BPS, self._link_rate_bps),
+            self._class(OTHERS, LINK, MIN_BPS, self._link_rate_bps),
             *self._queue_of(OTHERS, self._link_rate_bps),
         ]
         for vid in vlans:
             overhead = self._overhead[vid]
             requests += [
-                self._class(VLAN + vid, LINK, LEAST_BPS, self._link_rate_bps, overhead),
-                self._class(REST + vid, VLAN + vid, LEAST_BPS, self._link_rate_bps, overhead),
+                self._class(VLAN + vid, LINK, MIN_BPS, self._link_rate_bps, overhead),
+                self._class(REST + vid, VLAN + vid, MIN_BPS, self._link_rate_bps, overhead),
                 *self._queue_of(REST + vid, self._link_rate_bps),
             ]
             self._map.put(classifier.key_of(vid, classifier.DEFAULT_DESTINATION), REST + vid)
@@ -115,7 +115,7 @@ class HtbShaper:
             if minor is None:
                 minor = self._minor_of[pair] = self._take_minor()
                 new.append((pair, minor))
-            requests.append(self._class(minor, VLAN + pair.vlan_vid, LEAST_BPS, ceil_bps, overhead))
+            requests.append(self._class(minor, VLAN + pair.vlan_vid, MIN_BPS, ceil_bps, overhead))
             requests += self._queue_of(minor, ceil_bps)
         self._netlink.change(requests)
         for pair, minor in new:
@@ -127,7 +127,7 @@ class HtbShaper:
         for pair in pairs:
             if pair.destination == VN_AGGREGATE:
                 requests.append(
-                    self._class(VLAN + pair.vlan_vid, LINK, LEAST_BPS, self._link_rate_bps, self._overhead[pair[0]])
+                    self._class(VLAN + pair.vlan_vid, LINK, MIN_BPS, self._link_rate_bps, self._overhead[pair[0]])
                 )
             elif (minor := self._minor_of.pop(pair, None)) is not None:
                 self._map.delete(classifier.key_of(*pair))
@@ -176,7 +176,7 @@ class HtbShaper:
             _OPTIONS.pack(_burst_ticks(rate), _burst_ticks(ceil), QUANTUM_OCTETS, 0, 0),
         )
         options = attribute(_TCA_HTB_PARMS, b"".join(parts))
-        if ceil > _MOST_RATE:
+        if ceil > _MAX_RATE:
             options += attribute(_TCA_HTB_CEIL64, struct.pack("=Q", ceil))
             options += attribute(_TCA_HTB_RATE64, struct.pack("=Q", rate))
         where = tc_message(self._index, MAJOR << 16 | minor, MAJOR << 16 | parent if parent else MAJOR << 16)
@@ -184,7 +184,7 @@ class HtbShaper:
 
     def _queue_of(self, minor: int, rate_bps: int) -> list[Request]:
         """Return what gives a leaf its queue, if it has none, or one of less than half or more than twice as much."""
-        frames = min(max(round(rate_bps * QUEUE_S / 8 / 1518), LEAST_QUEUE), MOST_QUEUE)
+        frames = min(max(round(rate_bps * QUEUE_S / 8 / 1518), MIN_QUEUE), MAX_QUEUE)
         known = self._queue.get(minor)
         if known is not None and frames <= 2 * known and known <= 2 * frames:
             return []
@@ -195,7 +195,7 @@ class HtbShaper:
 
 
 def _ratespec(octets_per_s: int, overhead: int) -> bytes:
-    return _RATESPEC.pack(0, _LINKLAYER_ETHERNET, overhead, -1, 0, min(octets_per_s, _MOST_RATE))
+    return _RATESPEC.pack(0, _LINKLAYER_ETHERNET, overhead, -1, 0, min(octets_per_s, _MAX_RATE))
 
 
 def _burst_ticks(octets_per_s: int) -> int:

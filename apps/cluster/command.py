@@ -183,10 +183,10 @@ def epoch(
     """Raise the epoch when etcd was restored or made again: its revisions are lower then, and switches refuse them."""
     from apps.cluster.cluster_node import prefix_of
     from apps.cluster.etcd_client import get, put
-    from controller.cluster.leadership import MOST_EPOCH
+    from controller.cluster.leadership import MAX_EPOCH
 
-    if not 0 < number <= MOST_EPOCH:
-        raise InvalidValueError("NUMBER", number, f"is outside 1 to {MOST_EPOCH}")
+    if not 0 < number <= MAX_EPOCH:
+        raise InvalidValueError("NUMBER", number, f"is outside 1 to {MAX_EPOCH}")
     cluster = _cluster(_load(config))
     key = f"{prefix_of(cluster)}epoch"
     with _reading(cluster) as etcd:

@@ -20,7 +20,7 @@ from apps.runtime.tls import client_context
 from controller.errors import DetsError
 
 REQUEST_TIMEOUT_S = 1.0
-MOST_ANSWER_BYTES = 64 << 20
+MAX_ANSWER_BYTES = 64 << 20
 Operation = dict[str, Any]
 
 
@@ -113,7 +113,7 @@ class EtcdClient:
                 connection.sock.settimeout(REQUEST_TIMEOUT_S)
             connection.request("POST", path, body, {"Content-Type": "application/json"})
             response = connection.getresponse()
-            content = response.read(MOST_ANSWER_BYTES)
+            content = response.read(MAX_ANSWER_BYTES)
         except BaseException:
             connection.close()
             while idle:  # they are as old as this one

@@ -25,14 +25,14 @@ from typing import NamedTuple
 from apps.cluster.etcd_client import EtcdClient, EtcdError, KeyValue, Operation, created_at, get, modified_at, put
 from controller.cluster.leadership import generation_id
 from controller.cluster.ownership import Owner
-from controller.cluster.placement import MOST_AT_ONCE, ClusterView, Placement
+from controller.cluster.placement import MAX_AT_ONCE, ClusterView, Placement
 from controller.errors import InvalidValueError
 from controller.fabric.config_model import Cluster
 
 LOG = logging.getLogger("dets.cluster")
 HURRY_S = 1.0
 """for so long after a change of owners it is asked for often"""
-MOST_WATCHED = 4
+MAX_WATCHED = 4
 """leases of other owners that a node looks after"""
 _KINDS = ("nodes", "reached", "own", "drained", "want")
 _OWN = _KINDS.index("own")
@@ -88,13 +88,13 @@ class EtcdMembership:
         return self.moving or now_s - self._changed_s < HURRY_S
 
     def monitored_leases(self, found: Sequence[list[KeyValue]], lease_id: int) -> set[int]:
-        """Return the leases of other owners that this node, whose own is ``lease_id``, looks after: MOST_WATCHED.
+        """Return the leases of other owners that this node, whose own is ``lease_id``, looks after: MAX_WATCHED.
 
         They are the next ones in a ring, so that every lease is looked after by as many nodes.
         """
         leases = sorted({one.lease_id for one in found[_OWN]} - {lease_id})
         ring = [one for one in leases if one > lease_id] + [one for one in leases if one < lease_id]
-        return set(ring[:MOST_WATCHED])
+        return set(ring[:MAX_WATCHED])
 
     def synchronize(
         self, etcd: EtcdClient, found: Sequence[list[KeyValue]], lease_id: int, epoch: int, now_s: float
@@ -143,7 +143,7 @@ class EtcdMembership:
                 writing.append(put(place, data, lease_id))
         for one in found[_OWN]:
             shown = self.tested(dpid := int(_name(one), 16)) if one.lease_id == lease_id else None
-            if shown is not None and self._tested.get(dpid) != shown and len(writing) < MOST_AT_ONCE:
+            if shown is not None and self._tested.get(dpid) != shown and len(writing) < MAX_AT_ONCE:
                 self._tested[dpid] = shown
                 writing.append(put(f"{self._prefix}tested/{dpid:016x}", shown))
         return writing

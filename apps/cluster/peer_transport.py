@@ -9,7 +9,7 @@ its connection stands.
 libzmq's own thread does what is to be done between calls. Nothing here waits, and Python has no thread more.
 
 - What a peer does not take is not sent: two frames wait for it, and what TCP holds. Frames must not rely on arrival.
-- Strangers that connect: at most MOST_STRANGERS connections, each for HANDSHAKE_S at most, and at most EVENTS of them
+- Strangers that connect: at most MAX_STRANGERS connections, each for HANDSHAKE_S at most, and at most EVENTS of them
   are looked at in one call. Beyond that the kernel drops what asks for a connection, until a call finds fewer;
   connections that stand go on. So strangers can keep a peer from connecting: let only nodes reach this port. A listed
   peer that wants to exhaust memory is not kept from it.
@@ -35,7 +35,7 @@ from controller.config.value_types import parse_address
 from controller.errors import InvalidValueError
 from controller.openflow.bounded_reader import Buffer
 
-MOST_OCTETS = 64 << 20
+MAX_OCTETS = 64 << 20
 """of a frame; ``controller.node_protocol`` has none that is longer"""
 QUEUE_LENGTH = 2  # frames for each connection, on either side
 UNCONFIRMED_MS = 1000  # after which the kernel ends a connection whose other end confirms no octets
@@ -81,7 +81,7 @@ class PeerTransport:
     address without an IP address, OSError where nobody can listen there.
     """
 
-    def __init__(self, address: str, most_octets: int = MOST_OCTETS) -> None:
+    def __init__(self, address: str, most_octets: int = MAX_OCTETS) -> None:
         host, port = _numeric("address", address)
         self._most_octets = most_octets
         self._public, self._secret = zmq.curve_keypair()

@@ -12,7 +12,7 @@ from contextlib import suppress
 
 from apps.cluster.etcd_client import EtcdClient, EtcdError, Operation, delete, modified_at, put
 from apps.cluster.etcd_membership import keys_of, known_of
-from controller.cluster.placement import MOST_AT_ONCE, ClusterView, connected_candidates
+from controller.cluster.placement import MAX_AT_ONCE, ClusterView, connected_candidates
 from controller.errors import DetsError, InvalidValueError
 
 MOVE_TIMEOUT_S = 15.0
@@ -126,8 +126,8 @@ class PlacementRequests:
             return []
         lease_id = self._etcd.grant(REQUEST_TTL_S)
         try:
-            for start in range(0, len(going), MOST_AT_ONCE):
-                some = going[start : start + MOST_AT_ONCE]
+            for start in range(0, len(going), MAX_AT_ONCE):
+                some = going[start : start + MAX_AT_ONCE]
                 wants = [put(f"{self._prefix}{self._want(dpid)}", node.encode(), lease_id) for dpid, node in some]
                 nodes = {f"drained/{node}" for _, node in some}
                 self._write([*nodes, *(self._want(dpid) for dpid, _ in some)], wants)

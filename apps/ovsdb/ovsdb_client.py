@@ -33,9 +33,9 @@ TIMEOUT_S = 5.0
 ATTEMPTS = 5
 _MAX_REPLY_BYTES = 8 << 20  # the rows of 30,000 queues
 _MAX_REASON_LENGTH = 200
-_MOST_PARTS = 500_000  # lists and objects of a reply: those rows have so many, and all are made at once
+_MAX_PARTS = 500_000  # lists and objects of a reply: those rows have so many, and all are made at once
 _CHUNK_BYTES = 1 << 16
-_MOST_OTHERS = 100  # messages of one connection that answer nothing; a server's probes are seconds apart
+_MAX_OTHERS = 100  # messages of one connection that answer nothing; a server's probes are seconds apart
 _TOKEN = re.compile(rb'["{}]')
 # A string up to its end. A character after a backslash is not what it looks like; a backslash at the end waits for it.
 _IN_STRING = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
@@ -146,8 +146,8 @@ class _Session:
             if message.get("id") == self._last_id and message.get("method") is None:
                 break
             self._others += 1
-            if self._others > _MOST_OTHERS:
-                raise ProtocolError(f"message: more than {_MOST_OTHERS} that nobody has asked for")
+            if self._others > _MAX_OTHERS:
+                raise ProtocolError(f"message: more than {_MAX_OTHERS} that nobody has asked for")
             if message.get("method") == "echo":
                 self._send({"result": message.get("params"), "error": None, "id": message.get("id")})
         if message.get("error") or not isinstance(message.get("result"), list):
@@ -164,8 +164,8 @@ class _Session:
             end = self._frame.end(self._buffer)
             if end is not None:
                 text, self._buffer, self._frame = self._buffer[:end], self._buffer[end:], _JsonMessage()
-                if text.count(b"[") + text.count(b"{") > _MOST_PARTS:
-                    raise ProtocolError(f"message: has more than {_MOST_PARTS} lists and objects")
+                if text.count(b"[") + text.count(b"{") > _MAX_PARTS:
+                    raise ProtocolError(f"message: has more than {_MAX_PARTS} lists and objects")
                 try:
                     return dict(json.loads(text))
                 except ValueError as error:

@@ -8,7 +8,7 @@ from typing import Any
 
 # A piece of work is not begun so shortly before a round is due: it might not have ended by then.
 ROUND_GUARD_S = 0.005
-LEAST_SLEEP_S = 0.0005
+MIN_SLEEP_S = 0.0005
 
 
 class CooperativeScheduler:
@@ -87,6 +87,6 @@ class CooperativeScheduler:
             if not self._idle.is_set():
                 self._idle.wait(left_s)
             elif -self._interval_s < due_in_s < ROUND_GUARD_S:  # one that is late is to begin before anything else does
-                self._sleep(max(due_in_s, LEAST_SLEEP_S))
+                self._sleep(max(due_in_s, MIN_SLEEP_S))
             else:
                 return

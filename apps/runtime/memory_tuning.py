@@ -15,7 +15,7 @@ MANY_PIECES = 20
 # From malloc.h of the GNU C library. Setting any of them also ends its own guesses about the others.
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4
 # Freed memory at the end of the heap stays up to so much: more than the columns of a million entries.
-MOST_KEPT_BYTES = 1 << 30
+MAX_KEPT_BYTES = 1 << 30
 # The heap grows by so much more than it has to.
 PAD_BYTES = 16 << 20
 
@@ -31,7 +31,7 @@ def disable_heap_trimming() -> bool:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError):  # not the GNU C library: its malloc is left as it is
         return False
-    values = ((_MMAP_MAX, 0), (_TRIM_THRESHOLD, MOST_KEPT_BYTES), (_TOP_PAD, PAD_BYTES))
+    values = ((_MMAP_MAX, 0), (_TRIM_THRESHOLD, MAX_KEPT_BYTES), (_TOP_PAD, PAD_BYTES))
     return all(mallopt(name, value) == 1 for name, value in values)
 
 

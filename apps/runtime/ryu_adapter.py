@@ -65,8 +65,8 @@ OFP_VERSION = ofproto_v1_3.OFP_VERSION
 # The bulk requests of this process.
 BULK_METER_STATS, BULK_BARRIER = READER.meters, READER.barriers
 CONNECTIONS_PER_S = 200.0
-MOST_WAITING, MOST_WAITING_OF_HOST = 128, 64  # connections without a handshake
-MOST_FILES = 65_536
+MAX_WAITING, MAX_WAITING_OF_HOST = 128, 64  # connections without a handshake
+MAX_FILES = 65_536
 _RawSocket = eventlet.patcher.original("socket").socket
 
 
@@ -128,20 +128,20 @@ def listen_on(
     LOG.info("listens for switches at %s:%s", cfg.CONF.ofp_listen_host, cfg.CONF.ofp_tcp_listen_port)
     files = _raise_file_limit()
     most = files - min(reserved_files, files // 2)
-    waiting = min(MOST_WAITING, most // 2)
-    limits: ConnectionLimits[_IncomingConnection] = ConnectionLimits(most, waiting, min(MOST_WAITING_OF_HOST, waiting))
+    waiting = min(MAX_WAITING, most // 2)
+    limits: ConnectionLimits[_IncomingConnection] = ConnectionLimits(most, waiting, min(MAX_WAITING_OF_HOST, waiting))
     controller.StreamServer = partial(_Server, limits, tls, wait)
     # For connections that the framework itself opens (ofp-switch-address-list).
     controller.datapath_connection_factory = lambda sock, address: serve_peer(PeerDatapath(sock, address))
 
 
 def _raise_file_limit() -> int:
-    """Let the process have as many file descriptors as it may; return how many that is, MOST_FILES at most."""
+    """Let the process have as many file descriptors as it may; return how many that is, MAX_FILES at most."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    most = MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_FILES)
     if soft < most:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-    return max(soft, most) if soft != resource.RLIM_INFINITY else MOST_FILES
+    return max(soft, most) if soft != resource.RLIM_INFINITY else MAX_FILES
 
 
 def other_wsgi_apps() -> tuple[str, list[str]] | None:

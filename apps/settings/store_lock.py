@@ -9,7 +9,7 @@ import socket
 from apps.settings.errors import StoreError
 
 SUFFIX = "-lock"
-_MOST_BYTES = 300
+_MAX_BYTES = 300
 
 
 class StoreLock:
@@ -27,7 +27,7 @@ class StoreLock:
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = os.read(self._file, _MOST_BYTES).decode(errors="replace").strip() or "another process"
+            holder = os.read(self._file, _MAX_BYTES).decode(errors="replace").strip() or "another process"
             os.close(self._file)
             raise StoreError(f"store.file: {path!r} is in use by {holder}: a store has one controller") from None
         os.ftruncate(self._file, 0)

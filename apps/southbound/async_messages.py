@@ -10,10 +10,10 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from apps.runtime.connection.connection_limits import MOST_PORTS, EvictionReason, LogRateLimiter
+from apps.runtime.connection.connection_limits import MAX_PORTS, EvictionReason, LogRateLimiter
 from apps.southbound.agent_frames import AgentFrames
 from apps.southbound.bring_up import note_port
-from apps.southbound.connected_switches import MOST_COMPLAINTS, REPEAT_S, ConnectedSwitch, ConnectedSwitches
+from apps.southbound.connected_switches import MAX_COMPLAINTS, REPEAT_S, ConnectedSwitch, ConnectedSwitches
 from apps.southbound.edge_ports import EdgePorts
 from apps.southbound.link_discovery import LinkDiscovery
 from controller.errors import ProtocolError, SwitchReplyError
@@ -109,7 +109,7 @@ class AsyncMessageHandler:
 
     def _port_changed(self, peer: ConnectedSwitch, status: PortStatus) -> None:
         central, dpid, port = self._peers.central, peer.connection.dpid, status.port
-        if len(peer.ports) + len(peer.early) > MOST_PORTS:
+        if len(peer.ports) + len(peer.early) > MAX_PORTS:
             peer.connection.disconnect(EvictionReason.PORTS)
             return
         if not central.switches[dpid].connected:
@@ -148,8 +148,8 @@ class AsyncMessageHandler:
             peer.meters_refused_s = now_s
         if now_s - peer.complaints.get(text, -math.inf) >= REPEAT_S:
             peer.complaints.pop(text, None)
-            if len(peer.complaints) < MOST_COMPLAINTS or now_s - next(iter(peer.complaints.values())) >= REPEAT_S:
-                while len(peer.complaints) >= MOST_COMPLAINTS:
+            if len(peer.complaints) < MAX_COMPLAINTS or now_s - next(iter(peer.complaints.values())) >= REPEAT_S:
+                while len(peer.complaints) >= MAX_COMPLAINTS:
                     del peer.complaints[next(iter(peer.complaints))]
                 peer.complaints[text] = now_s
                 self._peers.complain(peer.connection.dpid, text)

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from apps.runtime.connection.connection_limits import MOST_PORTS
+from apps.runtime.connection.connection_limits import MAX_PORTS
 from apps.southbound.connected_switches import MOST_BYTES, ConnectedSwitch, ConnectedSwitches, check_size
 from apps.southbound.edge_ports import EdgePorts
 from controller.capability.capabilities import Capabilities
@@ -76,7 +76,7 @@ def read_switch(
     ]
     ports, flows = (peers.answer(reply) for reply in asked[:2])
     features, meters, desc, tables, role = (peers.answer_or_refusal(reply) for reply in asked[2:])
-    check_size("ports", len(ports), MOST_PORTS * _PORT_BYTES)
+    check_size("ports", len(ports), MAX_PORTS * _PORT_BYTES)
     check_size("meters", len(meters or b""), 2 * MOST_BYTES)
     check_size("tables", len(tables or b""))
     peer.ports = {port.port_no: port for port in decode_port_desc(ports)}

@@ -34,7 +34,7 @@ REPEAT_S = 10.0
 MOST_BYTES = 2 << 20
 # What a switch holds was read when it came. It is not read again for so long while other switches are awaited.
 FIRST_AUDIT_S = 30.0
-MOST_COMPLAINTS = 100  # kinds of refusals that are kept apart
+MAX_COMPLAINTS = 100  # kinds of refusals that are kept apart
 # A switch that has not sent its counters for so long is asked again.
 POLL_PATIENCE_S = 1.0
 

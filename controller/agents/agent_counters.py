@@ -12,7 +12,7 @@ from controller.columns import BoolArray, FloatArray, IntArray, reindex
 from controller.metering.counters import MeterReadings
 
 # Between two reports of an entry: what lies further apart says nothing of the time between.
-MOST_GAP_S = 2.0
+MAX_GAP_S = 2.0
 OCTETS_PER_KBPS_S = 125.0
 
 
@@ -64,7 +64,7 @@ class AgentCounters:
         """
         elapsed_s = clock_s - self.clock_s[rows]
         flags = entries["flags"].astype(np.int64)
-        counts = (elapsed_s > 0.0) & (elapsed_s <= MOST_GAP_S) & (flags & ReportFlag.RATE_UNKNOWN == 0)
+        counts = (elapsed_s > 0.0) & (elapsed_s <= MAX_GAP_S) & (flags & ReportFlag.RATE_UNKNOWN == 0)
         told_s = np.where(counts, elapsed_s, 0.0)
         measured, dropped = (entries[name].astype(np.float64) for name in ("measured_kbps", "dropped_kbps"))
         self.octets_in[rows] += (measured + dropped) * OCTETS_PER_KBPS_S * told_s

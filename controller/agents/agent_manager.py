@@ -37,7 +37,7 @@ from controller.metering.enforcement import RATE_STEP_BPS, whole_rates
 # Frames of a port in an interval: so many times what an agent says that speaks in the shortest frames.
 FRAMES_FACTOR = 4
 # Reports of one entry in an interval, and reports of what no entry has: what is beyond is not looked at.
-MOST_REPORTS, MOST_UNKNOWN = 3, 256
+MAX_REPORTS, MAX_UNKNOWN = 3, 256
 # An agent that has not reported a pair for so long is told of it again.
 STALE_INTERVALS = 2.5
 
@@ -313,11 +313,11 @@ class AgentManager(NoAgents):
         self._own_heard_s[sender[own]] = now_s
         row = self._follow_told().find(sender, mac_numbers(said["receiver"]))
         known = row >= 0
-        for number in np.flatnonzero(~known & ~own)[:MOST_UNKNOWN].tolist():
+        for number in np.flatnonzero(~known & ~own)[:MAX_UNKNOWN].tolist():
             ends = said["sender"][number].tobytes(), said["receiver"][number].tobytes()
             self._unknown[int(sender[number]), *ends] = None
         left = np.flatnonzero(known & ~own)
-        for _ in range(MOST_REPORTS):
+        for _ in range(MAX_REPORTS):
             _, first = np.unique(row[left], return_index=True)
             once = left[np.sort(first)]
             self._reports.take(row[once], said[once], clock_s[once], now_s)

@@ -46,7 +46,7 @@ SHORT_PARAMETER_BYTES = 44
 LONG_PARAMETER_BYTES = 1498
 MAX_COUNT = 255
 NO_RATE = 0xFFFF_FFFF
-LEAST_RATE_KBPS = 1
+MIN_RATE_KBPS = 1
 SEQUENCE_WINDOW = 32_768
 
 _ADDRESSES = Struct("!6s6sH")
@@ -190,7 +190,7 @@ def encode(
             "longest_octets", longest_octets, f"is outside {SHORT_PARAMETER_BYTES} to {LONG_PARAMETER_BYTES}"
         )
     if opcode is Opcode.SET_RATE and not entries["rate_kbps"].all():
-        raise InvalidValueError("rate_kbps", 0, f"is below {LEAST_RATE_KBPS}")
+        raise InvalidValueError("rate_kbps", 0, f"is below {MIN_RATE_KBPS}")
     header = _header(speaker)
     most = capacity(opcode, longest_octets)
     frames: list[bytes] = []
@@ -263,7 +263,7 @@ def _read(speaker: FrameAddress, opcode: Opcode, body: memoryview) -> ControlFra
     if opcode is not Opcode.HELLO and ((entries["sender"][:, 0] | entries["receiver"][:, 0]) & 1).any():
         return FrameRejection(FrameRejectCause.ADDRESS, "a group address in an entry")
     if opcode is Opcode.SET_RATE and not entries["rate_kbps"].all():
-        return FrameRejection(FrameRejectCause.RATE, f"rate 0, expected at least {LEAST_RATE_KBPS} kb/s")
+        return FrameRejection(FrameRejectCause.RATE, f"rate 0, expected at least {MIN_RATE_KBPS} kb/s")
     heard = FrameAddress(speaker.destination, speaker.source, speaker.vlan_vid, epoch, speaker.ethertype)
     return ControlFrame(heard, opcode, sequence, clock_ms, entries)
 

@@ -66,7 +66,7 @@ INLINE Real FORM(sum_of)(const Real *a, i64 n) /* what np.add.reduceat gives for
     Real sum;
     if (n == 0)
         return ALL(0.0);
-    if (MOST_ROWS <= 129 || n <= 129)
+    if (MAX_ROWS <= 129 || n <= 129)
         sum = FORM(block_sum)(a + 1, n - 1);
     else
         FORM(pairwise_sum)(a + 1, n - 1, &sum);
@@ -130,7 +130,7 @@ static void FORM(pairwise_sums)(const Real *weight, const Real *room, i64 n, con
 INLINE FORM(Sums) FORM(sums_of)(const Real *weight, const Real *room, i64 n, Real guess)
 {
     FORM(Sums) first = FORM(sums_of_row)(weight[0], room[0], guess), rest;
-    if (MOST_ROWS <= 129 || n <= 129)
+    if (MAX_ROWS <= 129 || n <= 129)
         rest = FORM(block_sums)(weight + 1, room + 1, n - 1, guess);
     else
         FORM(pairwise_sums)(weight + 1, room + 1, n - 1, &guess, &rest);
@@ -285,7 +285,7 @@ INLINE void FORM(bring_together)(i64 n, double d, const FORM(Columns) *v, FORM(S
         FORM(bring_two_together)(1, 0, second_above & first_below, d, v, s);
         return;
     }
-    if (MOST_ROWS > MOST_COUNTED && n > MOST_COUNTED) {
+    if (MAX_ROWS > MAX_COUNTED && n > MAX_COUNTED) {
         Sides many = rank_many((double *)s->work, grants, target, n, &s->ranking);
         pair_up(row, many.uppers, row + many.uppers, many.lowers, d, grants, target, room, weight);
         return;

@@ -11,13 +11,13 @@
 #define FULL_USE 0.95
 #define SETTLED 1e-9
 #define EQUAL_WITHIN 0.01
-#define LEAST_FACTOR 0.5
+#define MIN_FACTOR 0.5
 #define GAIN 0.5
 
 /* ---- one receiver ---- */
 
 #define FORM(name) one_##name
-#define MOST_ROWS INT64_MAX
+#define MAX_ROWS INT64_MAX
 #define ALL(x) (x)
 #define EITHER(truth, x, y) ((truth) ? (x) : (y))
 #define NOT(truth) (!(truth))
@@ -31,7 +31,7 @@
 #define Flag uint8_t
 #include "_algorithms.h"
 #undef FORM
-#undef MOST_ROWS
+#undef MAX_ROWS
 #undef ALL
 #undef EITHER
 #undef NOT
@@ -52,7 +52,7 @@ typedef double Lanes __attribute__((vector_size(LANES * sizeof(double))));
 typedef i64 Mask __attribute__((vector_size(LANES * sizeof(i64)))); /* of each lane all bits or none */
 
 #define FORM(name) lanes_##name
-#define MOST_ROWS 32
+#define MAX_ROWS 32
 #define ALL(x) ((Lanes){(x), (x), (x), (x)})
 #define EITHER(truth, x, y) ((Lanes)(((truth) & (Mask)(x)) | (~(truth) & (Mask)(y))))
 #define NOT(truth) (~(truth))
@@ -67,9 +67,9 @@ typedef i64 Mask __attribute__((vector_size(LANES * sizeof(i64)))); /* of each l
 #include "_algorithms.h"
 
 typedef struct {
-    Lanes measured[MOST_ROWS], granted[MOST_ROWS], available[MOST_ROWS], weight[MOST_ROWS], grants[MOST_ROWS], room[MOST_ROWS],
-        rest[MOST_ROWS], work[MOST_ROWS], other[MOST_ROWS], target[MOST_ROWS];
-    Mask drops[MOST_ROWS], active[MOST_ROWS], place[MOST_ROWS], full[MOST_ROWS];
+    Lanes measured[MAX_ROWS], granted[MAX_ROWS], available[MAX_ROWS], weight[MAX_ROWS], grants[MAX_ROWS], room[MAX_ROWS],
+        rest[MAX_ROWS], work[MAX_ROWS], other[MAX_ROWS], target[MAX_ROWS];
+    Mask drops[MAX_ROWS], active[MAX_ROWS], place[MAX_ROWS], full[MAX_ROWS];
 } Batch;
 
 /* ---- all receivers ---- */
@@ -125,14 +125,14 @@ typedef struct {
 
 static int get_work(Work *work, const i64 *offsets, i64 receivers)
 {
-    i64 next[MOST_ROWS + 1] = {0}, end[MOST_ROWS + 1], at = 0, largest = MOST_ROWS;
+    i64 next[MAX_ROWS + 1] = {0}, end[MAX_ROWS + 1], at = 0, largest = MAX_ROWS;
     for (i64 r = 0; r < receivers; r++) {
         i64 n = offsets[r + 1] - offsets[r];
         largest = n > largest ? n : largest;
-        if (n <= MOST_ROWS)
+        if (n <= MAX_ROWS)
             next[n]++;
     }
-    for (int n = 0; n <= MOST_ROWS; n++) {
+    for (int n = 0; n <= MAX_ROWS; n++) {
         i64 together = next[n] / LANES * LANES;
         next[n] = at;
         end[n] = at += together;
@@ -146,7 +146,7 @@ static int get_work(Work *work, const i64 *offsets, i64 receivers)
     work->receiver = (i64 *)work->memory;
     for (i64 r = 0; r < receivers; r++) {
         i64 rows = offsets[r + 1] - offsets[r];
-        work->receiver[rows <= MOST_ROWS && next[rows] < end[rows] ? next[rows]++ : at++] = r;
+        work->receiver[rows <= MAX_ROWS && next[rows] < end[rows] ? next[rows]++ : at++] = r;
     }
     double *column = (double *)(work->receiver + receivers);
     Ranked *ranked = (Ranked *)(column + 6 * n);
@@ -255,7 +255,7 @@ i64 dets_fair_level(PyObject *columns)
     double most = 1.0 + t->parameters[0];
     for (i64 r = 0; r < t->receivers; r++) { /* 2 */
         double factor = 1.0 - GAIN * (t->received[r] - t->limit[r]) / t->limit[r];
-        double stepped = t->before[r] * (factor > LEAST_FACTOR ? factor : LEAST_FACTOR);
+        double stepped = t->before[r] * (factor > MIN_FACTOR ? factor : MIN_FACTOR);
         stepped = stepped > 1.0 ? stepped : 1.0;
         stepped = stepped < most ? stepped : most;
         t->after[r] = isnan(t->before[r]) ? 1.0 : stepped;
@@ -280,7 +280,7 @@ i64 dets_forward_explicit(PyObject *columns)
         double next = rate;
         if (count) {
             double fair = limit / (double)count, factor = 1.0 - k * (t->received[r] - limit) / limit;
-            double stepped = rate * (factor > LEAST_FACTOR ? factor : LEAST_FACTOR), least = floor_part * fair; /* 1 */
+            double stepped = rate * (factor > MIN_FACTOR ? factor : MIN_FACTOR), least = floor_part * fair; /* 1 */
             stepped = stepped > least ? stepped : least;
             stepped = stepped < limit ? stepped : limit;
             next = isnan(rate) ? fair : stepped;

@@ -5,7 +5,7 @@
 #include "_allocation.h"
 
 #define SMALL 24         /* rows that are sorted by insertion */
-#define MOST_COUNTED 32  /* rows of a receiver whose places are counted */
+#define MAX_COUNTED 32  /* rows of a receiver whose places are counted */
 
 typedef struct {
     double key;

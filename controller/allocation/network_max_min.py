@@ -183,7 +183,7 @@ def constraint_load(paths: FlowPaths, rate_bps: FloatArray) -> FloatArray:
 
 
 # What an active sender is taken to want at least, so that probing can start from it.
-LEAST_DEMAND_BPS = 1e6
+MIN_DEMAND_BPS = 1e6
 
 
 def estimate_demands(

@@ -37,7 +37,7 @@ Search = Generator[list[Setting], list[Answer], MeterBounds | None]
 FIRST = ((1_000, 1_000), (64, 64), (520_000, 30_000), (1_024_000, 30_000), (10_000_000, 1_000_000))
 PRIMES = (1_009, 2_003, 4_001, 8_009, 16_001, 32_003)
 USUAL_STEPS = (8, 10, 16, 25, 32, 50, 64, 65, 100, 125, 128, 250, 256, 500, 512, 1_000, 1_024, 10_000, 100_000)
-LEAST_RATE_KBPS, LEAST_BURST_KBITS = 1, 16
+MIN_RATE_KBPS, MIN_BURST_KBITS = 1, 16
 
 
 def search(need: Setting) -> Search:
@@ -56,25 +56,25 @@ def search(need: Setting) -> Search:
     rate, burst = base
     need = Setting(max(need.rate_kbps, rate), max(need.burst_kbits, burst))
     # 2
-    tried = [Setting(rate, need.burst_kbits), Setting(rate, LEAST_BURST_KBITS)]
+    tried = [Setting(rate, need.burst_kbits), Setting(rate, MIN_BURST_KBITS)]
     large, small, *primes = yield tried + [Setting(prime, burst) for prime in PRIMES]
     # 3
     step = yield from _find_step(base, primes)
     most, least = yield [
         Setting(need.rate_kbps // step * step, burst),
-        Setting(-(-LEAST_RATE_KBPS // step) * step, burst),
+        Setting(-(-MIN_RATE_KBPS // step) * step, burst),
     ]
     # 4
     bounds = UNBOUNDED._replace(rate_step_kbps=step)
     if large is None:
         found = yield from _bisect(burst, need.burst_kbits, lambda at: Setting(rate, at))
         bounds = bounds._replace(max_burst_kbits=found)
-    elif LEAST_BURST_KBITS < large.burst_kbits < need.burst_kbits:
+    elif MIN_BURST_KBITS < large.burst_kbits < need.burst_kbits:
         bounds = bounds._replace(max_burst_kbits=large.burst_kbits)
     if small is None:
-        found = yield from _bisect(burst, LEAST_BURST_KBITS, lambda at: Setting(rate, at))
+        found = yield from _bisect(burst, MIN_BURST_KBITS, lambda at: Setting(rate, at))
         bounds = bounds._replace(min_burst_kbits=found)
-    elif small.burst_kbits > LEAST_BURST_KBITS:
+    elif small.burst_kbits > MIN_BURST_KBITS:
         bounds = bounds._replace(min_burst_kbits=small.burst_kbits)
     steps = -(-rate // step)
     if most is None:

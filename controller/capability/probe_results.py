@@ -12,7 +12,7 @@ from typing import Any
 
 from controller.capability.capabilities import UNKNOWN, Ability, Capabilities, ProbeResult
 from controller.errors import InvalidValueError
-from controller.fabric.meter_bounds import MOST_KILO, MeterBounds
+from controller.fabric.meter_bounds import MAX_KILO, MeterBounds
 from controller.openflow.constants import MeterFlags
 from controller.openflow.meters import MeterFeatures
 from controller.openflow.multipart import SwitchDesc
@@ -41,7 +41,7 @@ def import_probe_results(can: Capabilities, data: bytes) -> None:
         features = MeterFeatures(max_meter, band_types, MeterFlags(flags), max_bands, max_color)
         more = {name: Ability(ProbeResult(known[name][0]), str(known[name][1])) for name in _more(can)}
         bounds = MeterBounds._make(map(int, known["bounds"]))
-        if not all(1 <= int(bound) <= MOST_KILO for bound in bounds):
+        if not all(1 <= int(bound) <= MAX_KILO for bound in bounds):
             raise ValueError(f"bounds {tuple(bounds)}")
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise InvalidValueError(

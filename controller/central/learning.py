@@ -36,7 +36,7 @@ TURNS = 6
 """times that a host moves between two ports in the window until it is at both: a router's takeover needs fewer"""
 HOSTS_OF_LOOP = 3
 TOLD_EVERY_S = 60.0
-MOST_PAIRS, MOST_HOSTS = 256, 16
+MAX_PAIRS, MAX_HOSTS = 256, 16
 """that are kept in mind: anybody can make hosts move"""
 
 
@@ -90,15 +90,15 @@ class Movers:
         rows = (min(before, after), max(before, after))
         if now_s - self._since_s.get(rows, -math.inf) > WINDOW_S:
             self._forget(rows)
-            while len(self._turns) >= MOST_PAIRS:
+            while len(self._turns) >= MAX_PAIRS:
                 self._forget(next(iter(self._turns)))
             self._turns[rows], self._since_s[rows] = {}, now_s
         turns = self._turns[rows]
-        if host in turns or len(turns) < MOST_HOSTS:
+        if host in turns or len(turns) < MAX_HOSTS:
             turns[host] = turns.get(host, 0) + 1
         if turns.get(host, 0) < TURNS or now_s - self._told_s.get(rows, -math.inf) < TOLD_EVERY_S:
             return None
-        while len(self._told_s) >= MOST_PAIRS:
+        while len(self._told_s) >= MAX_PAIRS:
             del self._told_s[next(iter(self._told_s))]
         self._told_s[rows] = now_s
         to_and_fro = sum(count > 1 for count in turns.values())

@@ -17,7 +17,7 @@ from controller.capability.capabilities import (
 )
 from controller.central.fabric_state import FabricState
 from controller.events import EventKind
-from controller.limits.link_headroom import MOST_PROMISED, headroom_shortages
+from controller.limits.link_headroom import MAX_PROMISED, headroom_shortages
 from controller.policy.policy_groups import need_headroom
 
 Unlimited = tuple[tuple[int, str, frozenset[int]], ...]
@@ -82,7 +82,7 @@ def _note_headroom(fabric: FabricState, now_s: float) -> None:
         promised, link = one.promised_bps / 1e6, one.link_bps / 1e6
         name = f"{fabric.switch_name(one.port.dpid)}:{one.port.port_no}"
         text = f"{name}: receive limits of {promised:.4g} of {link:.4g} Mbit/s of the only link before its switch: "
-        text += f"drops happen there, where no policy sees them; leave {1 - MOST_PROMISED:.0%} of the link"
+        text += f"drops happen there, where no policy sees them; leave {1 - MAX_PROMISED:.0%} of the link"
         fabric.note(EventKind.HEADROOM_MISSING, text, now_s, dpid=one.port.dpid)
     verdicts.crowded = crowded
 

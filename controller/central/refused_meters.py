@@ -27,7 +27,7 @@ import numpy as np
 from controller.central.fabric_state import FabricState
 from controller.central.pair_meters import PairMeterManager, beyond_text
 from controller.events import EventKind
-from controller.fabric.meter_bounds import MOST_KILO, MeterBounds
+from controller.fabric.meter_bounds import MAX_KILO, MeterBounds
 from controller.forwarding.pairs import Pair
 from controller.forwarding.pipeline import VnMeters
 from controller.metering.enforcement import MIN_BURST_BITS, RATE_STEP_BPS
@@ -36,16 +36,16 @@ from controller.openflow.meters import decode_meter_mod
 from controller.switch.switch_record import NO_ENTRY, SwitchRecord
 
 RETRY_S = 10.0
-MOST_RETRY_S = 640.0
+MAX_RETRY_S = 640.0
 TURN_S = 1.0
-MOST_AT_ONCE = 4  # at one switch in a turn: who has just got a meter has to be measured first
+MAX_AT_ONCE = 4  # at one switch in a turn: who has just got a meter has to be measured first
 # A pair is as large as another one unless it sends so many times as much, and so much more.
 LARGER, LARGER_BPS = 2.0, 100_000.0
 NOT_THERE = "it does not stand on the switch, though it was sent"
 NO_ENTRY_TAKEN = "the switch does not take the entries that name it"
 # Up to this rate a refusal of a rate is taken to mean that it is too low.
 _LOW_KBPS = 1_000
-_LEAST_BURST_KBITS = int(MIN_BURST_BITS // RATE_STEP_BPS) + 1
+_MIN_BURST_KBITS = int(MIN_BURST_BITS // RATE_STEP_BPS) + 1
 _OF_BOUNDS = ("BAD_BURST", "BAD_RATE")
 _KINDS = {
     "send": "send limit",
@@ -158,7 +158,7 @@ class RefusedMeters:
     def _beyond(self, record: SwitchRecord) -> list[int]:
         """Return the meters of a switch that were to let through more than any meter of its does."""
         fabric, most_kbps = self._fabric, record.capabilities.bounds.max_rate_kbps
-        if most_kbps == MOST_KILO or not record.capabilities.uses_meters:
+        if most_kbps == MAX_KILO or not record.capabilities.uses_meters:
             return []
         above_bps = (most_kbps + 1) * RATE_STEP_BPS
         rows, ids = record.vn_meter_columns()
@@ -206,7 +206,7 @@ class RefusedMeters:
     def _ask_again(self, record: SwitchRecord, refusals: _Refusals, now_s: float) -> None:
         """Give what was refused out again; who is beyond the bounds comes back to go without."""
         again = bool(refusals.vns or self._pairs.lacking_at(record.switch.dpid))
-        refusals.wait_s = min(2.0 * refusals.wait_s, MOST_RETRY_S) if again else RETRY_S
+        refusals.wait_s = min(2.0 * refusals.wait_s, MAX_RETRY_S) if again else RETRY_S
         rows = sorted({row for row, _ in refusals.vns})
         refusals.vns, refusals.retry_s = {}, np.inf
         record.meter_ids.most_used = record.capabilities.told.count
@@ -230,7 +230,7 @@ class RefusedMeters:
         if _fitted(bounds, setting) != setting:
             return True  # it was sent before that was learned
         if refused.code == "BAD_BURST":
-            can.learn_bounds(bounds._replace(max_burst_kbits=max(burst_kbits // 2, _LEAST_BURST_KBITS)))
+            can.learn_bounds(bounds._replace(max_burst_kbits=max(burst_kbits // 2, _MIN_BURST_KBITS)))
         elif rate_kbps <= max(_LOW_KBPS, int(bounds.min_rate_kbps)):
             can.learn_bounds(bounds._replace(min_rate_kbps=2 * rate_kbps))
         else:
@@ -289,7 +289,7 @@ class ScarceMeters:
     def _turn(self, record: SwitchRecord, pairs: list[Pair]) -> None:
         holding = sorted(self._holding(record))
         asking = sorted(self._asking(pairs), reverse=True)
-        turns = list(zip(asking[:MOST_AT_ONCE], holding, strict=False))
+        turns = list(zip(asking[:MAX_AT_ONCE], holding, strict=False))
         for claim, holder in turns:
             if claim.beats(holder):
                 self._pairs.pass_on(holder.pair, claim.pair)

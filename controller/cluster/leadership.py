@@ -21,13 +21,13 @@ LEASE_MARGIN_S = 0.5
 # A generation id is 64 bits: the epoch, which is raised when etcd has lost its revisions, above 40 bits of revision.
 # Switches compare in a circle, so that no two ids may be 2^63 apart.
 EPOCH_BITS, REVISION_BITS = 22, 40
-MOST_EPOCH = 2**EPOCH_BITS - 1
+MAX_EPOCH = 2**EPOCH_BITS - 1
 
 
 def generation_id(epoch: int, revision: int) -> int:
     """Return the generation id of an owner whose key was made at this revision of etcd in this epoch."""
-    if not 0 <= epoch <= MOST_EPOCH:
-        raise InvalidValueError("epoch", epoch, f"is outside 0 to {MOST_EPOCH}")
+    if not 0 <= epoch <= MAX_EPOCH:
+        raise InvalidValueError("epoch", epoch, f"is outside 0 to {MAX_EPOCH}")
     if not 0 < revision < 2**REVISION_BITS:
         raise InvalidValueError("revision", revision, f"is outside 1 to {2**REVISION_BITS - 1}")
     return epoch << REVISION_BITS | revision

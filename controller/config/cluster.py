@@ -17,7 +17,7 @@ from controller.config.yaml_document import Problem
 from controller.errors import InvalidValueError
 from controller.fabric.config_model import Cluster, Endpoint, Rest
 
-MOST_ENDPOINTS = 9
+MAX_ENDPOINTS = 9
 
 
 def check_url(value: object) -> str:
@@ -44,7 +44,7 @@ class ClusterSection(Section):
     required = ("node", "etcd")
     node: Annotated[Name, of_room("cluster", "")] | None = None
     """Name of this node; unique within the cluster."""
-    etcd: Annotated[list[Url], Field(min_length=1, max_length=MOST_ENDPOINTS)] = Field(default_factory=list)
+    etcd: Annotated[list[Url], Field(min_length=1, max_length=MAX_ENDPOINTS)] = Field(default_factory=list)
     """Client URLs of etcd's members."""
     name: Name = "dets"
     """The cluster; its keys in etcd begin with /dets/NAME/."""

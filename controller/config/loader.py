@@ -53,7 +53,7 @@ from controller.fabric.config_model import Cluster, Config, EdgePort, Endpoint, 
 from controller.fabric.value_checks import NAME_RULE, check_name
 
 _MAX_FILE_BYTES = 64 * 2**20
-_MOST_ENTRIES = Bounds({"vlans": MAX_VLAN_VID, "vns": MAX_VLAN_VID, "trunk": MAX_VLAN_VID}, 2**16)
+_MAX_ENTRIES = Bounds({"vlans": MAX_VLAN_VID, "vns": MAX_VLAN_VID, "trunk": MAX_VLAN_VID}, 2**16)
 
 
 def load_config(path: str | pathlib.Path) -> Config:
@@ -83,7 +83,7 @@ def _open_nonblocking(path: str, flags: int) -> int:
 
 def parse_config(text: str, source_name: str = "<text>") -> Config:
     """Return the configuration that a YAML text holds; raise ConfigError with everything that is wrong with it."""
-    document = read_document(text, _MOST_ENTRIES)
+    document = read_document(text, _MAX_ENTRIES)
     if document.data is None and document.problems:
         raise ConfigError(source_name, document.problems)
     config, problems = _read_config(document.data, source_name)

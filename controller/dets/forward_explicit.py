@@ -18,7 +18,7 @@ RATE = "rate_bps"
 
 # Choice: one interval cannot cut the rate by more than half, as f would at a receiving rate far above the target (and
 # below nothing at three times it, for k of 0.5). That happens before the first grants work, and costs seconds to undo.
-LEAST_FACTOR = 0.5
+MIN_FACTOR = 0.5
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class ForwardExplicit(PerReceiverPolicy):
             return compiled[0], {RATE: compiled[1]}
         groups = Segments(requests.offsets)
         fair_bps = safe_divide(limit_bps, groups.sum(requests.active), np.nan)
-        factor = np.maximum(1.0 - self.k * (requests.received_bps - limit_bps) / limit_bps, LEAST_FACTOR)
+        factor = np.maximum(1.0 - self.k * (requests.received_bps - limit_bps) / limit_bps, MIN_FACTOR)
         stepped_bps = np.clip(rate_bps * factor, self.floor * fair_bps, limit_bps)  # 1
         next_bps = np.where(np.isnan(rate_bps), fair_bps, stepped_bps)
         next_bps = np.where(np.isnan(fair_bps), rate_bps, next_bps)

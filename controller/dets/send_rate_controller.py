@@ -51,7 +51,7 @@ class SendRateControllers:
     """All machines, one per entry; columns of shape (entries,).
 
     ``limit_bps`` is the granted rate, inf while there is none. ``intervals_since_message`` counts the intervals since
-    the receiver was last heard, up to MOST_COUNTED.
+    the receiver was last heard, up to MAX_COUNTED.
     """
 
     control: ControlArray

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-MOST_KILO = 2**32 - 1
+MAX_KILO = 2**32 - 1
 Kilos: TypeAlias = "npt.NDArray[np.integer] | int"
 
 
@@ -18,10 +18,10 @@ class MeterBounds(NamedTuple):
     """What one switch takes, or what each of several VNs' switches takes, in columns of shape (vns,)."""
 
     min_rate_kbps: Kilos = 1
-    max_rate_kbps: Kilos = MOST_KILO
+    max_rate_kbps: Kilos = MAX_KILO
     rate_step_kbps: Kilos = 1
     min_burst_kbits: Kilos = 1
-    max_burst_kbits: Kilos = MOST_KILO
+    max_burst_kbits: Kilos = MAX_KILO
 
     def of(self, rows: npt.NDArray[np.int64]) -> MeterBounds:
         """Return the columns of some rows."""

@@ -15,9 +15,9 @@ PROBE_INTERVAL_S = 1.0
 # A link of which three hellos in a row were lost is down; a port that goes down takes its links with it at once.
 LINK_TIMEOUT_S = 3.5
 LATE_S = 1.5  # so long after the last hello another one was missed
-MOST_LATE = 50  # ports that say hello again in an interval; the others follow in the next ones
+MAX_LATE = 50  # ports that say hello again in an interval; the others follow in the next ones
 HOLD_S = 1.0  # so long a port whose link was reported down has no other: paths are not found for every flap of a link
-MOST_NEIGHBOURS = 8  # ports that one port hears, or that hear it: one, but for a segment that several switches share
+MAX_NEIGHBOURS = 8  # ports that one port hears, or that hear it: one, but for a segment that several switches share
 
 
 class PortId(NamedTuple):
@@ -88,7 +88,7 @@ class Topology:
     """Switches and links that come and go. A link is up when both its ends have heard each other lately.
 
     What a hello costs does not grow with the fabric: every link is heard of twice a second. Nor with what a switch
-    makes up: a port hears, and is heard by, MOST_NEIGHBOURS others, and one whose link was reported down has none for
+    makes up: a port hears, and is heard by, MAX_NEIGHBOURS others, and one whose link was reported down has none for
     HOLD_S.
     """
 
@@ -141,7 +141,7 @@ class Topology:
         if sender.dpid == receiver.dpid or any(now_s < self._held_until_s.get(end, now_s) for end in pair):
             return False
         if self._heard_s.pop(pair, None) is None:
-            if any(len(self._heard_at.get(end, ())) >= 2 * MOST_NEIGHBOURS for end in pair):
+            if any(len(self._heard_at.get(end, ())) >= 2 * MAX_NEIGHBOURS for end in pair):
                 return False
             for end in pair:
                 self._heard_at[end].add(pair)
@@ -153,14 +153,14 @@ class Topology:
         return self._forget(list(takewhile(lambda ends: now_s - self._heard_s[ends] > LINK_TIMEOUT_S, self._heard_s)))
 
     def overdue_probes(self, now_s: float) -> list[PortId]:
-        """Return ports, of links that are up, of which no hello was heard for LATE_S: MOST_LATE of them, in turn.
+        """Return ports, of links that are up, of which no hello was heard for LATE_S: MAX_LATE of them, in turn.
 
         A link that is full loses hellos as it loses other frames: so these say hello in every interval.
         """
         silent = takewhile(lambda ends: self.is_late(ends, now_s), self._heard_s)
         late = [ends[0] for ends in silent if Link(min(ends), max(ends)) in self._links]
-        self._asked += MOST_LATE
-        return [late[(self._asked + n) % len(late)] for n in range(min(len(late), MOST_LATE))]
+        self._asked += MAX_LATE
+        return [late[(self._asked + n) % len(late)] for n in range(min(len(late), MAX_LATE))]
 
     def is_late(self, ends: tuple[PortId, PortId], now_s: float) -> bool:
         """Return whether a hello of this (sender, receiver) is missing, of those that were heard lately."""

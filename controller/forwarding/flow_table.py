@@ -22,8 +22,8 @@ _HEAD = Struct("!BHB")  # table, priority, bytes of the match
 _MATCH_HEADER_BYTES = 4
 # So many changes, and an eighth of the table, are kept one by one before they go into the columns. As few keys are
 # looked up one by one.
-_MOST_RECENT, _FEW = 256, 16
-_MOST_UNUSED = 64
+_MAX_RECENT, _FEW = 256, 16
+_MAX_UNUSED = 64
 _NO_METER = 0
 
 
@@ -98,7 +98,7 @@ class FlowTable(Mapping[FlowKey, Flow]):
         self._places: dict[FlowTemplate, int] = {}
         self._recent: dict[bytes, Row | None] = {}  # put or removed since; None: removed
         self._long: dict[bytes, Row] = {}
-        self._compact_at = _MOST_UNUSED
+        self._compact_at = _MAX_UNUSED
         for flow in flows:
             self.put(flow)
 
@@ -342,7 +342,7 @@ class FlowTable(Mapping[FlowKey, Flow]):
 
     def _change(self, packed: bytes, row: Row | None) -> None:
         self._recent[packed] = row
-        if len(self._recent) > _MOST_RECENT + len(self._keys) // 8:
+        if len(self._recent) > _MAX_RECENT + len(self._keys) // 8:
             self._fold()
 
     def _fold(self) -> None:
@@ -388,7 +388,7 @@ class FlowTable(Mapping[FlowKey, Flow]):
         self._long = {packed: Row(row.meter_id, int(place[row.place])) for packed, row in self._long.items()}
         self._effects = [self._effects[old] for old in used.tolist()]
         self._places = {effect: new for new, effect in enumerate(self._effects)}
-        self._compact_at = _MOST_UNUSED + 2 * len(self._effects)
+        self._compact_at = _MAX_UNUSED + 2 * len(self._effects)
 
 
 def find(ascending: KeyArray, keys: KeyArray) -> tuple[IntArray, BoolArray]:

@@ -16,7 +16,7 @@ from controller.gatekeeper.ingress_monitor import Pairs
 ABOVE_OFFER = 1.25
 # Choice: a controller that stood still for longer heard of no drops meanwhile, so limits rise in a step by no more than
 # in so many seconds. No interval under this policy is longer.
-MOST_RISE_S = 0.5
+MAX_RISE_S = 0.5
 SAME = 1e-9  # rates that differ by less, as a part of them, are the same
 
 
@@ -40,7 +40,7 @@ def risen(
     limit_bps: FloatArray, most_bps: FloatArray, slope_bps_per_s: FloatArray, rises: BoolArray, elapsed_s: float
 ) -> FloatArray:
     """Return (entries,) the limits after a linear rise (paper), of the pairs that may rise, up to ``most_bps``."""
-    rise_bps = slope_bps_per_s * min(elapsed_s, MOST_RISE_S)
+    rise_bps = slope_bps_per_s * min(elapsed_s, MAX_RISE_S)
     result: FloatArray = np.minimum(limit_bps + np.where(rises, rise_bps, 0.0), most_bps)
     return result
 

@@ -16,7 +16,7 @@ from controller.policy.policy_state import PolicyState
 _RINGS = ("dropped_bps", "served_bps")
 MOST_WINDOW = 20
 # Choice: fewer drops than so many frames of full size in a window are what TCP flows that start cost at low rates.
-LEAST_DROPPED_BITS = 24 * 1518 * 8
+MIN_DROPPED_BITS = 24 * 1518 * 8
 # Choice: who sends less than this part of its share of the guarantee did not cause the congestion.
 BELOW_SHARE = 0.9
 # Choice: a queue that serves twice what passes the meters of known senders is filled by others: nobody can be told.
@@ -100,7 +100,7 @@ def thresholds(capacity_bps: FloatArray, threshold: FloatArray, window_s: FloatA
     connections drop 20 Mb/s of 1 Gb/s at most (section 3.1). A window that lasted no time, before the first interval,
     shows nothing.
     """
-    least_bps = np.divide(LEAST_DROPPED_BITS, window_s, out=np.full(len(window_s), np.inf), where=window_s > 0)
+    least_bps = np.divide(MIN_DROPPED_BITS, window_s, out=np.full(len(window_s), np.inf), where=window_s > 0)
     result: FloatArray = np.maximum(threshold * capacity_bps, least_bps)
     return result
 

@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from controller.allocation.explanation import Explanation
-from controller.allocation.network_max_min import LEAST_DEMAND_BPS, ByDemands, FlowCounters, estimate_demands
+from controller.allocation.network_max_min import MIN_DEMAND_BPS, ByDemands, FlowCounters, estimate_demands
 from controller.allocation.parameters import parameter, switch
 from controller.columns import BoolArray, FloatArray
 from controller.errors import InvalidValueError
@@ -30,7 +30,7 @@ from controller.units import MIN_RATE_BPS
 # Choice: without a reading of its queue for so many intervals (1.1 s at 55 ms), a receiver lets its senders rise again.
 BLIND_INTERVALS = 20
 # Choice: a receiver that tells its senders later than this leaves a flood half a second.
-MOST_HOLD_MS = 500
+MAX_HOLD_MS = 500
 # Choice: whose limit a message lowers to less than this part forfeits the burst that it has saved. A sender near its
 # floor, which is told again and again, would get less than its limit.
 FORFEITS_BELOW = 0.6
@@ -98,10 +98,10 @@ class Gatekeeper(Policy):
 
     def check_interval(self, interval_ms: int) -> None:
         """Raise InvalidValueError where two rounds of messages are more than half a second apart."""
-        if self.hold * interval_ms > MOST_HOLD_MS:
-            most = MOST_HOLD_MS // interval_ms
+        if self.hold * interval_ms > MAX_HOLD_MS:
+            most = MAX_HOLD_MS // interval_ms
             fits = f"at most {most} fit" if most else "none fits"
-            reason = f"intervals of {interval_ms} ms are more than {MOST_HOLD_MS} ms between two messages: {fits}"
+            reason = f"intervals of {interval_ms} ms are more than {MAX_HOLD_MS} ms between two messages: {fits}"
             raise InvalidValueError("hold", self.hold, reason)
 
     def decide(self, view: PolicyView, memory: PolicyState) -> GatekeeperDecision:
@@ -281,7 +281,7 @@ def _demands(view: PolicyView, memory: PolicyState, ceiling_bps: FloatArray) -> 
     assert view.cross_traffic_bps is not None
     counters = FlowCounters(view.measured_bps, view.limit_bps, view.dropped_bps, view.active)
     guaranteed_bps = np.minimum(vns.send_limit_bps[view.sender], ceiling_bps)
-    wanted_bps = estimate_demands(counters, LEAST_DEMAND_BPS, ByDemands.probe, ByDemands.headroom, guaranteed_bps)
+    wanted_bps = estimate_demands(counters, MIN_DEMAND_BPS, ByDemands.probe, ByDemands.headroom, guaranteed_bps)
     sent_bps = np.bincount(view.sender, view.measured_bps, minlength=len(vns)).astype(np.float64)
     trials = DemandTrials.from_state(memory).after(
         sent_bps, vns.send_limit_bps, links.up, view.cross_traffic_bps, links.capacity_bps

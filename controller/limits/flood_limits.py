@@ -26,7 +26,7 @@ from controller.units import MIN_RATE_BPS
 
 FLOOD_SHARE = 0.1
 DISCOVERY_SHARE = 0.5
-MOST_DISCOVERY_BPS = 1e6  # some 2,000 ARP requests per second
+MAX_DISCOVERY_BPS = 1e6  # some 2,000 ARP requests per second
 LEAST_FLOOD_BPS = 2 * MIN_RATE_BPS  # a meter for each of both parts
 
 
@@ -59,4 +59,4 @@ def min_receive_limits(vns: VnTable, vlans: Mapping[int, Vlan]) -> FloatArray:
 
 def discovery_limits(flood_limit_bps: FloatArray) -> FloatArray:
     """Return the part of flood limits that ARP and Neighbor Solicitations have to themselves, whole kb/s."""
-    return whole_rates(np.minimum(DISCOVERY_SHARE * flood_limit_bps, MOST_DISCOVERY_BPS))
+    return whole_rates(np.minimum(DISCOVERY_SHARE * flood_limit_bps, MAX_DISCOVERY_BPS))

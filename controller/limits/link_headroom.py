@@ -15,7 +15,7 @@ from controller.fabric.config_model import CoreLink
 from controller.fabric.topology import PortId
 from controller.fabric.vn_table import VnTable
 
-MOST_PROMISED = 0.95
+MAX_PROMISED = 0.95
 """Of the link: what the paper leaves to be guaranteed."""
 
 
@@ -45,6 +45,6 @@ def headroom_shortages(vns: VnTable, links: tuple[CoreLink, ...], needing: BoolA
     for at in np.flatnonzero(needed).tolist():
         dpid, port_no, capacity_bps = (column[first[at]].item() for column in (vns.dpid, vns.port_no, vns.capacity_bps))
         link_bps = only_bps.get(dpid)
-        if link_bps is not None and min(capacity_bps, promised_bps[at]) > MOST_PROMISED * link_bps:
+        if link_bps is not None and min(capacity_bps, promised_bps[at]) > MAX_PROMISED * link_bps:
             found.append(HeadroomShortage(PortId(dpid, port_no), int(promised_bps[at]), link_bps))
     return found

@@ -2,7 +2,7 @@
  * slots each (receive_budgets.py), and what they get of what they were promised (guarantees.py). */
 #include "_measurement.h"
 
-enum { MOST_SLOTS = 64 };
+enum { MAX_SLOTS = 64 };
 
 typedef struct { /* receive_budgets.py fills it in this order */
     double allowed, window_s, saved_s, slot_s, dip, idle, dip_slots;
@@ -102,7 +102,7 @@ int64_t dets_receive(PyObject *columns, double now_s, double horizon_s)
     const Settings *s = column(columns, 0);
     i64 vns = rows_of(columns, 1), count = rows_of(columns, 5);
     const double *start_s = column(columns, 5);
-    double updated_s = *(const double *)column(columns, 6), since_s[MOST_SLOTS];
+    double updated_s = *(const double *)column(columns, 6), since_s[MAX_SLOTS];
     double *slots = column(columns, 7), *starts_s = column(columns, 8);
     i64 begins = !(updated_s < start_s[0] + s->slot_s);
     memcpy(starts_s + begins, start_s, (size_t)(count - begins) * sizeof *starts_s);

@@ -53,15 +53,15 @@ REPAY_S = 0.220  # what was given too much is taken back in this time
 MAX_REPAY = 0.5  # ... but a rate is never lowered by more than this part of it
 MAX_DEBT = 1.0  # and no more than so many depths: what passed before a switch acted is not all held up
 
-MOST_UNREAD_S = 0.220  # so long a meter stands whose counters, zeroed by the last modify, say nothing yet
+MAX_UNREAD_S = 0.220  # so long a meter stands whose counters, zeroed by the last modify, say nothing yet
 
 RATE_STEP_BPS = 1_000.0  # a band's rate and burst are whole kb/s and kb (OpenFlow 1.3.5, section 7.3.4.4)
-MOST_KILO = float(2**32 - 1)  # and it carries no more of them, which bounds every limit (units.MAX_RATE_BPS)
+MAX_KILO = float(2**32 - 1)  # and it carries no more of them, which bounds every limit (units.MAX_RATE_BPS)
 _SETTINGS = np.array(
     [
         *(RESPONSIVE_BURST_S, UNRESPONSIVE_BURST_S, FRAME_BITS, MIN_BURST_BITS, MIN_BURST_S, UNRESPONSIVE_DROP),
         *(UNRESPONSIVE_INTERVALS, RESPONSIVE_DROP, RESPONSIVE_INTERVALS, DEADBAND_S, REPAY_S, MAX_REPAY, MAX_DEBT),
-        *(MOST_UNREAD_S, RATE_STEP_BPS, MOST_KILO),
+        *(MAX_UNREAD_S, RATE_STEP_BPS, MAX_KILO),
     ]
 )  # as Settings of _enforcement.c
 
@@ -157,7 +157,7 @@ class MeterChanges(NamedTuple):
 
 def to_kilo(values: FloatArray) -> UInt32Array:
     """Return bit/s as kb/s, or bits as kb: they are whole already, or more than a band carries."""
-    return np.minimum(np.rint(values / RATE_STEP_BPS), MOST_KILO).astype(np.uint32)
+    return np.minimum(np.rint(values / RATE_STEP_BPS), MAX_KILO).astype(np.uint32)
 
 
 def from_kilo(kilos: UInt32Array | IntArray) -> FloatArray:
@@ -281,7 +281,7 @@ def _plain_enforce(
     ``too_soon`` (entries,) marks meters that were read so soon after their last modify that the reading says nothing
     (None: none). A busy switch acts just before it is asked for its counters, which begin again at zero. If it
     were sent something else each time, nothing would ever be known of its senders: so they wait for the next reading,
-    but no longer than MOST_UNREAD_S, lest a switch could hold on to a rate.
+    but no longer than MAX_UNREAD_S, lest a switch could hold on to a rate.
     ``rooms`` bound what the senders of a ``receiver`` (entries,) may send together; None where queues do.
     """
     known = ~np.isnan(seen_s)
@@ -313,7 +313,7 @@ def _plain_enforce(
     too_deep = unresponsive & (before.burst_bits > 2.0 * depth_bits)  # whoever pauses would have that much at once
     wanted = ((ahead_bits > budget_bits) & saves) | (known & (ahead_bits < -budget_bits)) | too_deep
     if too_soon is not None:
-        wanted &= ~(too_soon & (now_s - before.modified_s < MOST_UNREAD_S))
+        wanted &= ~(too_soon & (now_s - before.modified_s < MAX_UNREAD_S))
     rows = np.flatnonzero(wanted)
     rows = rows[np.argsort(rate_bps[rows] > was_bps[rows], kind="stable")]
     burst_bits = burst_bits[rows]

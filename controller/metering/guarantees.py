@@ -13,8 +13,8 @@ from controller.metering import enforcement_native, measurement_native
 MEAN_S = 3.0
 VIOLATED_BELOW = 0.95  # of what was promised and wanted
 RESTORED_ABOVE = 0.97
-LEAST_OWED_BPS = 1000.0  # a mean that fades away is no traffic
-_PROMISE = np.array([VIOLATED_BELOW, RESTORED_ABOVE, LEAST_OWED_BPS])  # as Promise of _budgets.c
+MIN_OWED_BPS = 1000.0  # a mean that fades away is no traffic
+_PROMISE = np.array([VIOLATED_BELOW, RESTORED_ABOVE, MIN_OWED_BPS])  # as Promise of _budgets.c
 
 
 class Guarantees(NamedTuple):
@@ -59,7 +59,7 @@ class Guarantees(NamedTuple):
         owed = self.entitled_bps + share * (np.minimum(offered_bps, limit_bps) - self.entitled_bps)
         received = self.received_bps + share * (received_bps - self.received_bps)
         least = np.where(self.violated, RESTORED_ABOVE, VIOLATED_BELOW) * owed
-        missing = (received < least) & (owed >= LEAST_OWED_BPS)
+        missing = (received < least) & (owed >= MIN_OWED_BPS)
         return Guarantees(owed, received, missing, self.violated_intervals + missing)
 
 

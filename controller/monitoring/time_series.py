@@ -15,7 +15,7 @@ from controller.metering.measurement import sum_by_row
 from controller.monitoring.traffic_totals import COLUMNS
 
 SECONDS = 300
-MOST_WATCHED = 64
+MAX_WATCHED = 64
 WATCHED_S = 120.0
 """A VN that nobody has asked for in so long is watched no more."""
 SERIES_COLUMNS = ("offered", "received", "dropped", "granted", "send_offered", "sent", "send_limit_dropped", "flooded")
@@ -127,11 +127,11 @@ class TimeSeries:
     def of_vn(self, vns: VnTable, row: int, now_s: float) -> SeriesRows:
         """Return the series of a VN, from when it was first asked for, and go on watching it.
 
-        Of more VNs than MOST_WATCHED the one that nobody has asked for the longest is watched no more.
+        Of more VNs than MAX_WATCHED the one that nobody has asked for the longest is watched no more.
         """
         key = vns.key(row)
         one = self._watched.pop(key, None) or _WatchedVn(row, now_s, _Ring(1), np.zeros(len(SERIES_COLUMNS)))
         self._watched[key] = replace(one, row=row, asked_s=now_s)
-        if len(self._watched) > MOST_WATCHED:
+        if len(self._watched) > MAX_WATCHED:
             self._watched.popitem(last=False)
         return one.ring.of(0)

@@ -13,7 +13,7 @@ import numpy as np
 
 from controller.central.controller import CentralController
 from controller.columns import BoolArray, FloatArray, IntArray, reindex
-from controller.metering.guarantees import LEAST_OWED_BPS, MEAN_S
+from controller.metering.guarantees import MEAN_S, MIN_OWED_BPS
 from controller.monitoring.live_rates import connected, flood_rates, granted_bps, live_rates, mark_rates
 from controller.units import BITS_PER_BYTE
 
@@ -157,7 +157,7 @@ class TrafficTotals:
     def _judge(self, central: CentralController, elapsed_s: float, now_s: float) -> None:
         """Count the seconds since the last look for the state that guarantees are in now: it is a mean over seconds."""
         guarantees = central.fabric.guarantees
-        outcome = np.where(guarantees.entitled_bps >= LEAST_OWED_BPS, GuaranteeState.MET, GuaranteeState.IDLE).astype(
+        outcome = np.where(guarantees.entitled_bps >= MIN_OWED_BPS, GuaranteeState.MET, GuaranteeState.IDLE).astype(
             np.int64
         )
         missing = guarantees.violated

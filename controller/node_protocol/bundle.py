@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from controller.node_protocol.header import Octets
 from controller.node_protocol.rejection import MessageRejectedError, RejectCause
 
-MOST_FRAMES = 8
+MAX_FRAMES = 8
 """of a message: one of each kind"""
 _LENGTH = Struct("<I")
 
@@ -48,12 +48,12 @@ class Bundle:
 
 
 def unbundle(data: Octets) -> list[Octets]:
-    """Return the frames of a message, MOST_FRAMES at most; raise FrameError if it is none."""
+    """Return the frames of a message, MAX_FRAMES at most; raise FrameError if it is none."""
     frames, at, data = list[Octets](), 0, memoryview(data)
     while at < len(data):
-        if at + _LENGTH.size > len(data) or len(frames) == MOST_FRAMES:
+        if at + _LENGTH.size > len(data) or len(frames) == MAX_FRAMES:
             raise MessageRejectedError(
-                RejectCause.LENGTH, f"{len(data)} octets are not a message of {MOST_FRAMES} frames at most"
+                RejectCause.LENGTH, f"{len(data)} octets are not a message of {MAX_FRAMES} frames at most"
             )
         (length,) = _LENGTH.unpack_from(data, at)
         at += _LENGTH.size + length

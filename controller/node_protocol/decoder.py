@@ -18,9 +18,9 @@ from controller.node_protocol.header import (
     LEFT,
     LIMIT,
     MAGIC,
+    MAX_BPS,
+    MAX_ROWS,
     MAY_OMIT,
-    MOST_BPS,
-    MOST_ROWS,
     PAIRS,
     VERSION,
     Header,
@@ -92,8 +92,8 @@ def decode(
     names_of = COLUMNS[form][0], columns_of_entries(kind, pairs > 0, left, limits > 0)
     if counts[1] and not form.tables[1]:
         raise MessageRejectedError(RejectCause.LENGTH, f"{counts[1]} rows of a table that has no columns")
-    if max(counts) > MOST_ROWS:
-        raise MessageRejectedError(RejectCause.LENGTH, f"{max(counts)} rows are more than {MOST_ROWS}")
+    if max(counts) > MAX_ROWS:
+        raise MessageRejectedError(RejectCause.LENGTH, f"{max(counts)} rows are more than {MAX_ROWS}")
     size = HEAD.size + counts[0] * names_of[0].octets + counts[1] * names_of[1].octets
     if len(data) != size:
         raise MessageRejectedError(RejectCause.LENGTH, f"{len(data)} octets are not the {size} of its rows")
@@ -125,7 +125,7 @@ def _read_as_mostly(
     widths = [(len(names.eights), len(names.fours), len(names.ones)) for names in names_of]
     unlimited = entries.eights.index(LIMIT) if LIMIT in entries.eights else -1
     parts = (HEAD.size, counts[0], *widths[0]), (counts[1], *widths[1])
-    right = codec_native.is_valid_message(np.frombuffer(data, np.uint8), *parts, vns, unlimited, MOST_BPS, before)
+    right = codec_native.is_valid_message(np.frombuffer(data, np.uint8), *parts, vns, unlimited, MAX_BPS, before)
     if not right:
         return {}
     columns, at = {"sender": last.sender, "receiver": last.receiver}, HEAD.size
@@ -197,7 +197,7 @@ def _is_listed(first: str, rates: FloatArray, others: Mapping[str, NDArray[Any]]
     if codec_native.library is None:
         return False
     flags = [column for column in others.values() if column.dtype == np.bool_]
-    return codec_native.is_valid_table(rates, MOST_BPS, others[first], rows_of[first], flags)
+    return codec_native.is_valid_table(rates, MAX_BPS, others[first], rows_of[first], flags)
 
 
 def _as_before(
@@ -209,7 +209,7 @@ def _as_before(
     unlimited = names.index(LIMIT) if LIMIT in names else -1
     flags = [column for column in others.values() if column.dtype == np.bool_]
     pairs = [(others[name], getattr(last, name)) for name in PAIRS if name in others]
-    return codec_native.matches_previous(rates, unlimited, MOST_BPS, flags, pairs)
+    return codec_native.matches_previous(rates, unlimited, MAX_BPS, flags, pairs)
 
 
 def _as_read(column: NDArray[Any]) -> NDArray[Any]:
@@ -231,7 +231,7 @@ def _check_rates(names: Sequence[str], rates: FloatArray) -> None:
 
 def _are_rates(rates: FloatArray) -> bool:
     # A number that is not one is the least and the greatest, and fails every comparison.
-    return not rates.size or bool(rates.min() >= 0.0 and rates.max() <= MOST_BPS)
+    return not rates.size or bool(rates.min() >= 0.0 and rates.max() <= MAX_BPS)
 
 
 def _check(name: str, column: NDArray[Any], rows_of: Mapping[str, int]) -> None:

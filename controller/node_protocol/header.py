@@ -46,9 +46,9 @@ from controller.fabric.vn_table import VnTable
 from controller.node_protocol.message_types import FORMS, Frame, GrantMessage, Layout, OmittedColumns, ReportMessage
 
 MAGIC, VERSION = b"DETS", 7
-MOST_ROWS = 1_000_000
+MAX_ROWS = 1_000_000
 """of a table in one frame: 60 MB"""
-MOST_BPS = 1e15
+MAX_BPS = 1e15
 """of a rate: sums of what a million entries say stay numbers"""
 HEAD = Struct("<4sBBBB8sQQQQQQQII")
 Octets: TypeAlias = bytes | memoryview

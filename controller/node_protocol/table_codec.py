@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from controller.node_protocol.header import MAGIC, MOST_ROWS, VERSION, Octets
+from controller.node_protocol.header import MAGIC, MAX_ROWS, VERSION, Octets
 from controller.node_protocol.message_types import Layout
 from controller.node_protocol.rejection import MessageRejectedError, RejectCause
 
@@ -46,8 +46,8 @@ def decode_tables(
     if its_fabric != fabric:
         raise MessageRejectedError(RejectCause.FABRIC, "names the VNs of another configuration")
     rows = counts.unpack_from(data, at - counts.size)
-    if max(rows) > MOST_ROWS:
-        raise MessageRejectedError(RejectCause.LENGTH, f"{max(rows)} rows are more than {MOST_ROWS}")
+    if max(rows) > MAX_ROWS:
+        raise MessageRejectedError(RejectCause.LENGTH, f"{max(rows)} rows are more than {MAX_ROWS}")
     widths = [sum(np.dtype(dtype).itemsize for _, dtype in table) for table in tables]
     size = at + sum(count * width for count, width in zip(rows, widths, strict=True))
     if len(data) != size:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from controller.native_loader import load_native
 
 library = load_native("controller.openflow._flow_stats", "dets_still")
-_MOST_BYTES = 1 << 18  # at once: more than four of the longest entries
+_MAX_BYTES = 1 << 18  # at once: more than four of the longest entries
 
 
 def mask_counters(body: bytes, offset: int, entries: int) -> NDArray[np.uint8] | None:
@@ -19,6 +19,6 @@ def mask_counters(body: bytes, offset: int, entries: int) -> NDArray[np.uint8] |
 
     None where a length is wrong.
     """
-    room = np.empty(min(len(body) - offset, _MOST_BYTES), np.uint8)
+    room = np.empty(min(len(body) - offset, _MAX_BYTES), np.uint8)
     octets = library.dets_still((np.frombuffer(body, np.uint8), room), offset, entries)
     return None if octets <= 0 else room[:octets]

@@ -18,7 +18,7 @@ MAX_BATCH = 1000
 """hosts and VNs in one frame, and one VN more"""
 MAX_IN_FLIGHT = 4
 """frames that a peer is told at most before it has said that it knows the first one"""
-_LEAST_LOG = 1024
+_MIN_LOG = 1024
 _NOTHING = VnHosts(np.empty(0, np.uint64), np.empty(0, np.uint64), np.empty(0, np.int64), np.empty(0, np.int64))
 
 
@@ -51,7 +51,7 @@ class HostPublisher:
         self._changed = np.zeros(len(vns), np.int64)  # by VN, the number of its last change; 0: it is not said
         self._first = np.zeros(len(vns), np.int64)  # and that under which it was said first since its switch is here
         self._learned: dict[Host, int] = {}  # of hosts that were learned since then
-        self._log, self._logged = np.zeros((2, _LEAST_LOG), np.int64), 0  # numbers and VNs of changes, and how many
+        self._log, self._logged = np.zeros((2, _MIN_LOG), np.int64), 0  # numbers and VNs of changes, and how many
         self._owners: dict[int, Owner] = {}
         self._made: dict[int, tuple[int, VnHosts]] = {}
 
@@ -134,6 +134,6 @@ class HostPublisher:
         """Forget of each VN all changes but the last, and let the log have room for twice as much as is left."""
         numbers, vns = log = self._log[:, : self._logged]
         left = log[:, self._changed[vns] == numbers]
-        self._log = np.zeros((2, max(_LEAST_LOG, 2 * (left.shape[1] + rows))), np.int64)
+        self._log = np.zeros((2, max(_MIN_LOG, 2 * (left.shape[1] + rows))), np.int64)
         self._logged = left.shape[1]
         self._log[:, : self._logged] = left

@@ -44,7 +44,7 @@ from controller.switch.switch_record import SwitchRecord
 
 AGAIN_S = 1.0
 """how often a node says what it knows of its switches and links when nothing changes"""
-LEAST_S = 0.2
+MIN_S = 0.2
 """and how often it does at most"""
 HEARD_INTERVALS = 6
 """in which other nodes learn who has a switch, and say what they send there"""
@@ -300,7 +300,7 @@ class NodePartition(FabricPartition):
         lost = frozenset(self._had - network.topology.switches)
         known = network.topology.links(), up, lost, len(self._peers)
         calm = known == self._said and now_s - self._recut_s >= AGAIN_S  # before, others may not know whose words count
-        if now_s - self._said_s >= (AGAIN_S if calm else LEAST_S):
+        if now_s - self._said_s >= (AGAIN_S if calm else MIN_S):
             self._said_s, self._said = now_s, known
             self._number += 1
             data = encode_snapshot(
@@ -308,7 +308,7 @@ class NodePartition(FabricPartition):
             )
             for name in self._peers:
                 self._due[name].put(data)
-        again_s = AGAIN_S if now_s - self._recut_s >= AGAIN_S else LEAST_S
+        again_s = AGAIN_S if now_s - self._recut_s >= AGAIN_S else MIN_S
         its = {dpid: self.owners[dpid] for dpid in up}
         for name, data in self._hosts.due(self._peers, its, now_s, again_s).items():
             self._due[name].put(data)

@@ -14,7 +14,7 @@ import numpy as np
 from controller.allocation.explanation import DEMAND, Explanation, constraint_name, explain_network
 from controller.allocation.max_min import BY_DEMAND, FlowPaths
 from controller.allocation.network_max_min import (
-    LEAST_DEMAND_BPS,
+    MIN_DEMAND_BPS,
     ByDemands,
     Constraints,
     FlowCounters,
@@ -85,7 +85,7 @@ class MaxMinPolicy(ByDemands, Policy):
         counters = FlowCounters(view.measured_bps, view.limit_bps, view.dropped_bps, view.active)
         guaranteed_bps = np.minimum(vns.send_limit_bps[sender], vns.receive_limit_bps[receiver])
         probe, headroom = (view.parameters[name][receiver] for name in ("probe", "headroom"))
-        demand_bps = estimate_demands(counters, LEAST_DEMAND_BPS, probe, headroom, guaranteed_bps)  # 1
+        demand_bps = estimate_demands(counters, MIN_DEMAND_BPS, probe, headroom, guaranteed_bps)  # 1
         constraints = Constraints.of(  # 2
             vns.send_limit_bps,
             vns.receive_limit_bps,

@@ -21,7 +21,7 @@ from controller.errors import InvalidValueError
 
 _SAME = 1e-9
 # Demands can be chosen so that every round closes one flow. A few rounds are usual.
-MOST_ROUNDS = 64
+MAX_ROUNDS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ def entity_max_min(
        least share by weight is closed at it.
     5. 4 may leave something. Flows that want more, and have a way on which nothing is full, share it likewise.
 
-    Whatever is closed has no more than its share everywhere, so nothing is overbooked. After MOST_ROUNDS all that are
+    Whatever is closed has no more than its share everywhere, so nothing is overbooked. After MAX_ROUNDS all that are
     open are closed at their shares: a loop of 55 ms must not depend on what senders want.
     """
     check_flows(paths, capacity_bps, demand_bps, weight)
@@ -98,7 +98,7 @@ def entity_max_min(
     parts = _Parts.of(paths, entity, weight, flow)
     rate_bps, bound = np.zeros(paths.flows), np.full(paths.flows, BY_DEMAND)
     wanting, rounds = demand_bps > 0.0, 0
-    while wanting.any() and rounds < MOST_ROUNDS:
+    while wanting.any() and rounds < MAX_ROUNDS:
         left_bps = capacity_bps - np.bincount(paths.constraint, rate_bps[flow], minlength=paths.constraints)
         full = np.isfinite(capacity_bps) & (left_bps <= _SAME * capacity_bps)
         stopped = full[paths.constraint] & wanting[flow]
@@ -106,7 +106,7 @@ def entity_max_min(
         wanting[flow[stopped]] = False  # 5
         rest_bps = np.where(wanting, demand_bps - rate_bps, 0.0)
         more_bps, bound_now, took = _share(
-            paths, flow, parts, np.where(full, 0.0, left_bps), rest_bps, weight, MOST_ROUNDS - rounds
+            paths, flow, parts, np.where(full, 0.0, left_bps), rest_bps, weight, MAX_ROUNDS - rounds
         )
         rate_bps, rounds = rate_bps + more_bps, rounds + took
         bound = np.where(wanting, bound_now, bound)

@@ -11,7 +11,7 @@ import numpy as np
 from controller.allocation.explanation import DEMAND, LIFTED_BPS, Explanation, constraint_name
 from controller.allocation.max_min import BY_DEMAND, FlowPaths
 from controller.allocation.network_max_min import (
-    LEAST_DEMAND_BPS,
+    MIN_DEMAND_BPS,
     ByDemands,
     Constraints,
     FlowCounters,
@@ -83,7 +83,7 @@ class SeawallExact(ByDemands, Policy):
         vns, loops = view.vns, ways.loops
         counters = FlowCounters(view.measured_bps, view.limit_bps, view.dropped_bps, view.active)
         probe, headroom = (view.parameters[name][view.sender] for name in ("probe", "headroom"))
-        demand_bps = estimate_demands(counters, LEAST_DEMAND_BPS, probe, headroom)  # 1
+        demand_bps = estimate_demands(counters, MIN_DEMAND_BPS, probe, headroom)  # 1
         capacity_bps = np.maximum(TARGET * view.links.capacity_bps - view.cross_traffic_bps, MIN_RATE_BPS)  # 2
         constraints = Constraints.of(vns.send_max_bps, vns.receive_max_bps, capacity_bps)
         if known is ways and isinstance(memory.derived, _Problem):

@@ -24,7 +24,7 @@ FADING_INTERVALS = 9
 # Choice: no loop falls below this part of its link. From nothing it could not show that it has traffic.
 FLOOR = 0.001
 # Choice: those that want more may take this part of a link at least, however much the others use.
-LEAST_LEFT = 0.05
+MIN_LEFT = 0.05
 MANY_JOIN = 3
 # Choice: an overload that a decrease has not ended yet is not punished again (see docs/policies/seawall.md).
 HOLD_INTERVALS = 2.0
@@ -32,7 +32,7 @@ HOLD_INTERVALS = 2.0
 NEAR_GOAL = 0.99
 LONGEST_PART = 0.9
 # Choice: of how much loss a destination's vote counts. A counter's grain is no loss.
-LEAST_LOSS = 0.001
+MIN_LOSS = 0.001
 # Deviation: the paper takes missing feedback for loss. Here it is a fault of the control plane: a loop falls by half a
 # decrease in this many intervals at most, and then stands.
 UNKNOWN_INTERVALS = 4.0
@@ -61,12 +61,12 @@ class Feedback:
         known = ~(np.isnan(lost) | np.isnan(marked))
         counted = np.where(known, part, 0.0)
         lost, marked = np.where(known, lost, 0.0), np.where(known, marked, 0.0)
-        saw_loss = lost > LEAST_LOSS
+        saw_loss = lost > MIN_LOSS
         return cls(
             loops.sum(counted * lost),
             loops.sum(counted * marked * (1.0 - lost)),
             loops.sum(counted * saw_loss),
-            loops.sum(counted * ((marked > LEAST_LOSS) & ~saw_loss)),
+            loops.sum(counted * ((marked > MIN_LOSS) & ~saw_loss)),
             loops.sum(np.where(known, 0.0, part)),
         )
 
@@ -85,7 +85,7 @@ def steps(
     links = len(capacity_bps)
     of_backlogged = loops.sum_of_loops(np.where(backlogged, weight, 0.0), links)
     limited_bps = loops.sum_of_loops(np.where(backlogged, 0.0, use_bps), links)
-    left_bps = np.maximum(capacity_bps - limited_bps, LEAST_LEFT * capacity_bps)
+    left_bps = np.maximum(capacity_bps - limited_bps, MIN_LEFT * capacity_bps)
     competing = of_backlogged[loops.link] + np.where(backlogged, 0.0, weight)
     result: FloatArray = left_bps[loops.link] * weight / competing
     return result
@@ -252,6 +252,6 @@ def strawman(
     Loss: ``r - r * alpha``, else ``r + step``. An entity with more destinations gets more: that is its flaw. Where
     nothing is known of losses (NaN) the rate stands.
     """
-    loses = lost > LEAST_LOSS
+    loses = lost > MIN_LOSS
     moved_bps = np.where(loses, rate_bps * (1.0 - alpha), rate_bps + a * step_bps)
     return np.where(np.isnan(lost), rate_bps, moved_bps)

@@ -22,7 +22,7 @@ BUSY_ABOVE = 0.9
 # What is not the entries' traffic (floods, VLANs without entries) is a mean over as many intervals.
 FOREIGN_INTERVALS = 4
 # Below 0 it is the skew of two clocks, 4 ms of an interval at most; more is an overload, and says nothing of others.
-MOST_SKEW = 0.08
+MAX_SKEW = 0.08
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class LinkBacklog:
         came_bits = came_bps * elapsed_s
         share = np.divide(lost_bits, came_bits, out=np.zeros(len(load_bps)), where=came_bits > 0)
         kept_bits = np.where(sent_bps < BUSY_ABOVE * capacity_bps, 0.0, np.clip(queued_bits, 0.0, buffer_bits))
-        others_bps = np.maximum(sent_bps - load_bps - self.queued_bits / elapsed_s, -MOST_SKEW * capacity_bps)
+        others_bps = np.maximum(sent_bps - load_bps - self.queued_bits / elapsed_s, -MAX_SKEW * capacity_bps)
         foreign_bps = self.foreign_bps + (others_bps - self.foreign_bps) / FOREIGN_INTERVALS
         return LinkBacklog(
             np.where(known, kept_bits, self.queued_bits),

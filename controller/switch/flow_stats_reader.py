@@ -29,7 +29,7 @@ from controller.switch.flow_table_refresh import FlowColumns, FlowTableRefresh
 _READ_AT_ONCE, _DECODED_AT_ONCE = 1_000, 50
 # So many entries of one length are tried as templates in each piece; one that is like so many others is kept, and so
 # many of all lengths for the next listing.
-_MOST_TRIED, _MOST_KEPT, _WORTH_KEEPING = 16, 64, 8
+_MAX_TRIED, _MAX_KEPT, _WORTH_KEEPING = 16, 64, 8
 _WORD_BYTES = 8
 _AGE, _MATCH_AT, _COUNTERS = slice(4, 12), 48, slice(32, 48)
 _KEY_HEAD_BYTES = 4  # before the match, in a packed key
@@ -177,7 +177,7 @@ class _Reader:
         """Return the templates that entries of this listing were like."""
         used = [(length, one) for length, some in self._templates.items() for one in some if one.used]
         found: _Templates = {}
-        for length, template in used[:_MOST_KEPT]:
+        for length, template in used[:_MAX_KEPT]:
             found.setdefault(length, []).append(template)
         return found
 
@@ -243,7 +243,7 @@ class _Reader:
             template.used |= bool(alike.any())
             yield template, left[alike]
             left = left[~alike]
-        for _ in range(_MOST_TRIED):
+        for _ in range(_MAX_TRIED):
             if len(left) < _WORTH_KEEPING:
                 break
             middle = int(at[left[len(left) // 2]])
@@ -254,7 +254,7 @@ class _Reader:
             template = _Template(raw, flow)
             alike = template.matches(words[left])
             yield template, left[alike]
-            if len(templates) < _MOST_KEPT and int(np.count_nonzero(alike)) >= _WORTH_KEEPING:
+            if len(templates) < _MAX_KEPT and int(np.count_nonzero(alike)) >= _WORTH_KEEPING:
                 templates.append(template)
             left = left[~alike]
         yield None, left

@@ -143,7 +143,7 @@ class _Sought(NamedTuple):
     places: MeterPositions
 
 
-_MOST_PLACED = 4  # of entries and of VNs, of the switches that mostly answer and of those without a late one
+_MAX_PLACED = 4  # of entries and of VNs, of the switches that mostly answer and of those without a late one
 
 
 class MeterIndex:
@@ -192,7 +192,7 @@ class MeterIndex:
         places = MeterPositions(
             np.where(found, at, NOT_LISTED).astype(np.int32), np.maximum(switch, 0).astype(np.int32)
         )
-        self._sought = [*self._sought[1 - _MOST_PLACED :], _Sought(meter_id, reports, places)]
+        self._sought = [*self._sought[1 - _MAX_PLACED :], _Sought(meter_id, reports, places)]
         return places
 
     def _places(self, row: RowArray, ends: IntArray, rows: int) -> _Placed:
@@ -201,7 +201,7 @@ class MeterIndex:
                 self._placed.append(self._placed.pop(at))
                 return one
         placed = _Placed(row, MeterPositions.of(row, ends, rows), {})
-        self._placed = [*self._placed[1 - _MOST_PLACED :], placed]
+        self._placed = [*self._placed[1 - _MAX_PLACED :], placed]
         return placed
 
     def find(self, switches: Mapping[int, SwitchRecord], reports: MeterStatsBatch) -> MeterOwners:

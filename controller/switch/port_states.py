@@ -15,7 +15,7 @@ from controller.fabric.config_model import ANY_NAME, Switch
 from controller.openflow.multipart import PortDesc
 
 KBPS = 1000
-MOST_NAME_BYTES = 15
+MAX_NAME_BYTES = 15
 """what OpenFlow 1.3 has room for in ofp_port (7.2.1): longer names are cut"""
 ABSENT = "the switch has no such port"
 
@@ -37,7 +37,7 @@ class PortState:
 
 def cut_name(name: str) -> str:
     """Return a name as OpenFlow carries it."""
-    return name.encode()[:MOST_NAME_BYTES].decode("utf-8", "backslashreplace")
+    return name.encode()[:MAX_NAME_BYTES].decode("utf-8", "backslashreplace")
 
 
 def judge(switch: Switch, ports: Mapping[int, PortDesc], known: Mapping[int, str]) -> dict[int, PortState]:
@@ -49,7 +49,7 @@ def judge(switch: Switch, ports: Mapping[int, PortDesc], known: Mapping[int, str
     4) Ports that the configuration names are found by their names. Two of the configuration's that are the same one
        of the switch are fenced.
     """
-    cut = Counter(port.name for port in ports.values() if len(port.name.encode()) >= MOST_NAME_BYTES)
+    cut = Counter(port.name for port in ports.values() if len(port.name.encode()) >= MAX_NAME_BYTES)
     number_of = {port.name: port_no for port_no, port in ports.items()}
     numbers = {
         port_no: port_no if edge.interface is None else number_of.get(cut_name(edge.interface))
@@ -70,7 +70,7 @@ def judge(switch: Switch, ports: Mapping[int, PortDesc], known: Mapping[int, str
             if edge.interface is None and expected and cut_name(expected) != port.name:  # 2
                 fence = f"it is {port.name!r} where {expected!r} is expected"
             elif cut[port.name] > 1:  # 3
-                fence = f"{cut[port.name]} ports have the name {port.name!r}, cut at {MOST_NAME_BYTES} characters"
+                fence = f"{cut[port.name]} ports have the name {port.name!r}, cut at {MAX_NAME_BYTES} characters"
         bound = number if edge.interface is not None and not fence else None
         states[port_no] = PortState("up" if port.up else "down", port.name, port.curr_speed_kbps * KBPS, fence, bound)
     return states

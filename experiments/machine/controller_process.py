@@ -26,7 +26,7 @@ from topologies.fabric import Fabric
 
 OVSDB = f"unix:{os.environ.get('OVS_RUNDIR', '/var/run/openvswitch')}/db.sock"  # as ovs-vsctl looks for it
 STOP_TIMEOUT_S = 15.0
-FIRST_PORT, MOST_TRIES = 10_000, 2000
+FIRST_PORT, MAX_TRIES = 10_000, 2000
 ROOT = Path(__file__).resolve().parents[2]
 APPLICATION = ROOT / "apps" / "dets.py"
 
@@ -93,20 +93,20 @@ def free_ports(count: int) -> list[int]:
     They are none of those that the kernel gives to whoever connects, and processes that ask get other ones in turn.
     """
     found: list[int] = []
-    for _ in range(MOST_TRIES):
+    for _ in range(MAX_TRIES):
         if len(found) == count:
             return found
         port = _next_port()
         with socket.socket() as sock, suppress(OSError):
             sock.bind(("127.0.0.1", port))
             found.append(port)
-    raise ControllerError(f"of {MOST_TRIES} ports not {count} are free")
+    raise ControllerError(f"of {MAX_TRIES} ports not {count} are free")
 
 
 def _next_port() -> int:
     """Return the port after the one that this user's processes were given last."""
     lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    end = lowest if lowest >= FIRST_PORT + MOST_TRIES else 1 << 16
+    end = lowest if lowest >= FIRST_PORT + MAX_TRIES else 1 << 16
     path = Path(tempfile.gettempdir()) / f"dets-ports-{os.getuid()}"
     with open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600), "r+") as last:
         fcntl.flock(last, fcntl.LOCK_EX)

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import FrameType
 
 SAMPLE_S = 0.004  # a tick of a kernel at 250 Hz; finer is not to be had
-MOST_ROWS = 300
+MAX_ROWS = 300
 
 
 class Profile:
@@ -51,7 +51,7 @@ class Profile:
         signal.setitimer(signal.ITIMER_PROF, 0.0)
         total = sum(self._own.values())
         lines = [f"{total} samples, one each {SAMPLE_S * 1e3:g} ms of processor time", "   own  with callees  function"]
-        for name, count in self._with_callees.most_common(MOST_ROWS):
+        for name, count in self._with_callees.most_common(MAX_ROWS):
             lines.append(f"{self._own[name] / total:6.1%}  {count / total:12.1%}  {name}")
         self._path.write_text("\n".join(lines) + "\n")
 

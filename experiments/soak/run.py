@@ -19,7 +19,7 @@ from experiments.ovs.fabric import OvsFabric, OvsOptions
 from experiments.ovs.traffic import Traffic, tcp_flows
 from experiments.soak.churn import CONGESTION_CONTROL, Churn
 from experiments.soak.ledger import Ledger, LogTail, Look, count_rows, holdings, process_use, unexplained
-from experiments.soak.schedule import LEAST_S, MOST_S, VICTIM_VLAN_INDEX, Action, make_schedule
+from experiments.soak.schedule import MAX_S, MIN_S, VICTIM_VLAN_INDEX, Action, make_schedule
 from experiments.soak.verdict import verdict
 from topologies.builders import fig7
 from topologies.fabric import Fabric
@@ -52,7 +52,7 @@ def run(
 
     Writes soak.json; progress goes to stderr. Raises InvalidValueError for minutes or a seed that are out of bounds.
     """
-    check_bounds(minutes=(minutes, LEAST_S / 60, MOST_S / 60), seed=(seed, 0, 2**32 - 1))
+    check_bounds(minutes=(minutes, MIN_S / 60, MAX_S / 60), seed=(seed, 0, 2**32 - 1))
     output.mkdir(parents=True, exist_ok=True)
     with _progress(minutes * 60) as tell:
         ledger = soak(minutes * 60, seed, output, tell)

@@ -11,7 +11,7 @@ from topologies.fabric import Fabric
 
 VICTIM_VLAN_INDEX = 0  # the VLAN of the TCP tenant that is judged; the other one blasts
 ALGORITHMS = ("fs", "sp", "fp", "fe")
-LEAST_S, MOST_S = 30.0, 86_400.0
+MIN_S, MAX_S = 30.0, 86_400.0
 CALM_START_S = 8.0  # the tenant's TCP alone, before the first action
 CALM_END_S = 6.0  # after the last one
 # In a long run the last third has no restarts, so that one life of the controller is long enough to see memory grow.

@@ -36,14 +36,14 @@ FLOOR = 0.95  # of the goodput that the limits allow, over all windows that are 
 # ... and in each: TCP flows that wait out one retransmission time-out at once (250 ms) leave 0.87 of a window's.
 WINDOW_FLOOR = 0.80
 CEILING = 1.05  # of the limit
-MOST_BUSY_SHARE = 0.25  # of the windows: with more of them not judged a run proves nothing
+MAX_BUSY_SHARE = 0.25  # of the windows: with more of them not judged a run proves nothing
 MIB = 1 << 20
 # Memory may grow while caches fill; a leak goes on. The slope is judged over the second half of the longest life, where
 # that half is long enough to tell them apart.
 SETTLED_S = 180.0
-MOST_MIB_PER_MINUTE = 0.5
-MOST_MIB_MORE = 48.0
-MOST_HANDLES_MORE = 4
+MAX_MIB_PER_MINUTE = 0.5
+MAX_MIB_MORE = 48.0
+MAX_HANDLES_MORE = 4
 LINES_SHOWN = 20
 FLOOR_SHARE = "floor over all windows, of what the limits allow"
 ENOUGH_TIME = "windows in which the machine had time"
@@ -178,7 +178,7 @@ def verdict(ledger: Ledger) -> dict[str, Any]:
         **{f"{shown}, MiB": _mib(ledger.looks, process) for process, shown in PROCESSES.items()},
     }
     targets = [
-        Target(ENOUGH_TIME, 1 - float(busy.mean()), "share", 1 - MOST_BUSY_SHARE, least=True),
+        Target(ENOUGH_TIME, 1 - float(busy.mean()), "share", 1 - MAX_BUSY_SHARE, least=True),
         Target(
             "kinds of churn that took place", len({a.kind for _, a in ledger.done}), "", len(ActionKind), least=True
         ),
@@ -224,8 +224,8 @@ def _grown(ledger: Ledger) -> list[Target]:
         first, last = getattr(ledger.looks[0], name), getattr(ledger.looks[-1], name)
         more = (last.rss_bytes - first.rss_bytes) / MIB
         targets += [
-            Target(f"file handles of {shown} left open", last.handles - first.handles, "", MOST_HANDLES_MORE),
-            Target(f"memory of {shown}, end less begin", more, "MiB", MOST_MIB_MORE),
+            Target(f"file handles of {shown} left open", last.handles - first.handles, "", MAX_HANDLES_MORE),
+            Target(f"memory of {shown}, end less begin", more, "MiB", MAX_MIB_MORE),
         ]
         starts = ledger.starts_s if name == "controller" else [ledger.begin_s]
         begin_s, end_s = max(pairwise([*starts, ledger.end_s]), key=lambda life: life[1] - life[0])
@@ -233,7 +233,7 @@ def _grown(ledger: Ledger) -> list[Target]:
             looks = [look for look in ledger.looks if (begin_s + end_s) / 2 <= look.at_s <= end_s]
             sizes = [(look.at_s, use.rss_bytes / MIB) for look in looks if (use := getattr(look, name)) is not None]
             slope = growth_per_minute(*zip(*sizes, strict=True))
-            targets.append(Target(f"memory of {shown}, once settled", slope, "MiB/minute", MOST_MIB_PER_MINUTE))
+            targets.append(Target(f"memory of {shown}, once settled", slope, "MiB/minute", MAX_MIB_PER_MINUTE))
     return targets
 
 

@@ -50,7 +50,7 @@ METER_MOD = np.dtype(
 _FLOW_MOD = Struct("!QQBBHHHIIIH2x")
 _PACKET_OUT = Struct("!IIH6x")
 _COMMANDS = frozenset(FlowModCommand)
-_MOST_TAGS = 2
+_MAX_TAGS = 2
 _RESERVED = (ofp.PORT_IN_PORT, ofp.PORT_TABLE, ofp.PORT_FLOOD, ofp.PORT_ALL, ofp.PORT_CONTROLLER, ofp.PORT_LOCAL)
 _FIELDS = frozenset(ofp.OxmField)
 _VLAN_VALUE_BITS = 0x1FFF
@@ -165,7 +165,7 @@ def check_actions(actions: tuple[Action, ...], match: Match) -> None:
     tags = 1 if match.vlan_vid not in (None, ofp.VLAN_NONE) else 0
     for action in actions:
         match action:
-            case PushVlan() if tags == _MOST_TAGS:
+            case PushVlan() if tags == _MAX_TAGS:
                 raise OpenFlowReplyError(ErrorType.BAD_ACTION, "BAD_TAG")
             case PushVlan():
                 tags += 1

@@ -23,8 +23,8 @@ from experiments.switch.options import DatapathOptions
 from experiments.wire.controller_connection import ControllerConnection
 from experiments.wire.fluid_traffic import FluidTraffic
 
-_MOST_HOPS_AT_ONCE = 20_000
-_MOST_FRAMES_KEPT = 10_000
+_MAX_HOPS_AT_ONCE = 20_000
+_MAX_FRAMES_KEPT = 10_000
 _Value = TypeVar("_Value")
 
 
@@ -74,7 +74,7 @@ class WireFabric:
         self._rate_step_s = rate_step_s
         self._rates_moved_s = float("-inf")
         self._links: dict[tuple[int, int], tuple[int, int]] = {}
-        self._received: dict[tuple[int, int], deque[bytes]] = defaultdict(lambda: deque(maxlen=_MOST_FRAMES_KEPT))
+        self._received: dict[tuple[int, int], deque[bytes]] = defaultdict(lambda: deque(maxlen=_MAX_FRAMES_KEPT))
         self._connections: dict[tuple[int, int], ControllerConnection] = {}
         self._lock = threading.RLock()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -276,7 +276,7 @@ class WireFabric:
                 self._received[dpid, port_no].append(frame)
                 continue
             hops += 1
-            if hops > _MOST_HOPS_AT_ONCE:
+            if hops > _MAX_HOPS_AT_ONCE:
                 self.problems.append(f"a loop: a frame from {frame[6:12].hex(':')} to {frame[:6].hex(':')} never ends")
                 break
             datapath = self.switches[peer[0]]

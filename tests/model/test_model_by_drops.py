@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support.cut_fabric import CutFabric, Network, OneProcess
 from support.fluid_meters import INTERVAL_S, PORTS, World
 
-from controller.gatekeeper.ingress_monitor import LEAST_DROPPED_BITS
+from controller.gatekeeper.ingress_monitor import MIN_DROPPED_BITS
 from controller.gatekeeper.policy import BLIND_INTERVALS, Gatekeeper
 from controller.metering.enforcement import Enforcement
 from controller.node_protocol.rejection import RejectCause
@@ -19,7 +19,7 @@ from controller.shards.peer_timeout import GRANT_HOLD_S
 GUARANTEE_BPS, CAPACITY_BPS = 4e6, 10e6
 CUTS = ([0, 0, 0, 1, 1, 1], [2, 1, 1, 0, 0, 2])
 RECEIVER = 6  # a VN at the fourth port
-CONGESTED_BPS = LEAST_DROPPED_BITS / (Gatekeeper.window * INTERVAL_S)  # more than 2 % of so slow a port
+CONGESTED_BPS = MIN_DROPPED_BITS / (Gatekeeper.window * INTERVAL_S)  # more than 2 % of so slow a port
 LATE, LOSSY = {"delay": 1}, {"delay": 1, "jitter": 1, "loss": 0.2, "doubled": 0.2}
 SILENCE, GREEDY_KBIT = [0], 600
 HELD = int(GRANT_HOLD_S / INTERVAL_S)

@@ -11,7 +11,7 @@ from support.cluster import NAMES, SharedRun, check_one_writer, needs_etcd
 from support.shared_blast import EDGES, LIMIT_BPS, LINKS, RECEIVER, SENDERS, Standing, granted_bps, offer
 
 pytestmark = [needs_etcd]
-MOST_S = 40.0  # limits go down and up by steps, an interval each
+MAX_S = 40.0  # limits go down and up by steps, an interval each
 OWNERS = {"s1": "n2", "s2": "n1", "s3": "n3"}  # by hash; n2, the allocator, dies, which has two of the senders
 ALLOCATOR, LIVE = 1, (0, 2)
 PARTS = {11: LIMIT_BPS / 4, 12: LIMIT_BPS / 2, 21: LIMIT_BPS / 4}  # of the guarantee, by weight
@@ -55,27 +55,27 @@ def test_policies_give_what_one_process_does_and_free_nobody_when_the_allocator_
             run.fabric.switches[RECEIVER[0]].ports[RECEIVER[1]].set_queue(10, LIMIT_BPS, LIMIT_BPS)
         run.nodes[0].patch("/v1/vns/10/s1/12", weight=2.0)
         offer(run, 390e6)
-        run.wait(lambda: near_parts(run, range(3)), "parts of the guarantee, whosever the senders are", MOST_S)
+        run.wait(lambda: near_parts(run, range(3)), "parts of the guarantee, whosever the senders are", MAX_S)
         standing = Standing(run, most_kbps(run))
         run.nodes[ALLOCATOR].signal(signal.SIGKILL)
         run.nodes[ALLOCATOR].wait_ended()
-        run.wait(lambda: NAMES[ALLOCATOR] not in run.owners(0).values(), "the others have its switches", MOST_S)
-        run.wait(lambda: {run.health(one)["status"] for one in LIVE} == {"ready"}, "they control them", MOST_S)
+        run.wait(lambda: NAMES[ALLOCATOR] not in run.owners(0).values(), "the others have its switches", MAX_S)
+        run.wait(lambda: {run.health(one)["status"] for one in LIVE} == {"ready"}, "they control them", MAX_S)
         told = len(run.nodes[0].events("congestion-notification-sent"))
         run.wait(
             lambda: len(run.nodes[0].events("congestion-notification-sent")) > told,
             "who decides now tells senders",
-            MOST_S,
+            MAX_S,
         )
-        run.wait(lambda: near_parts(run, LIVE), "parts of the guarantee again", MOST_S)
+        run.wait(lambda: near_parts(run, LIVE), "parts of the guarantee again", MAX_S)
         standing.check()
         last = run.nodes[0].last_event()
         run.nodes[0].patch("/v1/vlans/10", algorithm="hygenicc", parameters={"cut": 2, "slow": 0.02, "fast": 0.2})
         run.wait(
             lambda: run.nodes[0].events("congestion-began", last), "who decides hears of marks at another node's switch"
         )
-        run.wait(lambda: is_near(run, 0.98 * LIMIT_BPS / 4, 0.98 * LIMIT_BPS / 2), "parts by marks", MOST_S)
+        run.wait(lambda: is_near(run, 0.98 * LIMIT_BPS / 4, 0.98 * LIMIT_BPS / 2), "parts by marks", MAX_S)
         run.nodes[0].patch("/v1/vlans/10", algorithm="seawall")
         run.nodes[0].patch("/v1/vns/10/s1/12", weight=1.0)
-        run.wait(lambda: is_near(run, 0.98 * LIMIT_BPS / 3, 0.98 * LIMIT_BPS / 3), "equal parts by losses", MOST_S)
+        run.wait(lambda: is_near(run, 0.98 * LIMIT_BPS / 3, 0.98 * LIMIT_BPS / 3), "equal parts by losses", MAX_S)
         check_one_writer(run, EDGES)

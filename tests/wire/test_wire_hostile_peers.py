@@ -26,7 +26,7 @@ LINK = [((1, 10), (2, 10))]
 ATTACK_S = 2.0
 # Beyond those for which this machine has kept the controller waiting for a processor, as far as that is known.
 FEW_INTERVALS = 2
-MOST_GROWTH_MB = 64
+MAX_GROWTH_MB = 64
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def unharmed(run: WireRun) -> Iterator[None]:
     skipped = after["skipped_rounds"] - before["skipped_rounds"]
     by_machine = (withheld_s(run.app.pid) - withheld) * 1e3 / after["interval_ms"]
     assert skipped <= FEW_INTERVALS + by_machine, "intervals were skipped"
-    assert memory_mb(run) - memory < MOST_GROWTH_MB
+    assert memory_mb(run) - memory < MAX_GROWTH_MB
     assert [run.fabric.connections(dpid) for dpid in (1, 2)] == connections
     assert [state(run, dpid) for dpid in (1, 2)] == ["ready", "ready"]
     gone = [event["text"] for event in run.app.events("switch-down", last)]

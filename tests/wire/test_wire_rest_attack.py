@@ -49,7 +49,7 @@ def test_the_loop_is_undisturbed(tmp_path: Path) -> None:
     tokens.close()
 
 
-MOST_HELD_MB, MOST_KEPT_MB = 64, 16
+MAX_HELD_MB, MAX_KEPT_MB = 64, 16
 
 
 def test_bodies_held_open_take_little_memory_and_give_it_back(tmp_path: Path) -> None:
@@ -65,5 +65,5 @@ def test_bodies_held_open_take_little_memory_and_give_it_back(tmp_path: Path) ->
         with contextlib.ExitStack() as held:
             answers = hold_bodies(held, (host, int(port)))
             assert answers[b"HTTP/1.1 503"] > 100
-            assert resident_mb() - before_mb < MOST_HELD_MB
-        run.app.wait_for(lambda: resident_mb() - before_mb < MOST_KEPT_MB, "memory given back")
+            assert resident_mb() - before_mb < MAX_HELD_MB
+        run.app.wait_for(lambda: resident_mb() - before_mb < MAX_KEPT_MB, "memory given back")

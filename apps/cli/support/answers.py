@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     import http.client
     import urllib.error
 
-MOST_ANSWER_BYTES = 16 * 2**20
+MAX_ANSWER_BYTES = 16 * 2**20
 """of one answer, or one event of a stream; a controller sends no more"""
-MOST_PAGES_BYTES = 8 * MOST_ANSWER_BYTES
+MAX_PAGES_BYTES = 8 * MAX_ANSWER_BYTES
 """of all pages of a collection"""
-MOST_PAGES = 10_000
-MOST_NODES = 1_000_000
+MAX_PAGES = 10_000
+MAX_NODES = 1_000_000
 """lists and objects in an answer: each takes 60 bytes or more, and two in the text"""
-MOST_ANSWER_S = 120.0
-_MOST_PROBLEM_BYTES = 64 * 1024
-_MOST_DETAIL, _MOST_REASON = 2000, 300
+MAX_ANSWER_S = 120.0
+_MAX_PROBLEM_BYTES = 64 * 1024
+_MOST_DETAIL, _MAX_REASON = 2000, 300
 _SHOWN = 60
 _CHUNK_BYTES = 64 * 1024
 _WORDS = {
@@ -54,27 +54,27 @@ class AnswerError(RequestError):
     """What came is not what the interface says; ``whom`` is who has sent it."""
 
     def __init__(self, reason: str, whom: str = "the controller") -> None:
-        super().__init__(f"what {whom} answers is not what a controller does: {reason[:_MOST_REASON]}")
+        super().__init__(f"what {whom} answers is not what a controller does: {reason[:_MAX_REASON]}")
         self.reason = reason
 
 
 def read_all(answer: http.client.HTTPResponse, most_bytes: int) -> bytes:
     """Return the body of an answer; raise AnswerError when it is too long, or takes too long."""
     data = bytearray()
-    end_s = time.monotonic() + MOST_ANSWER_S
+    end_s = time.monotonic() + MAX_ANSWER_S
     while piece := answer.read1(_CHUNK_BYTES):
         data += piece
         if len(data) > most_bytes:
             raise AnswerError(f"it is longer than {most_bytes} bytes")
         if time.monotonic() > end_s:
-            raise AnswerError(f"it takes longer than {MOST_ANSWER_S:g} s")
+            raise AnswerError(f"it takes longer than {MAX_ANSWER_S:g} s")
     return bytes(data)
 
 
 def decoded(data: bytes | bytearray) -> Any:
     """Return the value of a JSON text of finite numbers; raise AnswerError for any other."""
-    if data.count(b"[") + data.count(b"{") > MOST_NODES:
-        raise AnswerError(f"it has more than {MOST_NODES} lists and objects")
+    if data.count(b"[") + data.count(b"{") > MAX_NODES:
+        raise AnswerError(f"it has more than {MAX_NODES} lists and objects")
     try:
         return json.loads(data.decode("utf-8"), parse_constant=_no_number, parse_float=_finite)
     except RecursionError as error:
@@ -109,7 +109,7 @@ def check(value: Any, shape: Shape, what: str = "the answer") -> None:
 def refusal_of(error: urllib.error.HTTPError) -> RequestError:
     """Return a refusal with the controller's own words, as far as they are such."""
     try:
-        found = decoded(error.read(_MOST_PROBLEM_BYTES))
+        found = decoded(error.read(_MAX_PROBLEM_BYTES))
         check(found, {"detail": str})
         errors = [one for one in found.get("errors") or () if _is_error(one)]
         problem, text = {**found, "errors": errors}, found["detail"]

@@ -38,7 +38,7 @@ _UNFOLDED = 4096
 
 # What a cell's function raises where a row lacks what it needs, or has something else there.
 _NOT_OF_THE_INTERFACE = (KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError)
-_MOST_CELL = 1000
+_MAX_CELL = 1000
 
 
 class Column:
@@ -74,7 +74,7 @@ class Column:
 
 def _cell_text(value: object) -> str:
     text = str(value)
-    return printable(text if len(text) <= _MOST_CELL else f"{text[:_MOST_CELL]}...")
+    return printable(text if len(text) <= _MAX_CELL else f"{text[:_MAX_CELL]}...")
 
 
 def rate(title: str, name: str) -> Column:

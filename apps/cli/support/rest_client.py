@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from apps.cli.support.answers import (
-    MOST_ANSWER_BYTES,
-    MOST_PAGES,
-    MOST_PAGES_BYTES,
+    MAX_ANSWER_BYTES,
+    MAX_PAGES,
+    MAX_PAGES_BYTES,
     AnswerError,
     RequestError,
     Shape,
@@ -84,7 +84,7 @@ class Client:
         query: Query | None = None,
         if_match: str | None = None,
         shape: Shape = dict,
-        most_bytes: int = MOST_ANSWER_BYTES,
+        most_bytes: int = MAX_ANSWER_BYTES,
     ) -> Any:
         """Return the JSON of what the controller answers; raise AnswerError unless it is of that shape and length."""
         headers = {"If-Match": if_match} if if_match else {}
@@ -118,11 +118,11 @@ class Client:
         cursor: str | None = None
         size_bytes = 0
         with self._judging():
-            for _ in range(MOST_PAGES):
-                data = self._body(path, "GET", None, {**(query or {}), "cursor": cursor}, {}, MOST_ANSWER_BYTES)
+            for _ in range(MAX_PAGES):
+                data = self._body(path, "GET", None, {**(query or {}), "cursor": cursor}, {}, MAX_ANSWER_BYTES)
                 size_bytes += len(data)
-                if size_bytes > MOST_PAGES_BYTES:
-                    raise AnswerError(f"its pages are longer than {MOST_PAGES_BYTES} bytes")
+                if size_bytes > MAX_PAGES_BYTES:
+                    raise AnswerError(f"its pages are longer than {MAX_PAGES_BYTES} bytes")
                 answer = decoded(data)
                 check(answer, {key: [dict], "unreachable_nodes?": [str], "next?": str})
                 rows += answer[key]
@@ -131,7 +131,7 @@ class Client:
                 if cursor is None:
                     break
             else:
-                raise AnswerError(f"it has more than {MOST_PAGES} pages")
+                raise AnswerError(f"it has more than {MAX_PAGES} pages")
         if missing:
             from apps.cli.support.common import complain
 
@@ -252,10 +252,10 @@ def tls_context(cacert: Path | None, cert: Path | None, key: Path | None) -> ssl
 
 def _events(answer: http.client.HTTPResponse, number: str) -> Iterator[StreamEvent]:
     name, data, size_bytes = "message", [], 0
-    while raw := answer.readline(MOST_ANSWER_BYTES + 1):
+    while raw := answer.readline(MAX_ANSWER_BYTES + 1):
         size_bytes += len(raw)
-        if size_bytes > MOST_ANSWER_BYTES:
-            raise AnswerError(f"an event is longer than {MOST_ANSWER_BYTES} bytes")
+        if size_bytes > MAX_ANSWER_BYTES:
+            raise AnswerError(f"an event is longer than {MAX_ANSWER_BYTES} bytes")
         field, _, value = raw.rstrip(b"\r\n").partition(b":")
         value = value.removeprefix(b" ")
         if field == b"event":

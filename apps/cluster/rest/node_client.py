@@ -23,7 +23,7 @@ CHANGE_LIMIT_S = 5.0
 """longer: a change waits for etcd"""
 RETRY_S = 3.0
 """a node that did not answer a read is not asked for so long, so that it does not slow down all others"""
-MOST_ANSWER_BYTES = 16 << 20
+MAX_ANSWER_BYTES = 16 << 20
 AskedHeaders = Headers | Mapping[str, str]
 _PASSED_ON = ("Authorization", "If-Match", "Content-Type")
 
@@ -71,13 +71,13 @@ class NodeClient:
             with eventlet.Timeout(limit_s, TimeoutError(f"no answer within {limit_s:g} s")):
                 connection.request(method, target, body, sent)
                 response = connection.getresponse()
-                content = response.read(MOST_ANSWER_BYTES + 1)
+                content = response.read(MAX_ANSWER_BYTES + 1)
         except http.client.HTTPException as error:
             raise OSError(f"no answer in HTTP: {error or type(error).__name__}") from error
         finally:
             connection.close()
-        if len(content) > MOST_ANSWER_BYTES:
-            raise OSError(f"the answer is longer than {MOST_ANSWER_BYTES} bytes")
+        if len(content) > MAX_ANSWER_BYTES:
+            raise OSError(f"the answer is longer than {MAX_ANSWER_BYTES} bytes")
         return NodeResponse(response.status, response.getheaders(), content)
 
     def gather(self, urls: Mapping[str, str], target: str, headers: AskedHeaders) -> dict[str, NodeResponse | None]:

@@ -23,7 +23,7 @@ _OPEN_FOLDER = "/ui/"
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
 _NAVIGATES = ("Sec-Fetch-Mode", "navigate")  # a person follows a link, and sees the answer in the browser
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="dets"'}
-_MOST_ADDRESSES = 4096
+_MAX_ADDRESSES = 4096
 # So many seconds' worth of requests may come at once.
 BURST_S = 2.0
 _BRAKE_S = 0.02
@@ -106,7 +106,7 @@ class RequestRateLimiter:
         left = min(left + (now_s - at_s) * self._rate, most)
         served = left >= 1.0
         self._level[key] = (left - 1.0 if served else left), now_s
-        if len(self._level) > _MOST_ADDRESSES:
+        if len(self._level) > _MAX_ADDRESSES:
             self._level.popitem(last=False)
         return 0.0 if served else (1.0 - left) / self._rate
 

@@ -18,9 +18,9 @@ _HOST = re.compile(rb"(\[[0-9A-Fa-f:.]+\]|[!$%&'()*+,;=\-.~_0-9A-Za-z]*)(:[0-9]*
 _LENGTH = re.compile(rb"[0-9]{1,18}")
 _SHOWN_BYTES = 60
 _CHUNK_SIZE = re.compile(rb"(?:\r\n)?([0-9a-fA-F]{1,8})[ \t]*(?:;[\t\x20-\x7e\x80-\xff]*)?\r\n")
-_MOST_LINE_BYTES = 256
-_MOST_TRAILERS = 16
-MOST_TRAILERS_BYTES = _MOST_TRAILERS * _MOST_LINE_BYTES
+_MAX_LINE_BYTES = 256
+_MAX_TRAILERS = 16
+MAX_TRAILERS_BYTES = _MAX_TRAILERS * _MAX_LINE_BYTES
 LONE_LINE_FEED = re.compile(rb"(?<!\r)\n")
 
 
@@ -30,12 +30,12 @@ def chunk_size(waiting: bytes) -> int | None:
     ``waiting`` begins with that line, or with the line end of the chunk before it. Raises OSError when it is not as RFC
     9112, section 7.1, says.
     """
-    line = waiting[:_MOST_LINE_BYTES]
+    line = waiting[:_MAX_LINE_BYTES]
     size = _CHUNK_SIZE.match(line)
     if size is not None:
         return int(size[1], 16)
     at = line.find(b"\n", 2)
-    if at >= 0 or len(line) == _MOST_LINE_BYTES:
+    if at >= 0 or len(line) == _MAX_LINE_BYTES:
         raise OSError(errno.EPROTO, f"this does not belong between chunks: {shown(line[: at + 1] or line)}")
     return None
 
@@ -43,9 +43,9 @@ def chunk_size(waiting: bytes) -> int | None:
 def check_trailers(fields: Sequence[tuple[bytes, bytes]]) -> None:
     """Raise OSError when more, or longer, fields follow the last chunk than anybody sends."""
     longest = max((len(name) + len(value) for name, value in fields), default=0)
-    if len(fields) > _MOST_TRAILERS or longest > _MOST_LINE_BYTES:
+    if len(fields) > _MAX_TRAILERS or longest > _MAX_LINE_BYTES:
         raise OSError(
-            errno.EPROTO, f"after the last chunk {_MOST_TRAILERS} fields of {_MOST_LINE_BYTES} bytes are the most"
+            errno.EPROTO, f"after the last chunk {_MAX_TRAILERS} fields of {_MAX_LINE_BYTES} bytes are the most"
         )
 
 

@@ -12,7 +12,7 @@ import eventlet
 import h11
 
 from apps.rest.http.access import WsgiApp
-from apps.rest.http.framing import LONE_LINE_FEED, MOST_TRAILERS_BYTES, fault_of_request_line, head_error, shown
+from apps.rest.http.framing import LONE_LINE_FEED, MAX_TRAILERS_BYTES, fault_of_request_line, head_error, shown
 from apps.rest.http.problems import raw_answer
 from apps.rest.http.room import Room, Share
 from apps.rest.http.wsgi_exchange import (
@@ -98,7 +98,7 @@ class Connection:
             return False
         if not head:
             return False
-        http = h11.Connection(h11.SERVER, max_incomplete_event_size=MOST_TRAILERS_BYTES)
+        http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_TRAILERS_BYTES)
         try:
             http.receive_data(head)
             request = http.next_event()

@@ -16,8 +16,8 @@ from controller.errors import InvalidValueError
 
 FREE_BYTES = MAX_BODY_BYTES
 """of each body and answer: the number of connections bounds these"""
-MOST_BODIES_BYTES = 4 * MAX_LONG_BODY_BYTES
-MOST_ANSWERS_BYTES = 32 * 2**20
+MAX_BODIES_BYTES = 4 * MAX_LONG_BODY_BYTES
+MAX_ANSWERS_BYTES = 32 * 2**20
 TIDY_S = 5.0
 """so long after the last one has gone, and no more often"""
 

@@ -19,7 +19,7 @@ import eventlet
 from apps.rest.http.access import ConnectionSlots, WsgiApp
 from apps.rest.http.http_connection import Connection, Rooms
 from apps.rest.http.problems import raw_answer
-from apps.rest.http.room import MOST_ANSWERS_BYTES, MOST_BODIES_BYTES, Room
+from apps.rest.http.room import MAX_ANSWERS_BYTES, MAX_BODIES_BYTES, Room
 from apps.rest.http.wsgi_exchange import Timeouts
 from apps.runtime.connection.connection_limits import LogRateLimiter
 from apps.runtime.retrying_listener import RetryingListener
@@ -87,7 +87,7 @@ class _Acceptor:
     wait: Callable[[], None]
     turning_away: int = 0
     rooms: Rooms = field(
-        default_factory=lambda: Rooms(Room("bodies", MOST_BODIES_BYTES), Room("answers", MOST_ANSWERS_BYTES))
+        default_factory=lambda: Rooms(Room("bodies", MAX_BODIES_BYTES), Room("answers", MAX_ANSWERS_BYTES))
     )
     sparing: LogRateLimiter = field(default_factory=lambda: LogRateLimiter(time.monotonic))
 

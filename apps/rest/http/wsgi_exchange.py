@@ -28,7 +28,7 @@ from apps.rest.http.room import Share
 MAX_DISCARDED_BYTES = 2**20
 READ_BYTES = 64 * 1024
 _READ_CHUNKED_BYTES = 4 * 1024  # as many chunks as fit are read at once, and what waits is copied for each
-_MOST_CHUNKS = 32 * 1024
+_MAX_CHUNKS = 32 * 1024
 _WHOLE_TARGET = re.compile(r"https?://([^/?#]*)(.*)", re.IGNORECASE)
 
 log = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ class Body(io.RawIOBase):
         self._chunked = b"transfer-encoding" in fields
         self._left_bytes = int(fields.get(b"content-length", 0))
         self._at_chunk_line = self._chunked
-        self._chunks_left = _MOST_CHUNKS
+        self._chunks_left = _MAX_CHUNKS
         self._piece = memoryview(b"")
         self._deadline_s: float | None = None
         self._ended = False
@@ -115,7 +115,7 @@ class Body(io.RawIOBase):
                 self._at_chunk_line = event.chunk_end
                 self._chunks_left -= event.chunk_end
                 if self._chunks_left < 0:
-                    raise OSError(errno.EPROTO, f"a body may have {_MOST_CHUNKS} chunks")
+                    raise OSError(errno.EPROTO, f"a body may have {_MAX_CHUNKS} chunks")
                 self._left_bytes -= len(event.data)
                 return bytes(event.data)
             if isinstance(event, h11.EndOfMessage):

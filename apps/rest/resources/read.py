@@ -20,7 +20,7 @@ from controller.limits.overrides import VnName
 from controller.whatif.recording import Recorder
 
 # The hub waits for one answer to end, and an explanation may take a solution of the whole network.
-_MOST_EXPLAINED = 100
+_MAX_EXPLAINED = 100
 
 
 @api.get("/health", responses={200: health.Health})
@@ -149,7 +149,7 @@ def explain_vn(path: request_parameters.VnPath, query: request_parameters.NoQuer
     """Show what binds the limits of the entries of which a VN is the sender or the receiver."""
     central = service().central
     rows = lookup.pairs_of_vn(central, int(lookup.vn_row(central, path)[0]))
-    explained = views.explanation_views(central, rows[:_MOST_EXPLAINED])
+    explained = views.explanation_views(central, rows[:_MAX_EXPLAINED])
     return {"explanations": explained, "pair_count": len(rows)}
 
 

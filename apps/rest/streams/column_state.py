@@ -19,9 +19,9 @@ from controller.monitoring.live_rates import locally_congested
 from controller.monitoring.time_series import SERIES_COLUMNS
 from controller.monitoring.traffic_totals import COLUMNS
 
-MOST_PORTS = 1000
-MOST_LINKS = 1000
-MOST_PAIRS = 250
+MAX_PORTS = 1000
+MAX_LINKS = 1000
+MAX_PAIRS = 250
 SHOWN = (*SERIES_COLUMNS, "send_dropped", "flood_dropped", "marked", "lost")
 """Those of the columns of traffic that a stream shows."""
 _ROWS = np.array([COLUMNS.index(name) for name in SHOWN], dtype=np.int64)
@@ -53,7 +53,7 @@ def keys_of(here: Service, picked: Columns) -> Json:
     keys["ports"] = [[switch.name, port.port_no] for switch, port in _ports(here)]
     keys["links"] = [
         [f"{central.fabric.switch_name(end.dpid)}:{end.port_no}" for end in one.link]
-        for one in here.observer.links.of(config)[:MOST_LINKS]
+        for one in here.observer.links.of(config)[:MAX_LINKS]
     ]
     return keys
 
@@ -92,7 +92,7 @@ def state_of(here: Service, picked: Columns) -> Json:
     state["bottlenecks"] = views.bottlenecks(central, rows)
     if picked.pairs_of is not None:
         receiver = lookup.vn_row_of(central, picked.pairs_of, "pairs_of")
-        state["pairs"] = views.entry_views(central, pairs_of(here, receiver)[:MOST_PAIRS])
+        state["pairs"] = views.entry_views(central, pairs_of(here, receiver)[:MAX_PAIRS])
     return state
 
 
@@ -121,7 +121,7 @@ def _loads(here: Service) -> Json:
             traffic.received_bps(dpid, port_no[mine]),
             traffic.sent_bps(dpid, port_no[mine]),
         )
-    links = here.observer.links.of(here.central.config)[:MOST_LINKS]
+    links = here.observer.links.of(here.central.config)[:MAX_LINKS]
     loads = [[link_load(here, one.link.a, one.link.b), link_load(here, one.link.b, one.link.a)] for one in links]
     return {
         "ports": [_kilo(received), _kilo(sent)],
@@ -133,7 +133,7 @@ def _loads(here: Service) -> Json:
 
 
 def _ports(here: Service) -> list[tuple[Switch, EdgePort]]:
-    return list(here.central.config.ports())[:MOST_PORTS]
+    return list(here.central.config.ports())[:MAX_PORTS]
 
 
 def _kilo(rate_bps: FloatArray) -> list[int | None]:

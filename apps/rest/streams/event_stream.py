@@ -22,10 +22,10 @@ from apps.rest.streams.column_state import Columns, keys_of, state_of
 from controller.errors import InvalidValueError
 from controller.events import Event
 
-_MOST_VNS = 1000
+_MAX_VNS = 1000
 # Clients that ask for the same state within so long get the same bytes.
 _FRESH_S = 0.2
-_MOST_EVENT_FRAMES = 1000
+_MAX_EVENT_FRAMES = 1000
 _STREAM = {
     "description": "events `keys` and `state` (live state), and `event` (as in /v1/events, its number as id)",
     "content": {
@@ -53,8 +53,8 @@ def stream(query: request_parameters.StreamQuery) -> Response:
     if vlan is not None:
         vlan = str(lookup.vlan_vid(here.central, vlan, "vlan"))  # a stream stays with its VLAN, whatever its name
     rows = None if vlan is None and switch is None else lookup.vn_rows(here.central, vlan, switch)
-    if rows is not None and len(rows) > _MOST_VNS:
-        reason = f"picks {len(rows)} VNs, and a stream shows at most {_MOST_VNS}: give vlan and switch"
+    if rows is not None and len(rows) > _MAX_VNS:
+        reason = f"picks {len(rows)} VNs, and a stream shows at most {_MAX_VNS}: give vlan and switch"
         raise invalid(InvalidValueError("vlan" if vlan is not None else "switch", vlan or switch, reason))
     streams: Streams = current_app.extensions["dets.streams"]
     if streams.open >= streams.most:
@@ -88,7 +88,7 @@ class Streams:
         """Return an event of the controller as one of the stream."""
         frame = self._events.get(event.number)
         if frame is None:
-            if len(self._events) >= _MOST_EVENT_FRAMES:
+            if len(self._events) >= _MAX_EVENT_FRAMES:
                 self._events.clear()
             text = json.dumps(views.event_views(self.here, [event])[0])
             frame = self._events[event.number] = f"id: {event.number}\nevent: event\ndata: {text}\n\n".encode()

@@ -21,8 +21,8 @@ from controller.openflow.bounded_reader import Buffer
 
 _select = patcher.original("select")  # eventlet takes epoll away from the patched one
 # A switch under control may be sent 100,000 entries at once; a stranger gets next to nothing.
-MOST_UNREAD_BYTES = 32 << 20
-MOST_UNREAD_BY_STRANGER_BYTES = 1 << 20
+MAX_UNREAD_BYTES = 32 << 20
+MAX_UNREAD_BY_STRANGER_BYTES = 1 << 20
 _SEND_BYTES = 64 << 10
 # Switches answer one after the other: a look so long after the last one finds the answers of several.
 BATCH_DELAY_S = 0.0005
@@ -39,7 +39,7 @@ class SendQueue:
         self._socket = sock
         self._plain = plain
         self._unsent: deque[Buffer] = deque()
-        self._most_octets = MOST_UNREAD_BY_STRANGER_BYTES
+        self._most_octets = MAX_UNREAD_BY_STRANGER_BYTES
         self._changed = hub.Event()
         self._ended = False
         self.octets = 0
@@ -47,7 +47,7 @@ class SendQueue:
 
     def raise_limit(self) -> None:
         """Let as much wait as a switch under control may leave unread."""
-        self._most_octets = MOST_UNREAD_BYTES
+        self._most_octets = MAX_UNREAD_BYTES
 
     def put(self, data: Buffer, last: bool = False) -> bool:
         """Add bytes, after which nothing follows if ``last``; return False if more wait than the peer may leave."""

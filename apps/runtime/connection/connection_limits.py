@@ -15,8 +15,8 @@ from typing import Generic, NamedTuple, TypeVar
 BUDGET_INTERVAL_S = 0.05
 SHARING = 10  # so many peers without a handshake, or not configured, have their whole allowance
 REPEAT_S = 10.0
-MOST_PORTS = 4096  # of a switch
-_MOST_KEYS = 1000
+MAX_PORTS = 4096  # of a switch
+_MAX_KEYS = 1000
 Visitor = TypeVar("Visitor", bound=Hashable)
 
 
@@ -166,7 +166,7 @@ class LogRateLimiter:
         if now_s - self._said_s.get(key, -REPEAT_S) < REPEAT_S:
             return False
         self._said_s.pop(key, None)
-        if len(self._said_s) >= _MOST_KEYS:
+        if len(self._said_s) >= _MAX_KEYS:
             del self._said_s[next(iter(self._said_s))]
         self._said_s[key] = now_s
         return True

@@ -24,7 +24,7 @@ from ryu.ofproto import ofproto_v1_3_parser
 
 from apps.runtime.connection.connection_io import SendQueue, SharedReader
 from apps.runtime.connection.connection_limits import (
-    MOST_PORTS,
+    MAX_PORTS,
     SWITCH_ALLOWANCE,
     UNMANAGED_ALLOWANCE,
     ConnectionCounts,
@@ -46,7 +46,7 @@ _BYTES_AT_ONCE = 256 << 10
 _READ_BYTES = 64 << 10
 READER = SharedReader()
 _PlainSocket = patcher.original("socket").socket
-MOST_ASKED = 1000  # requests of Ryu and its applications that are remembered
+MAX_ASKED = 1000  # requests of Ryu and its applications that are remembered
 _AUXILIARY_ID_AT = 21
 _MULTIPART_MORE_AT = 10
 _RESET = struct.pack("ii", 1, 0)  # SO_LINGER: discard what has not been sent
@@ -176,7 +176,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
             _version, kind, length, xid = HEADER.unpack_from(buf, offset)
             if kind in _REQUESTS:
                 self._asked[xid] = None
-                if len(self._asked) > MOST_ASKED:
+                if len(self._asked) > MAX_ASKED:
                     self._asked.popitem(last=False)
             offset += max(length, HEADER.size)
         return self.enqueue(bytes(buf), close_socket)
@@ -380,7 +380,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
         for handler in self.ofp_brick.get_handlers(event):
             if self.state in handler.callers[event.__class__].dispatchers:
                 handler(event)
-        if len(self._ports or ()) > MOST_PORTS:
+        if len(self._ports or ()) > MAX_PORTS:
             self.evict(EvictionReason.PORTS)
 
     def _drop(self, why: str) -> None:

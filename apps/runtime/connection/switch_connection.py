@@ -24,7 +24,7 @@ from controller.openflow.constants import MessageType
 from controller.openflow.messages import encode_barrier_request
 from controller.openflow.multipart import multipart_header
 
-MOST_REPLY_BYTES = 16 << 20  # of all unfinished replies of one switch; 100,000 flow entries
+MAX_REPLY_BYTES = 16 << 20  # of all unfinished replies of one switch; 100,000 flow entries
 _PART_BYTES = 100  # what a part costs in addition to its body
 _MULTIPART_REPLY, _ROLE_REPLY = int(MessageType.MULTIPART_REPLY), int(MessageType.ROLE_REPLY)
 MAX_FORGOTTEN = 1000  # replies that may still come though nobody waits for them any more
@@ -311,8 +311,8 @@ class SwitchConnection:
             self._held_octets += reply.add(part.body)
         elif kind == _ROLE_REPLY:
             self._held_octets += reply.add(message[HEADER.size :])
-        if self._held_octets > MOST_REPLY_BYTES:
-            self.fail(xid, ProtocolError(f"its replies are longer than {MOST_REPLY_BYTES} bytes"))
+        if self._held_octets > MAX_REPLY_BYTES:
+            self.fail(xid, ProtocolError(f"its replies are longer than {MAX_REPLY_BYTES} bytes"))
             self.disconnect(EvictionReason.REPLY)
         elif part is None or not part.more:
             del self._awaited[xid]

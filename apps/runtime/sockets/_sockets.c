@@ -42,7 +42,7 @@ typedef struct { /* who was called for its meters, by number: each's end at ``en
 } MeterCall;
 
 enum { NOTHING = -1, HEADER_BYTES = 8, MULTIPART_BYTES = 16, MULTIPART_REPLY = 19, BARRIER_REPLY = 21, METER = 9, MORE = 1 };
-enum { MOST_OCTETS_ASKED = 64, TOO_LONG = -2 };
+enum { MAX_OCTETS_ASKED = 64, TOO_LONG = -2 };
 
 static inline i64 number_of(const BulkRequest *roll, i64 fd) { return fd < roll->descriptors ? roll->index_of[fd] : -1; }
 
@@ -219,8 +219,8 @@ i64 dets_ask(PyObject *columns)
         return NOT_SIDE_BY_SIDE;
     const i64 *fd = column(columns, 0), *xid = column(columns, 1);
     i64 sockets = rows_of(columns, 0), octets = rows_of(columns, 2), *taken = column(columns, 3);
-    uint8_t message[MOST_OCTETS_ASKED];
-    if (octets < HEADER_BYTES || octets > MOST_OCTETS_ASKED)
+    uint8_t message[MAX_OCTETS_ASKED];
+    if (octets < HEADER_BYTES || octets > MAX_OCTETS_ASKED)
         return TOO_LONG;
     memcpy(message, column(columns, 2), (size_t)octets);
     for (i64 i = 0; i < sockets; i++) {

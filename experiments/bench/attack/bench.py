@@ -28,8 +28,8 @@ from experiments.wire.fabric import WireFabric
 
 SECONDS = 5.0
 INTERVAL_MS = 55
-MOST_GROWTH_MB = 64.0
-MOST_RECOVERY_S = 1.0
+MAX_GROWTH_MB = 64.0
+MAX_RECOVERY_S = 1.0
 _LOOK_S = 0.05
 _RECOVERY_TIMEOUT_S = 30.0
 _END_TIMEOUT_S = 15.0
@@ -64,8 +64,8 @@ class Outcome:
         return [
             Target(f"{name}: intervals missed", self.missed_intervals, "", 0),
             Target(f"{name}: guarantees missed, switches lost", self.missed_guarantees + self.switches_lost, "", 0),
-            Target(f"{name}: memory", self.growth_mb, "MB", MOST_GROWTH_MB),
-            Target(f"{name}: recovered", self.recovered_s, "s", MOST_RECOVERY_S),
+            Target(f"{name}: memory", self.growth_mb, "MB", MAX_GROWTH_MB),
+            Target(f"{name}: recovered", self.recovered_s, "s", MAX_RECOVERY_S),
         ]
 
 

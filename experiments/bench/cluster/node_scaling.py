@@ -40,12 +40,12 @@ NODES = (1, 2, 4)
 LOOP, WITH_OPENFLOW, WHOLE = ("loop_us",), ("loop_us", "openflow_us"), ("loop_us", "openflow_us", "transport_us")
 """parts of a node's processor time: the control loop without OpenFlow and with it, and all that the process takes"""
 CROSSING = 0.75
-SWITCHES, MOST_OF_SWITCHES = 2, 100_000  # of a node, for each so many of its entries
-PORTS, MOST_OF_PORTS = 128, 30_000  # of each switch, for up to so many entries of a node; twice as many ports for more
+SWITCHES, MAX_OF_SWITCHES = 2, 100_000  # of a node, for each so many of its entries
+PORTS, MAX_OF_PORTS = 128, 30_000  # of each switch, for up to so many entries of a node; twice as many ports for more
 VLAN, ALGORITHM = 10, "fp"
 LIMIT_BPS, OFFERED = 1_000_000_000, 2.0
 INTERVAL_S, CONNECT_S, LATEST_S = 0.055, 60.0, 10.0
-ARRIVES_S = 0.02  # until peers' frames are there, for each MOST_OF_SWITCHES entries
+ARRIVES_S = 0.02  # until peers' frames are there, for each MAX_OF_SWITCHES entries
 SETTLE, MEASURED, TURNS = 40, 20, 3
 
 
@@ -55,7 +55,7 @@ def measure_nodes(entries: int, tell: Callable[[str], None]) -> dict[str, Any]:
     ``shared`` are costs of nodes that share the fabric, ``alone`` of as many that do not: processor time of the control
     loop without OpenFlow, ``loop_us``, of its OpenFlow, ``openflow_us``, and of ZeroMQ's thread, ``transport_us``, for
     an entry; those of the turn in which the loop took least. ``kb`` is memory for an entry of a node, as far as Python
-    and numpy know of it, with MOST_OF_SWITCHES entries at most: that takes long.
+    and numpy know of it, with MAX_OF_SWITCHES entries at most: that takes long.
     """
     disable_heap_trimming()  # as a controller's launcher does
     kinds = [(nodes, shared) for nodes in NODES for shared in (False, True) if nodes > 1 or not shared]
@@ -66,7 +66,7 @@ def measure_nodes(entries: int, tell: Callable[[str], None]) -> dict[str, Any]:
     found: dict[str, Any] = {str(nodes): {} for nodes in NODES}
     for nodes, shared in kinds:
         made = min((turn[nodes, shared] for turn in turns), key=lambda one: one["loop_us"] + one["openflow_us"])
-        made["kb"] = _memory_kb((nodes, shared), min(entries, MOST_OF_SWITCHES))
+        made["kb"] = _memory_kb((nodes, shared), min(entries, MAX_OF_SWITCHES))
         found[str(nodes)]["shared" if shared else "alone"] = made
         costs = f"{made['loop_us']:.3f} us, OpenFlow {made['openflow_us']:.3f} us"
         if shared:
@@ -133,8 +133,8 @@ class _Size(NamedTuple):
     @classmethod
     def of(cls, entries: int) -> _Size:
         """Return that of a node with about so many entries."""
-        times = max(1, math.ceil(entries / MOST_OF_SWITCHES))
-        return cls(SWITCHES * times, PORTS if entries <= MOST_OF_PORTS else 2 * PORTS, ARRIVES_S * times)
+        times = max(1, math.ceil(entries / MAX_OF_SWITCHES))
+        return cls(SWITCHES * times, PORTS if entries <= MAX_OF_PORTS else 2 * PORTS, ARRIVES_S * times)
 
 
 class _Node:

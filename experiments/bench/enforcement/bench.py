@@ -24,7 +24,7 @@ from experiments.bench.enforcement.burst_bench import run_bursts
 from experiments.bench.enforcement.cases import (
     ENFORCEMENT_MODES,
     INTERVAL_MS,
-    MOST_PPS,
+    MAX_PPS,
     PORT_FACTOR,
     Case,
     chosen_cases,
@@ -81,7 +81,7 @@ def run(
     grants_bps = [parse_rate(text, "grant") for text in grant or []]
     cases = _cases(full, grants_bps, traffic, pattern)
     _check(datapath, interval_ms)
-    batches = packed(cases, MOST_PPS[DATAPATHS[datapath]])
+    batches = packed(cases, MAX_PPS[DATAPATHS[datapath]])
     rows: list[dict[str, Any]] = []
     warnings: list[str] = []
     with _progress(len(batches) * len(ENFORCEMENT_MODES) * (WARM_UP_S + seconds + SETUP_S)) as tell:

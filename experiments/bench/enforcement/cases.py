@@ -17,8 +17,8 @@ WIRE_BITS = 8 * 1518
 # A receiver's port carries this many times the grant: as much as the largest burst lets through, and not much more.
 PORT_FACTOR = 5
 # What userspace Open vSwitch forwards without loss on two cores, with the sources on the same machine.
-MOST_PPS = {"user": 40_000, "kernel": 60_000}
-MOST_SLOTS = 8
+MAX_PPS = {"user": 40_000, "kernel": 60_000}
+MAX_SLOTS = 8
 UDP_DELIVERED_WITHIN, TCP_DELIVERED_WITHIN = 0.02, 0.05
 
 
@@ -109,7 +109,7 @@ def packed(cases: Iterable[Case], most_pps: float) -> list[list[Case]]:
     for case in sorted(cases, key=lambda one: (one.grant_bps, -one.most_pps)):
         for batch in batches:
             load_pps = sum(one.most_pps for one in batch) + case.most_pps
-            if batch[0].grant_bps == case.grant_bps and len(batch) < MOST_SLOTS and load_pps <= most_pps:
+            if batch[0].grant_bps == case.grant_bps and len(batch) < MAX_SLOTS and load_pps <= most_pps:
                 batch.append(case)
                 break
         else:

@@ -26,7 +26,7 @@ from ryu.ofproto import ofproto_v1_3
 GAIN = 0.5
 HYSTERESIS = 0.03
 BURST_S = 0.005
-LEAST_BURST_KBITS = 37
+MIN_BURST_KBITS = 37
 
 
 class Baseline(app_manager.RyuApp):  # type: ignore[misc]  # Ryu has no types
@@ -126,7 +126,7 @@ class Baseline(app_manager.RyuApp):  # type: ignore[misc]  # Ryu has no types
                 if abs(rate_kbps - rate_of[meter_id]) <= HYSTERESIS * rate_of[meter_id]:
                     continue
                 rate_of[meter_id] = rate_kbps
-                burst_kbits = max(int(rate_kbps * BURST_S), LEAST_BURST_KBITS)
+                burst_kbits = max(int(rate_kbps * BURST_S), MIN_BURST_KBITS)
                 band = parser.OFPMeterBandDrop(rate=rate_kbps, burst_size=burst_kbits)
                 flags = ofproto.OFPMF_KBPS | ofproto.OFPMF_BURST | ofproto.OFPMF_STATS
                 datapath.send_msg(parser.OFPMeterMod(datapath, ofproto.OFPMC_MODIFY, flags, meter_id, [band]))

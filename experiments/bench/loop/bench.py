@@ -59,11 +59,11 @@ MEASURED_S = 6.0
 SETTLE_S = 3.0
 FIRST_AUDIT_S = 12.0  # the first audit reads every entry; later ones only what has changed
 # Of sizes up to this some intervals are recorded and decided again: a recording holds every reading of every entry.
-MOST_RECORDED, RECORDED_S, REPLAY_TIMEOUT_S = 10_000, 2.0, 300.0
+MAX_RECORDED, RECORDED_S, REPLAY_TIMEOUT_S = 10_000, 2.0, 300.0
 ADOPT_TIMEOUT_S = 600.0
-MOST_PER_SWITCH = 60_000  # of 65,535 meter ids, the VNs' own included
+MAX_PER_SWITCH = 60_000  # of 65,535 meter ids, the VNs' own included
 # Of sizes up to this it is measured what the controller takes while nobody sends, once all senders count as idle.
-MOST_IDLE, IDLE_AFTER_S = 1_000, 5.0
+MAX_IDLE, IDLE_AFTER_S = 1_000, 5.0
 TARGET_BLAST = 1.6  # intervals
 
 
@@ -112,7 +112,7 @@ def run(
     of where its processor time went for each size. Raises InvalidValueError for numbers that no fabric can have, and
     for an algorithm or a parameter that there is none of.
     """
-    check_bounds(switches=(switches, 1, 200), entries=(entries, 16, MOST_PER_SWITCH), seconds=(seconds, 1, 600))
+    check_bounds(switches=(switches, 1, 200), entries=(entries, 16, MAX_PER_SWITCH), seconds=(seconds, 1, 600))
     check_bounds(interval_ms=(interval_ms, MIN_INTERVAL_MS, MAX_INTERVAL_MS))
     parameters = parse_parameters(parameter)
     if algorithm is not None:
@@ -191,11 +191,11 @@ def _measure_controller(
                 os.kill(controller.pid, signal.SIGUSR2)
             rows[-1]["bytes_per_entry"] = (resident_bytes(controller.pid) - before_bytes) / total
         rows[0]["taken_over_cpu_s"] = taken_over_s
-        if total <= MOST_IDLE:
+        if total <= MAX_IDLE:
             tell("vary 0 0")
             time.sleep(IDLE_AFTER_S)
             rows.append(_measure_rounds(plan, controller, 0.0, seconds) | {"who": "idle"})
-        if total <= MOST_RECORDED:
+        if total <= MAX_RECORDED:
             tell(f"vary {VARIED[0]} {OFFERED}")
             rows[0]["replay"] = _replay(controller.rest_url, folder / "recording")
         return rows

@@ -18,7 +18,7 @@ import yaml
 
 from apps import cli
 from apps.cli.support import answers
-from apps.cli.support.answers import MOST_ANSWER_BYTES
+from apps.cli.support.answers import MAX_ANSWER_BYTES
 
 # Escapes of C0 and C1, ends of lines that would forge one, bidi overrides, invisible characters, half a surrogate pair.
 NASTY = "a\x1b[2J\x1b]0;owned\x07\r\ndets: ok\x9b31m\x85\u202egnp.exe\u2066\u2028\u200b\ufeff\U000e0041\x00\x7f\ud800b"
@@ -370,13 +370,13 @@ def test_an_answer_without_an_end_is_cut_off(dets: Any, hostile: Hostile, name: 
     before_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     status, out, err = dets(name, words)
     assert (status, out) == (1, "")
-    most_bytes = 2 * 64 * 2**20 if name == "record" else MOST_ANSWER_BYTES
+    most_bytes = 2 * 64 * 2**20 if name == "record" else MAX_ANSWER_BYTES
     assert f"longer than {most_bytes} bytes" in err
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kb < (400 if name == "record" else 100) * 1024
 
 
 def test_an_answer_that_dribbles_is_cut_off(dets: Any, hostile: Hostile, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answers, "MOST_ANSWER_S", 0.3)
+    monkeypatch.setattr(answers, "MAX_ANSWER_S", 0.3)
     stop = threading.Event()
 
     def dribble(sock: socket.socket, path: str) -> None:
@@ -396,10 +396,10 @@ def test_an_answer_that_dribbles_is_cut_off(dets: Any, hostile: Hostile, monkeyp
 def test_pages_without_an_end_are_cut_off(dets: Any, hostile: Hostile, monkeypatch: pytest.MonkeyPatch) -> None:
     from apps.cli.support import rest_client
 
-    monkeypatch.setattr(rest_client, "MOST_PAGES", 20)
+    monkeypatch.setattr(rest_client, "MAX_PAGES", 20)
     hostile.say = raw(b'{"vlans": [], "next": "x"}')
     assert "more than 20 pages" in dets("vlan list", [])[2]
-    monkeypatch.setattr(rest_client, "MOST_PAGES_BYTES", 1000)
+    monkeypatch.setattr(rest_client, "MAX_PAGES_BYTES", 1000)
     hostile.say = raw(json.dumps({"vlans": [{"name": "x" * 300}], "next": "x"}).encode())
     assert "longer than 1000 bytes" in dets("vlan list", [])[2]
 

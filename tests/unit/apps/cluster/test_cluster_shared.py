@@ -11,7 +11,7 @@ from support.memory_etcd import MemoryEtcd
 
 from apps.cluster.cluster_node import URGENT_INTERVAL_S, ClusterNode
 from apps.cluster.etcd_client import put
-from apps.cluster.etcd_membership import MOST_WATCHED, EtcdMembership, NodeRecord
+from apps.cluster.etcd_membership import MAX_WATCHED, EtcdMembership, NodeRecord
 from apps.cluster.peer_exchange import PeerExchange
 from controller.central.controller import CentralController
 from controller.cluster.leadership import LeaseSnapshot, generation_id
@@ -176,8 +176,8 @@ def test_each_owners_lease_is_looked_after_by_others(desks: tuple[Desk, Desk]) -
     found = desks[0].etcd.read(*shared.reading)
     leases = [11, 12, *range(20, 30)]
     watched = [shared.monitored_leases(found, one) for one in leases]
-    assert {len(some) for some in watched} == {MOST_WATCHED}
-    assert all(sum(one in some for some in watched) == MOST_WATCHED for one in leases)
+    assert {len(some) for some in watched} == {MAX_WATCHED}
+    assert all(sum(one in some for some in watched) == MAX_WATCHED for one in leases)
 
 
 def test_a_dead_owners_lease_is_ended_early_and_its_switches_are_taken_at_once() -> None:

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 import pytest
 from greenlet import greenlet
 
-from apps.runtime.cooperative_scheduler import LEAST_SLEEP_S, ROUND_GUARD_S, CooperativeScheduler
+from apps.runtime.cooperative_scheduler import MIN_SLEEP_S, ROUND_GUARD_S, CooperativeScheduler
 
 INTERVAL_S = 0.055
 
@@ -198,7 +198,7 @@ def test_nobody_waits_longer_than_an_interval_for_a_round_that_does_not_come() -
         process.now_s = 0.010
     process.now_s = INTERVAL_S + 0.001
     process.spare.sleep(0.0)
-    assert process.now_s == pytest.approx(2 * INTERVAL_S, abs=LEAST_SLEEP_S)
+    assert process.now_s == pytest.approx(2 * INTERVAL_S, abs=MIN_SLEEP_S)
 
 
 def test_nobody_waits_longer_than_an_interval_when_rounds_leave_nothing() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.cluster.leadership import LEASE_MARGIN_S, MOST_EPOCH, Leadership, LeaseSnapshot, generation_id
+from controller.cluster.leadership import LEASE_MARGIN_S, MAX_EPOCH, Leadership, LeaseSnapshot, generation_id
 from controller.errors import InvalidValueError
 from controller.openflow.constants import ControllerRole
 
@@ -51,9 +51,7 @@ def test_nobody_is_active() -> None:
 
 
 def test_generation_ids_grow_with_the_revision_and_with_the_epoch() -> None:
-    assert (
-        generation_id(0, 1) < generation_id(0, 2**40 - 1) < generation_id(1, 1) < generation_id(MOST_EPOCH, 1) < 2**63
-    )
+    assert generation_id(0, 1) < generation_id(0, 2**40 - 1) < generation_id(1, 1) < generation_id(MAX_EPOCH, 1) < 2**63
 
 
 @pytest.mark.parametrize(("epoch", "revision", "key"), [(-1, 1, "epoch"), (2**22, 1, "epoch"), (0, 0, "revision")])

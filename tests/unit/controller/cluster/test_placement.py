@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from controller.cluster.placement import (
     FALLBACK_DELAY_S,
     JOIN_DELAY_S,
-    MOST_AT_ONCE,
+    MAX_AT_ONCE,
     MOVE_NOTICE_S,
     MOVE_TIMEOUT_S,
     UNREACHABLE_GRACE_S,
@@ -81,10 +81,10 @@ def test_nodes_that_start_one_after_the_other_share_the_switches_out() -> None:
 
 
 def test_a_node_alone_takes_all_it_reaches_in_pieces() -> None:
-    dpids = set(range(1, 2 * MOST_AT_ONCE))
+    dpids = set(range(1, 2 * MAX_AT_ONCE))
     placement, now_s = settled("n1", dpids, {"n1"}, owned=set())
     first = set(placement.unowned_due(now_s, known({"n1"}), dpids))
-    assert len(first) == MOST_AT_ONCE
+    assert len(first) == MAX_AT_ONCE
     assert set(placement.unowned_due(now_s, known({"n1"}, dict.fromkeys(first, "n1")), dpids)) == dpids - first
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.configs import star
 
-from controller.columns import MOST_COUNTED
+from controller.columns import MAX_COUNTED
 from controller.dets.messages import DeactivateTrafficControl, InitializeTrafficControl, KeepAlive, SetRate
 from controller.dets.send_rate_controller import (
     KEEP_ALIVE_INTERVALS,
@@ -143,7 +143,7 @@ def test_who_sends_more_than_its_limit_elsewhere_has_nothing_left():
 @given(seed=st.integers(0, 2**32 - 1), entries=st.integers(0, 60))
 def test_the_rows_under_control_are_kept_no_longer_than_they_hold(seed: int, entries: int) -> None:
     rng = np.random.default_rng(seed)
-    unheard = rng.choice([0, 1, KEEP_ALIVE_INTERVALS - 1, KEEP_ALIVE_INTERVALS, MOST_COUNTED], entries)
+    unheard = rng.choice([0, 1, KEEP_ALIVE_INTERVALS - 1, KEEP_ALIVE_INTERVALS, MAX_COUNTED], entries)
     limit_bps = np.where(rng.random(entries) < 0.3, np.inf, rng.random(entries) * 1e8)
     before = SendRateControllers(rng.integers(0, 3, entries).astype(np.int8), limit_bps, unheard.astype(np.int16))
     assert len(before.rows) <= entries  # they are kept from now on

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from support.configs import star
 from support.kernels import names
 
-from controller.columns import MOST_COUNTED, NEW_ROW, incremented, reindex
+from controller.columns import MAX_COUNTED, NEW_ROW, incremented, reindex
 from controller.fabric.pair_table import PairTable
 from controller.fabric.vn_table import VnTable
 from controller.loop import control_step, pair_changes
@@ -20,8 +20,8 @@ def ints(*values):
 
 
 def test_counts_of_intervals_stop_at_the_most_that_fits():
-    counts = np.array([0, 20, MOST_COUNTED - 1, MOST_COUNTED], np.int16)
-    assert (incremented(counts).dtype, incremented(counts).tolist()) == (np.int16, [1, 21, MOST_COUNTED, MOST_COUNTED])
+    counts = np.array([0, 20, MAX_COUNTED - 1, MAX_COUNTED], np.int16)
+    assert (incremented(counts).dtype, incremented(counts).tolist()) == (np.int16, [1, 21, MAX_COUNTED, MAX_COUNTED])
 
 
 def test_the_lower_of_both_ends_follows_other_columns():

@@ -13,8 +13,8 @@ from controller.fabric.topology import (
     HOLD_S,
     LATE_S,
     LINK_TIMEOUT_S,
-    MOST_LATE,
-    MOST_NEIGHBOURS,
+    MAX_LATE,
+    MAX_NEIGHBOURS,
     FloodTree,
     Link,
     PortId,
@@ -75,10 +75,10 @@ def test_hellos_that_are_missing_are_known_before_a_link_expires():
 
 def test_of_many_missing_hellos_all_have_their_turn():
     """Links that are gone for good do not keep one that is full from being asked."""
-    links = [(PortId(dpid, 1), PortId(dpid + 1, 1)) for dpid in range(1, 3 * MOST_LATE, 2)]
-    topology = linked(*links, switches=range(1, 3 * MOST_LATE + 1))
+    links = [(PortId(dpid, 1), PortId(dpid + 1, 1)) for dpid in range(1, 3 * MAX_LATE, 2)]
+    topology = linked(*links, switches=range(1, 3 * MAX_LATE + 1))
     asked = [topology.overdue_probes(LATE_S + 0.1) for _ in range(3)]
-    assert [len(ports) for ports in asked] == [MOST_LATE] * 3
+    assert [len(ports) for ports in asked] == [MAX_LATE] * 3
     assert {port for ports in asked for port in ports} == {end for link in links for end in link}
 
 
@@ -125,8 +125,8 @@ def test_what_a_switch_says_that_its_ports_hear_is_bounded():
         topology.record_probe(A, PortId(2, port_no), 0.0)
         topology.record_probe(PortId(2, port_no), A, 0.0)
         topology.record_probe(PortId(2, port_no), PortId(2, port_no + 1), 0.0)
-    assert len(topology.links()) == MOST_NEIGHBOURS
-    assert len(topology._heard_s) == 2 * MOST_NEIGHBOURS
+    assert len(topology.links()) == MAX_NEIGHBOURS
+    assert len(topology._heard_s) == 2 * MAX_NEIGHBOURS
     assert topology.expire(LINK_TIMEOUT_S + 1)
     assert topology.links() == frozenset()
     assert topology._heard_at == {}

@@ -73,8 +73,8 @@ def test_a_table_is_what_a_dict_would_be(changes: list[tuple[Flow, str]], most_r
     table = FlowTable()
     expected: dict[FlowKey, Flow] = {}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(flow_table, "_MOST_RECENT", most_recent)
-        patch.setattr(flow_table, "_MOST_UNUSED", 1)
+        patch.setattr(flow_table, "_MAX_RECENT", most_recent)
+        patch.setattr(flow_table, "_MAX_UNUSED", 1)
         for flow, what in changes:
             if what == "put":
                 assert table.put(flow) == pack_key(flow)
@@ -155,7 +155,7 @@ def test_effects_that_no_entry_has_any_more_are_forgotten() -> None:
 
 
 @pytest.mark.parametrize("rows", [flow_table._FEW, flow_table._FEW + 1])
-@pytest.mark.parametrize("pending", range(flow_table._MOST_RECENT - 1, flow_table._MOST_RECENT + 2))
+@pytest.mark.parametrize("pending", range(flow_table._MAX_RECENT - 1, flow_table._MAX_RECENT + 2))
 def test_an_effect_that_is_put_in_columns_is_kept_while_unused_ones_are_forgotten(rows: int, pending: int) -> None:
     """More effects than are kept unused; what was put one by one goes into the columns on the way."""
     table = FlowTable()

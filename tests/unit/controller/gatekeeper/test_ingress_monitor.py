@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from controller.gatekeeper.ingress_monitor import (
     CALM_INTERVALS,
-    LEAST_DROPPED_BITS,
+    MIN_DROPPED_BITS,
     IngressMonitor,
     Pairs,
     estimated_drops,
@@ -68,7 +68,7 @@ def test_congestion_is_two_percent_of_the_port():
 
 def test_at_low_rates_a_few_frames_are_no_congestion():
     least_bps = thresholds(np.array([43e6]), np.array([0.02]), np.array([0.110]))
-    assert least_bps == pytest.approx([LEAST_DROPPED_BITS / 0.110])
+    assert least_bps == pytest.approx([MIN_DROPPED_BITS / 0.110])
     assert least_bps == pytest.approx([2.65e6], rel=0.01)
 
 

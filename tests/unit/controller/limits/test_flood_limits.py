@@ -11,7 +11,7 @@ from controller.fabric.config_model import Vlan
 from controller.fabric.vn_table import VnTable
 from controller.limits.flood_limits import (
     FLOOD_SHARE,
-    MOST_DISCOVERY_BPS,
+    MAX_DISCOVERY_BPS,
     discovery_limits,
     flood_limits,
     largest_flood_limit,
@@ -82,4 +82,4 @@ def test_a_receive_limit_that_holds_no_two_meters_of_each_sender_has_room_for_no
 
 def test_neighbour_discovery_has_its_part():
     limits_bps = np.array([2_000.0, 333_000.0, 2_500_000.0])
-    assert discovery_limits(limits_bps).tolist() == [1_000.0, 166_000.0, MOST_DISCOVERY_BPS]
+    assert discovery_limits(limits_bps).tolist() == [1_000.0, 166_000.0, MAX_DISCOVERY_BPS]

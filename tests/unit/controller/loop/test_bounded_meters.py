@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from controller.fabric.meter_bounds import MOST_KILO, UNBOUNDED, MeterBounds, columns_of
+from controller.fabric.meter_bounds import MAX_KILO, UNBOUNDED, MeterBounds, columns_of
 from controller.loop.bounded_meters import within_bounds
 from controller.metering.enforcement import Enforcement, MeterChanges, from_kilo
 from controller.metering.measurement import Measurement
@@ -65,7 +65,7 @@ def test_a_bucket_that_the_account_fills_is_filled() -> None:
         (MeterBounds(min_rate_kbps=64, rate_step_kbps=65), (5, 7), (65, 7)),
         (MeterBounds(max_rate_kbps=1_000, rate_step_kbps=300), (5_000, 7), (900, 7)),
         (MeterBounds(min_burst_kbits=16), (5, 7), (5, 16)),
-        (UNBOUNDED, (MOST_KILO, MOST_KILO), (MOST_KILO, MOST_KILO)),
+        (UNBOUNDED, (MAX_KILO, MAX_KILO), (MAX_KILO, MAX_KILO)),
     ],
 )
 def test_settings_are_fitted(bounds: MeterBounds, asked: tuple[int, int], given: tuple[int, int]) -> None:

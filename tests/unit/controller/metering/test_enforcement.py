@@ -11,9 +11,9 @@ from controller.metering.enforcement import (
     DEADBAND_S,
     FRAME_BITS,
     MAX_REPAY,
+    MAX_UNREAD_S,
     MIN_BURST_BITS,
     MIN_BURST_S,
-    MOST_UNREAD_S,
     RESPONSIVE_BURST_S,
     RESPONSIVE_INTERVALS,
     UNRESPONSIVE_BURST_S,
@@ -64,7 +64,7 @@ def step(state, limits, measured, now_s, known=True):
 
 
 def test_a_meter_read_too_soon_is_not_modified_again_until_it_is_read():
-    """... nor for longer than MOST_UNREAD_S: a switch that never tells cannot hold on to a rate."""
+    """... nor for longer than MAX_UNREAD_S: a switch that never tells cannot hold on to a rate."""
     state, changes = step(standing([10e6]), 5e6, seen(10e6, 0.0), 0.055)
     assert changes.rows.tolist() == [0]
     lower = np.array([1e6])
@@ -72,7 +72,7 @@ def test_a_meter_read_too_soon_is_not_modified_again_until_it_is_read():
     for now_s in (0.110, 0.165, 0.220):
         state, changes = enforce(state, lower, seen(5e6, 0.0), nothing, now_s, too_soon)
         assert changes.rows.tolist() == []
-    _, changes = enforce(state, lower, seen(5e6, 0.0), nothing, 0.055 + MOST_UNREAD_S, too_soon)
+    _, changes = enforce(state, lower, seen(5e6, 0.0), nothing, 0.055 + MAX_UNREAD_S, too_soon)
     assert changes.rows.tolist() == [0]
     _, changes = enforce(state, lower, seen(5e6, 0.0), np.array([0.055]), 0.275 - 1e-9, np.array([False]))
     assert changes.rows.tolist() == [0]

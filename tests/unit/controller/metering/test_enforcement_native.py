@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.kernels import numpy_alone, same
 
-from controller.columns import MOST_COUNTED
+from controller.columns import MAX_COUNTED
 from controller.metering import measurement_native
 from controller.metering.enforcement import (
-    MOST_UNREAD_S,
+    MAX_UNREAD_S,
     RATE_STEP_BPS,
     RESPONSIVE_DROP,
     UNRESPONSIVE_DROP,
@@ -42,12 +42,12 @@ def enforcement(rng: np.random.Generator, entries: int, now_s: float) -> Enforce
     """
     bits = [rates(rng, entries) * 0.3 for _ in range(3)]
     bits[2] *= rng.choice([-1.0, 1.0], entries)
-    modified_s, updated_s = (now_s - rng.choice([0.0, 0.055, 0.11, MOST_UNREAD_S, 0.3], entries) for _ in range(2))
+    modified_s, updated_s = (now_s - rng.choice([0.0, 0.055, 0.11, MAX_UNREAD_S, 0.3], entries) for _ in range(2))
     granted_bps = (rates(rng, entries) + 1e3, rates(rng, entries))
     deepest_bits = 2.0 * burst_for(whole_rates(granted_bps[0]), np.ones(entries, dtype=np.bool_))
     burst_bits = np.where(rng.random(entries) < 0.1, deepest_bits, np.ceil(bits[0] / RATE_STEP_BPS) * RATE_STEP_BPS)
     settings = to_kilo(rates(rng, entries) + 1e3), to_kilo(burst_bits)
-    evidence = rng.choice([*range(-25, 25), -MOST_COUNTED, MOST_COUNTED], entries).astype(np.int16)
+    evidence = rng.choice([*range(-25, 25), -MAX_COUNTED, MAX_COUNTED], entries).astype(np.int16)
     judged = (rng.random(entries) < 0.3, evidence)
     return Enforcement(*granted_bps, *settings, modified_s, *bits[1:], updated_s, *judged)
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.kernels import numpy_alone, same
 
-from controller.columns import MOST_COUNTED
+from controller.columns import MAX_COUNTED
 from controller.metering import measurement_native
 from controller.metering.counters import NOT_LISTED, ListedReadings, MeterCounters, MeterReadings, meter_rates
 from controller.metering.measurement import Measurement, MeterObservation, evaluate_readings, sum_by_row
@@ -63,7 +63,7 @@ def listed(rng: np.random.Generator, entries: int) -> ListedReadings:
 
 def intervals(rng: np.random.Generator, entries: int) -> np.ndarray:
     """Counts of intervals, some of them the most that are counted."""
-    return rng.choice([0, 1, 9, 10, MOST_COUNTED - 1, MOST_COUNTED], entries).astype(np.int16)
+    return rng.choice([0, 1, 9, 10, MAX_COUNTED - 1, MAX_COUNTED], entries).astype(np.int16)
 
 
 @given(seed=st.integers(0, 2**32 - 1), entries=st.integers(0, 700), lists=st.booleans())

@@ -153,7 +153,7 @@ def test_series_are_bounded(watched: Watched) -> None:
 def test_the_vn_that_nobody_asked_for_the_longest_is_watched_no_more(
     watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("controller.monitoring.time_series.MOST_WATCHED", 2)
+    monkeypatch.setattr("controller.monitoring.time_series.MAX_WATCHED", 2)
     vns = watched.central.vns
     series = TimeSeries(vns)
     for second, row in enumerate((0, 1, 0, 2)):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from controller.node_protocol import codec_native
 from controller.node_protocol.decoder import PreviousMessage, decode
 from controller.node_protocol.encoder import encode
-from controller.node_protocol.header import MOST_BPS, Header
+from controller.node_protocol.header import MAX_BPS, Header
 from controller.node_protocol.message_types import GrantMessage, GrantRecord, ReportMessage
 from controller.node_protocol.rejection import MessageRejectedError
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(codec_native.library is None, reason="no C compi
 
 VNS, FABRIC, HEAD = 100, b"12345678", Header(1, 2, 3)
 MOST = 700  # entries: more than the kernel's blocks
-ODD = (np.nan, -np.nan, np.inf, -np.inf, -1.0, -0.0, 5e-324, MOST_BPS, np.nextafter(MOST_BPS, np.inf))
+ODD = (np.nan, -np.nan, np.inf, -np.inf, -1.0, -0.0, 5e-324, MAX_BPS, np.nextafter(MAX_BPS, np.inf))
 seeds, counts = st.integers(0, 2**32 - 1), st.integers(0, 20) | st.integers(0, MOST)
 
 
@@ -122,7 +122,7 @@ def test_odd_rates_are_taken_or_refused_alike(make: Any, at: int, value: float) 
         data = encode(HEAD, FABRIC, frame)
         found = read(data, known)
         assert found == plainly(read, data, known)
-        good = bool(0.0 <= value <= MOST_BPS or (name == "limit_bps" and value == np.inf))
+        good = bool(0.0 <= value <= MAX_BPS or (name == "limit_bps" and value == np.inf))
         assert (found == (HEAD, data)) is good
         column[at] = was
 

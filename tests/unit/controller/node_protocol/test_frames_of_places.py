@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.damaged import damaged
 
-from controller.node_protocol.bundle import MOST_FRAMES, Bundle, unbundle
+from controller.node_protocol.bundle import MAX_FRAMES, Bundle, unbundle
 from controller.node_protocol.rejection import MessageRejectedError, RejectCause
 from controller.node_protocol.switch_snapshot import SnapshotHeader, SwitchSnapshot, decode_places, encode_snapshot
 
@@ -87,7 +87,7 @@ def message(frames):
 
 
 @settings(derandomize=True, max_examples=100, deadline=None)
-@given(frames=st.lists(st.binary(max_size=40), max_size=MOST_FRAMES))
+@given(frames=st.lists(st.binary(max_size=40), max_size=MAX_FRAMES))
 def test_frames_of_a_message_come_apart_again(frames):
     assert unbundle(message(frames)) == frames
 
@@ -104,4 +104,4 @@ def test_noise_is_no_message_or_one(data):
 
 def test_more_frames_than_there_are_kinds_are_refused():
     with pytest.raises(MessageRejectedError):
-        unbundle(message([b""] * (MOST_FRAMES + 1)))
+        unbundle(message([b""] * (MAX_FRAMES + 1)))

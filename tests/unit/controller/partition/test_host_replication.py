@@ -386,7 +386,7 @@ def test_what_is_said_of_a_vn_is_kept_once_however_often_it_changes():
     said.set_owned_switches({1: Owner("a", 1, 1)})
     for _ in range(5000):
         said._add(VNS.dpid.argsort()[:1])
-    assert said._log.shape[1] <= 2 * host_publisher._LEAST_LOG
+    assert said._log.shape[1] <= 2 * host_publisher._MIN_LOG
     until, hosts_of = said._put_together(0)
     assert until == said.number == 5004
     assert sorted(hosts_of.vn.tolist()) == sorted(VNS.dpid.argsort()[:4].tolist())

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from controller.allocation.max_min import BY_DEMAND, FlowPaths, max_min
 from controller.errors import InvalidValueError
-from controller.seawall.entity_max_min import MOST_ROUNDS, entity_max_min
+from controller.seawall.entity_max_min import MAX_ROUNDS, entity_max_min
 
 
 def paths_of(ways, constraints):
@@ -73,7 +73,7 @@ def test_demands_that_are_met_one_by_one_end_in_time():
     flows = 400
     demand = [1.0 / flows * (1 + 0.99 * one / flows) for one in range(flows)]
     result = share([[0]] * flows, list(range(flows)), [1.0], demand=demand)
-    assert result.rounds <= MOST_ROUNDS
+    assert result.rounds <= MAX_ROUNDS
     assert 0.99 <= result.rate_bps.sum() <= 1.0 + 1e-9
 
 

@@ -108,7 +108,7 @@ def test_the_concave_part_ends():
 def test_a_trace_of_loss_does_not_stop_the_increase():
     """As printed any loss resets inc, however little of the traffic saw it."""
     one = np.ones(1)
-    trace = laws.LEAST_LOSS / 2
+    trace = laws.MIN_LOSS / 2
     loops = Loops.of(np.zeros(2, dtype=np.int64), np.array([0, 1, 2]), np.zeros(2, dtype=np.int64), 1)
     feedback = laws.Feedback.of(loops, np.array([0.5, 0.5]), np.array([trace, 0.0]), np.zeros(2))
     constants = laws.CurveConstants(0.5 * one, 0.2 * one, 0.01 * one, one / 16, 0.4 * one, 10 * one, 2 * one)

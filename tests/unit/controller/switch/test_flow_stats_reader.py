@@ -176,7 +176,7 @@ def test_entries_read_in_columns_are_what_each_is_decoded_to(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(flow_stats_reader, "_READ_AT_ONCE", at_once)
         patch.setattr(flow_stats_reader, "_WORTH_KEEPING", 2)
-        patch.setattr(flow_stats_reader, "_MOST_TRIED", 3)
+        patch.setattr(flow_stats_reader, "_MAX_TRIED", 3)
         try:
             decoded = [decode_entry(bytes(one)) for one in entries]
         except ProtocolError:
@@ -208,7 +208,7 @@ def test_templates_of_no_more_use_are_not_kept(monkeypatch: pytest.MonkeyPatch) 
     many = [entry(flow(port, out=1 + kind)) for kind in range(100) for port in range(16 * kind + 1, 16 * kind + 17)]
     longer = [entry(pipeline.known_source(port, 2, 3, 300)) for port in range(1, 40)]
     listing.read(b"".join(longer + many))
-    assert sum(map(len, listing._templates.values())) == flow_stats_reader._MOST_KEPT
+    assert sum(map(len, listing._templates.values())) == flow_stats_reader._MAX_KEPT
     listing.read(b"".join(longer))
     assert sum(map(len, listing._templates.values())) == 1
 
@@ -251,5 +251,5 @@ def test_thousands_of_entries_that_have_nothing_in_common_are_read(monkeypatch: 
     many = [flow(1, priority=number, out=number) for number in range(1, 5_001)]
     listing = InstalledFlows()
     listing.read(b"".join(map(entry, many)))
-    assert sum(calls) <= flow_stats_reader._MOST_TRIED * len(many)
+    assert sum(calls) <= flow_stats_reader._MAX_TRIED * len(many)
     assert listing.own == FlowTable(many)

@@ -51,7 +51,7 @@ def test_who_says_nothing_is_waited_for_no_longer_than_the_limit(silent: str) ->
 
 
 def test_long_answers_are_refused(desk: RestDesk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(node_client, "MOST_ANSWER_BYTES", 1024)
+    monkeypatch.setattr(node_client, "MAX_ANSWER_BYTES", 1024)
     desk.on("GET", "/v1/x", Said(raw=b"x" * 1024), Said(raw=b"x" * 1025))
     assert len(NodeClient("n1").ask(desk.url, "GET", "/v1/x", {}).body) == 1024
     with pytest.raises(OSError, match="longer than 1024"):

@@ -21,7 +21,7 @@ from support.rest_server import CONFIG, LIMIT, PROBLEM, VN, RestProcess, read_an
 
 from apps.rest.http.access import BURST_S, ConnectionSlots, RequestRateLimiter
 from apps.rest.http.body import MAX_BODY_BYTES, MAX_LONG_BODY_BYTES
-from apps.rest.http.room import FREE_BYTES, MOST_BODIES_BYTES, TIDY_S, Room, Share
+from apps.rest.http.room import FREE_BYTES, MAX_BODIES_BYTES, TIDY_S, Room, Share
 from apps.rest.http.wsgi_exchange import Body, Timeouts, WsgiExchange
 
 
@@ -374,8 +374,8 @@ def test_bodies_held_open_have_a_total_and_one_address_half_of_it() -> None:
             assert (status, mime_type) == (503, PROBLEM)
             assert problem["type"] == "urn:dets:problem:too-many-bodies"
             assert problem["errors"][0]["field"] == "bodies"
-            assert problem["errors"][0]["value"] > MOST_BODIES_BYTES // 2
-            assert f"{MOST_BODIES_BYTES} bytes are held at a time, {MOST_BODIES_BYTES // 2} of one address" in str(
+            assert problem["errors"][0]["value"] > MAX_BODIES_BYTES // 2
+            assert f"{MAX_BODIES_BYTES} bytes are held at a time, {MAX_BODIES_BYTES // 2} of one address" in str(
                 problem
             )
         rest = b" " * 86 + b"]}"

@@ -11,8 +11,8 @@ from ryu.lib import hub
 
 from apps.runtime.connection import connection_io
 from apps.runtime.connection.connection_io import (
-    MOST_UNREAD_BY_STRANGER_BYTES,
-    MOST_UNREAD_BYTES,
+    MAX_UNREAD_BY_STRANGER_BYTES,
+    MAX_UNREAD_BYTES,
     SendQueue,
     SharedReader,
 )
@@ -52,11 +52,11 @@ def test_a_long_message_is_sent_by_itself():
 
 def test_a_stranger_leaves_less_unread_than_a_switch():
     queue = SendQueue(Socket())
-    assert queue.put(bytes(MOST_UNREAD_BY_STRANGER_BYTES))
+    assert queue.put(bytes(MAX_UNREAD_BY_STRANGER_BYTES))
     assert not queue.put(b"x")
     queue = SendQueue(Socket())
     queue.raise_limit()
-    assert queue.put(bytes(MOST_UNREAD_BYTES))
+    assert queue.put(bytes(MAX_UNREAD_BYTES))
     assert not queue.put(b"x")
 
 
@@ -100,7 +100,7 @@ def test_a_socket_that_takes_nothing_leaves_all_to_the_queue():
     sock = Socket()
     queue = SendQueue(sock, Full(None))
     queue.raise_limit()
-    assert queue.put(bytes(MOST_UNREAD_BYTES))
+    assert queue.put(bytes(MAX_UNREAD_BYTES))
     assert not queue.put(b"x")
 
 

@@ -39,7 +39,7 @@ with warnings.catch_warnings():  # what Ryu imports is deprecated
     from apps.runtime.sockets import native as native_sockets
 
 
-in_parts = patch("apps.runtime.sockets.bulk_request._MOST_METERS", 1)  # so few meters are in one message
+in_parts = patch("apps.runtime.sockets.bulk_request._MAX_METERS", 1)  # so few meters are in one message
 
 
 class Switch:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from apps.runtime.connection.connection_limits import EvictionReason
-from apps.runtime.connection.switch_connection import MAX_XID, MOST_REPLY_BYTES, SwitchConnection
+from apps.runtime.connection.switch_connection import MAX_REPLY_BYTES, MAX_XID, SwitchConnection
 from controller.errors import ProtocolError
 from controller.openflow.constants import MULTIPART_REPLY_MORE, VERSION, MessageType
 
@@ -98,7 +98,7 @@ def test_a_forgotten_reply_is_taken_and_dropped(connection: SwitchConnection) ->
 def test_replies_without_end_are_cut_off_and_freed(connection: SwitchConnection, peer: Peer) -> None:
     reply = connection.ask(encode)
     body = bytes(60_000)
-    for _ in range(MOST_REPLY_BYTES // len(body) + 1):
+    for _ in range(MAX_REPLY_BYTES // len(body) + 1):
         connection.take_reply(*part(reply.xid, body, MULTIPART_REPLY_MORE))
     assert peer.cut is EvictionReason.REPLY
     with pytest.raises(ProtocolError, match="longer than"):

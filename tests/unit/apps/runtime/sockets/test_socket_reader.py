@@ -89,7 +89,7 @@ def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
 part_streams = st.lists(
     st.sampled_from([*PARTS, PARTS[0] + PARTS[1]]) | st.sampled_from([DONE, *NEARLY_PARTS, *OTHERS]), max_size=5
 )
-in_parts = patch("apps.runtime.sockets.bulk_request._MOST_METERS", 2)  # so few meters are in one message
+in_parts = patch("apps.runtime.sockets.bulk_request._MAX_METERS", 2)  # so few meters are in one message
 
 
 def received(inbox: SocketReader, chunks: Sequence[bytes], fileno: int, other: socket.socket) -> list[Any]:

@@ -141,7 +141,7 @@ def test_the_grid_is_followed_by_a_million_entries() -> None:
     sizes = bench.sizes_of(10, None, 55)
     assert [size.switches * size.entries for size in sizes][-2:] == [100_000, 1_000_000]
     assert [size.switches * size.entries for size in sizes if size.baseline] == [1_000, 10_000, 100_000]
-    assert all(size.entries <= bench.MOST_PER_SWITCH for size in sizes)
+    assert all(size.entries <= bench.MAX_PER_SWITCH for size in sizes)
     assert bench.sizes_of(3, 500, 100) == [bench.Size(3, 500, 100)]
 
 
