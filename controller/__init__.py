@@ -5,4 +5,4 @@ Nothing in this package imports the controller framework, reads a clock or does 
 fabric).
 """
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"

@@ -14,7 +14,7 @@ headers = {"Content-Type": "application/json"}
 request = urllib.request.Request(url + path, body[0].encode() if body else None, headers, method=method)
 print(urllib.request.urlopen(request, timeout=5).read().decode())' "$url/v1/vns/$vlan/${place%:*}/${place#*:}" "$@"
 }
-has_limit() { ask GET '' | grep -q '"receive_limit_bps": *5000000\b'; }
+has_limit() { ask GET '' | grep '"receive_limit_bps": *5000000\b' >/dev/null; }
 controls() { # NAME COMMAND ...
     name=$1
     shift

@@ -12,9 +12,12 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
+import yaml
 from support.application import Application
 from support.paths import ROOT
 from support.wire import configuration
+
+from experiments.machine.controller_process import free_ports
 
 VN = "/v1/vns/10/s1/1"
 
@@ -115,3 +118,25 @@ def test_a_start_on_a_damaged_store_ends_with_a_sentence(app):
     shutil.copy(f"{store(app)}.copy", store(app))  # what the sentence says
     app.start()
     app.wait_for(lambda: app.get(VN)["send_limit_bps"] == 30_000_000, "what was set is in force", 60.0)
+
+
+def test_the_store_of_0_1_0_is_carried_on(tmp_path):
+    """Limits, a VLAN's values, a token and history, left by a build of 0.1.0 with the container's configuration."""
+    shutil.copy(Path(__file__).parent / "data" / "store-0.1.0.db", tmp_path / "old.db")
+    config = yaml.safe_load((ROOT / "deploy" / "container" / "dets.yaml").read_text())
+    openflow, rest = free_ports(2)
+    config |= {"openflow": {"listen": f"127.0.0.1:{openflow}"}, "store": {"file": str(tmp_path / "old.db")}}
+    config["rest"] = {"listen": f"127.0.0.1:{rest}", "authentication": "token"}
+    with Application(config, tmp_path) as app:
+        app.token = "dets_rytsUhEV2BjcCz6Vyax0APeYi3MLotd3iMyI5pGByjw"
+        app.wait_for(lambda: app.request("GET", "/v1/vlans/20")[0] == 200, "it serves", 60.0)
+        vlan = app.request("GET", "/v1/vlans/20")[2]
+        assert (vlan["name"], vlan["algorithm"]) == ("crimson", "sp")
+        assert app.request("GET", "/v1/vns/10/s1/3")[2]["receive_limit_bps"] == 100_000_000
+        assert app.request("GET", "/v1/vns/10/s1/1")[2]["send_limit_bps"] == 400_000_000
+        assert app.request("GET", "/v1/vns/20/s1/2")[2]["weight"] == 2.0
+        status, _, changed = app.request("PATCH", "/v1/vns/10/s1/3", b'{"receive_limit_bps": 200000000}')
+        assert (status, changed["receive_limit_bps"]) == (200, 200_000_000)
+        assert changed["revision"] > 6
+        app.token = app.token[:-1]
+        assert app.request("GET", "/v1/vlans/20")[0] == 401
