@@ -10,7 +10,7 @@ from typing import Any
 
 from controller.errors import InvalidValueError
 from controller.units import check_interval_ms, check_rate_bps, format_rate
-from experiments.model.time_slots import LEAST_SLOT_S, MOST_SLOT_S
+from experiments.model import LEAST_SLOT_S, MOST_SLOT_S
 from experiments.scenarios.scenario import SHAPINGS
 from experiments.scenarios.traffic import CONGESTION_CONTROLS
 from topologies.builders import fabrics

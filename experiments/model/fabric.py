@@ -21,11 +21,11 @@ from random import Random
 
 from controller.errors import InvalidValueError
 from controller.fabric.topology import PortId
+from experiments.model import LEAST_SLOT_S, MOST_SLOT_S
 from experiments.model.flow_tracing import ECT_0, TracedPath, frame_of, in_order, trace_path
-from experiments.model.meters import ModelDatapath, whole_ms
-from experiments.model.queues import Hop, OutPort, QueueOptions, Run, Sender
+from experiments.model.meters import ModelDatapath
+from experiments.model.queues import Hop, OutPort, QueueOptions, Run, Sender, whole_ms
 from experiments.model.sources import Generator, ModelSource
-from experiments.model.time_slots import LEAST_SLOT_S, MOST_SLOT_S
 from experiments.switch.options import DatapathOptions
 from experiments.switch.ports import SwitchPort as LinkPort
 from topologies.fabric import Fabric, VirtualNode

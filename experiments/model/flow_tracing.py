@@ -8,8 +8,8 @@ from itertools import pairwise
 
 from controller.fabric.topology import PortId
 from controller.openflow.ethernet import FrameHeader, build_frame, ip_ecn_of, parse_frame, with_ip_ecn
-from experiments.model.meters import Bucket, ModelDatapath
-from experiments.model.queues import Hop, OutPort
+from experiments.model.meters import ModelDatapath
+from experiments.model.queues import Bucket, Hop, OutPort
 from experiments.switch.flow_tables import FlowTableEntry
 
 ETH_TYPE_IPV4 = 0x0800

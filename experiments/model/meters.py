@@ -1,7 +1,6 @@
 """Meters that police runs of whole packets: the software switches' meter table with buckets of plain numbers.
 
-A slot offers a handful of packets to a few dozen meters one after the other; on so little, plain numbers are several
-times as quick as columns. What a modify, a delete and a report mean stays that of ``experiments.switch.meter_table``.
+What a modify, a delete and a report mean stays that of ``experiments.switch.meter_table``.
 """
 
 from __future__ import annotations
@@ -13,43 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from experiments.measure.frame_sizes import TCP_WIRE_BYTES
+from experiments.model.queues import BITS_PER_BYTE, Bucket, whole_ms
 from experiments.switch.datapath import Datapath
 from experiments.switch.meter_table import MeterAbilities, MeterTable
 from experiments.switch.multipart import Multipart
-
-_BITS_PER_BYTE = 8
-
-
-class Bucket:
-    """The token bucket and the counters of one meter.
-
-    Open vSwitch keeps time for meters in whole milliseconds, and so does this.
-    """
-
-    __slots__ = ("band_bytes", "band_packets", "bytes_in", "depth_bits", "filled_ms", "packets_in", "rate", "tokens")
-
-    def __init__(self) -> None:
-        self.set(1, 0.0, 0)
-
-    def set(self, rate_kbps: int, depth_bits: float, now_ms: int) -> None:
-        """Take a new rate (1 kb/s is 1 bit/ms) and depth: full again, and counting from zero."""
-        self.rate, self.depth_bits, self.tokens, self.filled_ms = rate_kbps, depth_bits, depth_bits, now_ms
-        self.packets_in = self.bytes_in = self.band_packets = self.band_bytes = 0
-
-    def take(self, packets: int, packet_bits: int, now_ms: int) -> int:
-        """Return how many of ``packets`` that arrive now pass; all are counted."""
-        tokens = self.tokens
-        if now_ms > self.filled_ms:
-            tokens = min(tokens + (now_ms - self.filled_ms) * self.rate, self.depth_bits)
-            self.filled_ms = now_ms
-        passed = min(packets, int(tokens // packet_bits))
-        self.tokens = tokens - passed * packet_bits
-        self.packets_in += packets
-        self.bytes_in += packets * packet_bits // _BITS_PER_BYTE
-        if passed < packets:
-            self.band_packets += packets - passed
-            self.band_bytes += (packets - passed) * packet_bits // _BITS_PER_BYTE
-        return passed
 
 
 class PacketMeters(MeterTable):
@@ -62,7 +28,7 @@ class PacketMeters(MeterTable):
     def police(self, meter_id: int, octets: int, now_s: float) -> bool:
         """Whether the meter lets one packet of that many bytes pass now; it is counted either way."""
         bucket = self.buckets.get(meter_id)
-        return bucket is not None and bucket.take(1, octets * _BITS_PER_BYTE, whole_ms(now_s)) == 1
+        return bucket is not None and bucket.take(1, octets * BITS_PER_BYTE, whole_ms(now_s)) == 1
 
     def stats(
         self, ids: npt.NDArray[np.int64], flow_counts: npt.NDArray[np.int64], now_s: float
@@ -120,8 +86,3 @@ class ModelDatapath(Datapath):
 def vars_of(queue: Any) -> str:
     """Return a queue's rates as text."""
     return f"min {queue.min_rate_bps:.0f}, max {queue.max_rate_bps:.0f} bit/s"
-
-
-def whole_ms(now_s: float) -> int:
-    """Return the time as whole milliseconds, not thrown off by what floating point lacks."""
-    return int(now_s * 1000.0 + 1e-6)
