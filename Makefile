@@ -24,6 +24,7 @@ help:
 	@echo "make clean   remove what setup and tests made, results/ excepted"
 
 setup: $(STAMP)
+	@$(BIN)/python -m experiments.model.native_build
 
 packages:
 	@scripts/debian-packages

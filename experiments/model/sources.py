@@ -17,17 +17,18 @@ class ModelSource(ABC):
 
     ``reliable`` sources learn how many packets were ahead of lost ones. ``hops`` is its way through the fabric.
     ``ecn`` ones send ECN-capable packets, ECT(0).
-    ``sent``, ``delivered`` and ``lost`` count packets of ``frame_bytes`` (tagged frames). ``running`` is whether the
-    application has something to say.
+    ``sent``, ``delivered``, ``marked`` (those that came with a mark) and ``lost`` count packets of ``frame_bytes``
+    (tagged frames). ``running`` is whether the application has something to say.
     """
 
-    ecn = reliable = False
+    ecn = False
+    reliable = False
 
     def __init__(self, frame_bytes: int) -> None:
         self.frame_bytes = frame_bytes
         self.frame_bits = frame_bytes * 8
         self.running = False
-        self.sent = self.delivered = self.lost = 0
+        self.sent = self.delivered = self.marked = self.lost = 0
         self.hops: list[Hop] = []
         self._next: dict[OutPort, Hop] = {}
         self._markable: set[OutPort] = set()
@@ -70,6 +71,7 @@ class ModelSource(ABC):
     def arrive(self, packets: int, sent_slot: int, marked: int, slot: int) -> None:
         """Packets of it reached the receiver."""
         self.delivered += packets
+        self.marked += marked
 
 
 class UdpSource(ModelSource):

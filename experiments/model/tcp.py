@@ -122,6 +122,7 @@ class TcpSource(ModelSource):
     def arrive(self, packets: int, sent_slot: int, marked: int, slot: int) -> None:
         """Segments arrived: they are acknowledged."""
         self.delivered += packets
+        self.marked += marked
         due_slot = slot + self._return_slots
         if self._jitter_slots:
             due_slot = max(due_slot + round(self._rng.uniform(0.0, self._jitter_slots)), self._last_due_slot)
@@ -239,7 +240,7 @@ class TcpSource(ModelSource):
         else:
             allowed = max(self._prr_acked - self._prr_sent, packets) + (0 if lost or self._prr_sent else 1)
             allowed = min(allowed, int(self.threshold) - self.in_flight)
-        self.window = self.in_flight + max(allowed, 0 if self._prr_sent else 1)
+        self.window = float(self.in_flight + max(allowed, 0 if self._prr_sent else 1))
 
     def _time_out(self, slot: int) -> None:
         """A tail loss probe first (RFC 8985, section 7), then the retransmission time-out (RFC 6298)."""

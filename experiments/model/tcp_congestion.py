@@ -6,6 +6,8 @@ from controller.errors import InvalidValueError
 
 HYSTART_WINDOW = 16
 HYSTART_LEAST_S, HYSTART_MOST_S = 0.004, 0.016
+CUBIC_C, CUBIC_BETA = 0.4, 0.7
+DCTCP_GAIN = 1 / 16
 
 
 class Reno:
@@ -33,8 +35,6 @@ class Reno:
 class Cubic(Reno):
     """RFC 9438, with fast convergence and HyStart's delay criterion, as Linux has it."""
 
-    C, BETA = 0.4, 0.7
-
     def __init__(self) -> None:
         self._last_most = 0.0
         self._epoch_s: float | None = None
@@ -47,17 +47,17 @@ class Cubic(Reno):
             self._epoch_s = now_s
             self._friendly = window
             self._origin = max(self._last_most, window)
-            self._k_s = ((self._origin - window) / self.C) ** (1 / 3)
-        wanted = self._origin + self.C * (now_s + srtt_s - self._epoch_s - self._k_s) ** 3
-        self._friendly += 3 * (1 - self.BETA) / (1 + self.BETA) * acked / window
+            self._k_s = ((self._origin - window) / CUBIC_C) ** (1 / 3)
+        wanted = self._origin + CUBIC_C * (now_s + srtt_s - self._epoch_s - self._k_s) ** 3
+        self._friendly += 3 * (1 - CUBIC_BETA) / (1 + CUBIC_BETA) * acked / window
         wanted = max(min(wanted, 1.5 * window), self._friendly)
         return window + max(wanted - window, window / 100) * min(acked / window, 1.0)
 
     def reduced(self, window: float, now_s: float) -> float:
         """Begin a new cubic below the last maximum."""
         self._epoch_s = None
-        self._last_most = window * (1 + self.BETA) / 2 if window < self._last_most else window
-        return window * self.BETA
+        self._last_most = window * (1 + CUBIC_BETA) / 2 if window < self._last_most else window
+        return window * CUBIC_BETA
 
     def leaves_slow_start(self, window: float, rtt_s: float, min_rtt_s: float) -> bool:
         """HyStart: the round trip has grown by an eighth, at least 4 ms."""
@@ -69,7 +69,6 @@ class Dctcp(Reno):
     """RFC 8257: the window shrinks by half the share of marked segments, once per window."""
 
     counts_marks = True
-    GAIN = 1 / 16
 
     def __init__(self) -> None:
         self.alpha = 1.0
@@ -82,7 +81,7 @@ class Dctcp(Reno):
         if not new_window:
             return None
         share = self._marked / max(self._acked, 1)
-        self.alpha += self.GAIN * (share - self.alpha)
+        self.alpha += DCTCP_GAIN * (share - self.alpha)
         had_marks, self._acked, self._marked = self._marked > 0, 0, 0
         return window * (1 - self.alpha / 2) if had_marks else None
 

@@ -26,24 +26,6 @@ CORE_PACKETS, MARK_AT = 124, 25  # 30 ms, and 20 % of it (HyGenICC, section IV)
 CUT_2 = {"cut": 2, "slow": 0.02, "fast": 0.2}
 
 
-class Marked:
-    """Mixed into a source: how many packets came with a mark."""
-
-    marked = 0
-
-    def arrive(self, packets, sent_slot, marked, slot):
-        self.marked += marked
-        super().arrive(packets, sent_slot, marked, slot)
-
-
-class MarkedUdp(Marked, UdpSource):
-    pass
-
-
-class MarkedTcp(Marked, TcpSource):
-    pass
-
-
 class Dumbbell:
     """``kinds``: udp, a law of TCP, or one with "+ecn"; ``marks``: what the configuration says."""
 
@@ -69,10 +51,10 @@ class Dumbbell:
         ends = self.fabric.vn(1, number), self.fabric.vn(1, len(self.fabric.pns) // 2 + number)
         law, _, ecn = kind.partition("+")
         if kind == "udp":
-            source = MarkedUdp(0.9 * LINK_BPS, self.model.slot_s)
+            source = UdpSource(0.9 * LINK_BPS, self.model.slot_s)
         else:
             return_s = self.model.round_trip_s(*ends) / 2
-            source = MarkedTcp(law, self.model.slot_s, ecn=bool(ecn), return_s=return_s, rng=self.model.rng)
+            source = TcpSource(law, self.model.slot_s, ecn=bool(ecn), return_s=return_s, rng=self.model.rng)
         self.model.connect(source, *ends)
         return source
 
