@@ -149,6 +149,7 @@ def figures(
     """Make every figure and claim of a paper again; what is done already is kept, so it can be interrupted."""
     from experiments.figures.figure_runner import FigureOptions, make_figures, write_pages
     from experiments.figures.markdown_pages import page_of
+    from experiments.figures.result_digests import HOLDS
     from experiments.papers import paper_named
 
     options = FigureOptions(
@@ -168,8 +169,7 @@ def figures(
         return 0
     made = make_figures(options)
     for key, verdict in made["claims"].items():
-        held = {True: "holds", False: "does not hold", None: "not known"}[verdict["holds"]]
-        print(f"{key:15} {held:14} {verdict['result']}")
+        print(f"{key:15} {HOLDS[verdict['holds']]:9} {verdict['result']}")
     print(f"{options.cell_folder}, {docs / page_of(paper_named(paper))}")
     return 0
 

@@ -1,42 +1,87 @@
-"""What a paper claims, and how each claim is judged from the runs of one fabric.
+"""What a paper claims, what this project aims at, and how both are judged from the runs of one fabric.
 
-A verdict's ``holds`` is None where the fabric's runs do not tell. Means are over seeds; "+-" is half the width of the
-95 % confidence interval. Two controls are compared seed by seed, since a seed means the same bursts for both: one is
-better if the whole confidence interval of the difference is on its side (with one seed: if the difference is).
+A verdict holds (True) or fails (False) where the whole 95 % confidence interval of the seeds' mean is on one side of
+the threshold, and is UNDECIDED where the threshold lies within. One or two seeds have no interval: there it holds or
+fails if all seeds agree. None: the fabric's runs do not tell. "+-" is half the width of the interval, over seeds only.
+Two controls are compared seed by seed, since a seed means the same bursts for both.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from experiments.evaluation.measures import confidence
 from experiments.evaluation.run_matrix import SCALE
 
+UNDECIDED: Literal["undecided"] = "undecided"
+Outcome = bool | Literal["undecided"] | None
+MIN_SEEDS = 3
+"""Fewer have no confidence interval."""
+
 
 @dataclass(frozen=True, slots=True)
 class ClaimVerdict:
-    """What one fabric gave, what the paper's ``best`` control gave there, and whether the claim holds."""
+    """What one fabric gave, what the ``best`` control gave there, and whether the statement holds.
+
+    ``source`` is the digest of what the runs depend on ("": not recorded).
+    """
 
     result: str
-    holds: bool | None
+    holds: Outcome
     best: str = "-"
+    source: str = ""
+
+
+Judge = Callable[["Measured"], ClaimVerdict]
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """How a claim is judged as published: ``form`` says with what law and constants, under ``conditions``."""
+
+    form: str
+    judge: Judge
+    conditions: str = "product"
+
+
+@dataclass(frozen=True, slots=True)
+class NotRun:
+    """Why a claim is not judged as published: what is missing."""
+
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One claim; ``section`` is where it stands, "-" where it is an aim of this project."""
+    """A statement of a paper, cited by ``section``: a section, figure or table.
+
+    ``published`` is its judgement as published; None: no law takes part, so that it is that of ``judge``. ``decides``
+    are changes of law or conditions, by name, that may turn the verdict.
+    """
 
     key: str
     section: str
     title: str
-    judge: Callable[[Measured], ClaimVerdict]
+    judge: Judge
+    published: Published | NotRun | None = None
+    decides: tuple[tuple[str, Judge], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """What this project sets itself; no claim of a paper, and not counted with them."""
+
+    key: str
+    title: str
+    judge: Judge
 
 
 @dataclass(frozen=True, slots=True)
 class ResultTable:
-    """A table of a paper's page: ``rows`` makes it, its heading first, from the runs of one fabric; none: nothing."""
+    """Observations, without a threshold: ``rows`` makes a heading and rows of one fabric's runs; none: nothing."""
 
     title: str
     rows: Callable[[Measured], list[list[str]]]
@@ -49,23 +94,51 @@ class Paper:
     ``compared`` are judged under the conditions of ``Scenario.conditions`` as well. ``best`` is a control that is shown
     next to what the paper proposes, with ``best_title``; none: "". ``tables`` are shown on its page below claims, by
     title: a heading and rows; ``note`` says how to read them. ``page`` is where that stands in docs/; "":
-    ``results/NAME.md``.
+    ``results/NAME.md``. ``laws`` are the folders of its laws, from the top of the project.
     """
 
     name: str
     title: str
     claims: tuple[Claim, ...]
+    aims: tuple[Aim, ...] = ()
     compared: tuple[Claim, ...] = ()
     best: str = ""
     best_title: str = ""
     tables: tuple[ResultTable, ...] = ()
     note: str = ""
     page: str = ""
+    laws: tuple[str, ...] = ()
 
     def judge(self, summaries: Sequence[dict[str, Any]]) -> dict[str, ClaimVerdict]:
-        """Return the verdict on every claim by its key."""
+        """Return the verdict on every claim and aim by its key."""
         measured = Measured(summaries)
-        return {claim.key: claim.judge(measured) for claim in self.claims}
+        judges = {claim.key: claim.judge for claim in self.claims} | {aim.key: aim.judge for aim in self.aims}
+        return {key: judge(measured) for key, judge in judges.items()}
+
+    def judge_published(self, summaries: Sequence[dict[str, Any]]) -> dict[str, ClaimVerdict]:
+        """Return the verdict on every claim as published by its key, where it has one of its own.
+
+        ``summaries`` are runs under any conditions.
+        """
+        found = {}
+        for claim in self.claims:
+            if isinstance(claim.published, Published):
+                conditions = claim.published.conditions
+                wanted = [one for one in summaries if one.get("conditions", "product") == conditions]
+                found[claim.key] = claim.published.judge(Measured(wanted))
+        return found
+
+    def deciding(self, summaries: Sequence[dict[str, Any]], verdicts: dict[str, ClaimVerdict]) -> dict[str, str]:
+        """Return for each claim that does not hold what turns it, where a run shows that: a name and what it gave."""
+        measured, found = Measured(summaries), {}
+        for claim in self.claims:
+            if verdicts[claim.key].holds in (False, UNDECIDED):
+                for name, judge in claim.decides:
+                    verdict = judge(measured)
+                    if verdict.holds is True:
+                        found[claim.key] = f"{name}: {verdict.result}"
+                        break
+        return found
 
 
 class Measured:
@@ -120,26 +193,44 @@ class Measured:
         """Return mean and confidence interval as text."""
         return show(list(self.values(experiment, control, name, phase).values()), form)
 
-    def more(self, experiment: str, one: str, other: str, name: str, phase: str | None = None) -> bool | None:
+    def more(self, experiment: str, one: str, other: str, name: str, phase: str | None = None) -> Outcome:
         """Whether a measure is higher under one control than under another, seed by seed; None if not known."""
         of_one, of_other = (self.values(experiment, control, name, phase) for control in (one, other))
-        differences = [of_one[seed] - of_other[seed] for seed in of_one if seed in of_other]
-        if not differences:
-            return None
-        mean, half = confidence(differences)
-        return mean - (0.0 if half != half else half) > 0
+        return above([of_one[seed] - of_other[seed] for seed in of_one if seed in of_other])
 
 
 def show(values: Sequence[float], form: str = "percent") -> str:
-    """Return mean and 95 % confidence interval as text; "-" for no values."""
+    """Return mean and, for MIN_SEEDS at least, 95 % confidence interval as text; "-" for no values."""
     if not values:
         return "-"
     scale, digits, unit = {"percent": (100.0, 1, " %"), "plain": (1.0, 3, ""), "count": (1.0, 1, "")}[form]
     mean, half = confidence(list(values))
-    more = "" if half != half else f" +- {half * scale:.{digits}f}"
+    more = "" if math.isnan(half) or len(values) < MIN_SEEDS else f" +- {half * scale:.{digits}f}"
     return f"{mean * scale:.{digits}f}{more}{unit}"
 
 
-def all_of(*conditions: bool | None) -> bool | None:
-    """Return whether all hold; None if one of them is not known."""
-    return None if any(one is None for one in conditions) else all(conditions)
+def within(values: Sequence[float], low: float = -math.inf, high: float = math.inf) -> Outcome:
+    """Return whether the mean of the seeds' ``values`` lies within bounds, both included; None for no values.
+
+    Infinite values ("never") are outside: some of them among others leave it undecided.
+    """
+    if not values:
+        return None
+    inside = [low <= one <= high for one in values]
+    if len(values) < MIN_SEEDS or not all(map(math.isfinite, values)):
+        return True if all(inside) else UNDECIDED if any(inside) else False
+    mean, half = confidence(list(values))
+    if low <= mean - half and mean + half <= high:
+        return True
+    return False if mean + half < low or mean - half > high else UNDECIDED
+
+
+def above(values: Sequence[float], threshold: float = 0.0) -> Outcome:
+    """Return whether the mean of the seeds' ``values`` is above a threshold, which is not included."""
+    return within(values, math.nextafter(threshold, math.inf))
+
+
+def all_of(*outcomes: Outcome) -> Outcome:
+    """Return whether all hold: one that fails decides; then one that is not known, or undecided, leaves it so."""
+    found = set(outcomes)
+    return next((one for one in (False, None, UNDECIDED) if one in found), True)

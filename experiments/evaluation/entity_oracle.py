@@ -1,4 +1,4 @@
-"""Max-min fairness between entities on links: what Seawall (NSDI 2011, section 3) promises, with all demands known.
+"""Max-min fairness between entities on links: what Seawall (NSDI 2011, section 4) promises, with all demands known.
 
 An *entity* is a sender with a weight, whatever the number of its flows. On each link the entities that use it have
 shares in proportion to their weights, and what an entity cannot use goes to the others of that link.

@@ -49,9 +49,13 @@ class RunSpec:
 
     @property
     def run_settings(self) -> RunSettings:
-        """What it runs with: who shapes is the scenario's to say, unless the settings name agents."""
-        chosen = self.settings.shaping != "meter"
-        return self.settings if chosen else replace(self.settings, shaping=self.scenario.shaping)
+        """What it runs with: the scenario says who shapes, and how often is controlled, unless the settings do."""
+        shaping, interval_ms = self.settings.shaping, self.settings.interval_ms
+        return replace(
+            self.settings,
+            shaping=self.scenario.shaping if shaping == DEFAULT_SETTINGS.shaping else shaping,
+            interval_ms=self.scenario.interval_ms if interval_ms == DEFAULT_SETTINGS.interval_ms else interval_ms,
+        )
 
     @property
     def conditions(self) -> str:
@@ -168,7 +172,7 @@ def run_scenario(cell: RunSpec, folder: Path, progress: Progress = lambda _passe
     if cell.fabric == "wire":
         from experiments.runs.wire_run import run_on_wire
 
-        return run_on_wire(*what, folder, cell.settings)
+        return run_on_wire(*what, folder, cell.run_settings)
     from experiments.runs.ovs_run import run_on_ovs
 
     return run_on_ovs(*what, folder, cell.run_settings)

@@ -124,7 +124,9 @@ def keep_digest(options: FigureOptions) -> dict[str, Any]:
     done = [one for one in completed_runs(options.fabric, options.cell_folder) if one[0].experiment in known]
     compared = [summary for cell, summary in done if cell.control in known[cell.experiment].paper_controls]
     product = [(cell, summary) for cell, summary in done if cell.conditions == "product"]
-    digest = digest_of(paper, options.fabric, [summary for _, summary in product], options.command)
+    any_conditions = [summary for _, summary in done]
+    ran = [summary for _, summary in product]
+    digest = digest_of(paper, options.fabric, ran, options.command, any_conditions)
     name = f"{options.paper}-{options.fabric}"
     if options.conditions != "paper":
         write_digest(folder, name, digest)

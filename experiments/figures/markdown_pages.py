@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.evaluation.claims import ClaimVerdict, Paper
+from experiments.evaluation.claims import UNDECIDED, ClaimVerdict, NotRun, Outcome, Paper, Published
 from experiments.figures.result_digests import FABRICS, HOLDS, read_digests
 from experiments.papers import papers, source_of
 from experiments.scenarios.scenario import CONDITIONS
 
+UNKNOWN = ClaimVerdict("-", None)
 SHORT = {"model": "model", "ovs": "Open vSwitch", "wire": "software switches"}
 
 
@@ -26,10 +27,18 @@ class PaperResults:
     digests: Mapping[str, dict[str, Any]]
     conditions: Mapping[str, dict[str, Any]]
 
-    def verdicts(self, key: str) -> dict[str, ClaimVerdict]:
-        """Return what each fabric says of a claim."""
-        found = {fabric: digest["claims"].get(key) for fabric, digest in self.digests.items()}
-        return {fabric: ClaimVerdict(**one) if one else ClaimVerdict("-", None) for fabric, one in found.items()}
+    def ours(self, key: str, fabric: str) -> ClaimVerdict:
+        """Return a fabric's verdict on a claim or an aim under the product's default."""
+        found = self.digests.get(fabric, {}).get("claims", {}).get(key)
+        return ClaimVerdict(**found) if found else UNKNOWN
+
+    def published(self, key: str, fabric: str) -> ClaimVerdict:
+        """Return a fabric's verdict on a claim as published; that of ours where no law takes part."""
+        claim = next(one for one in self.paper.claims if one.key == key)
+        if claim.published is None:
+            return self.ours(key, fabric)
+        found = self.digests.get(fabric, {}).get("published", {}).get(key)
+        return ClaimVerdict(**found) if found else UNKNOWN
 
 
 def read_results(folder: Path) -> list[PaperResults]:
@@ -54,29 +63,30 @@ def page_of(paper: Paper) -> str:
     return paper.page or f"results/{paper.name}.md"
 
 
+COUNTED = "holds / fails / undecided / not run"
+
+
 def overview_page(results: Sequence[PaperResults]) -> str:
-    """Return ``docs/results.md``: how many of each paper's claims hold, and where the figures are."""
+    """Return ``docs/results.md``: how many of each paper's claims hold, as published and ours, by fabric."""
     fabrics = [fabric for fabric in SHORT if any(fabric in one.digests for one in results)]
-    lines = [
-        "# Results",
-        "",
-        "Written by `dets figures`; do not edit. A paper's page has the verdict on each claim, and what was found "
-        "where it does not hold.",
-        "",
-        _row(["paper", "claims", *(f"hold on {SHORT[fabric]}" for fabric in fabrics), "not tested"]),
-        _row(["---"] * (len(fabrics) + 3)),
-    ]
+    heads = ["paper", "claims", *(f"{kind}, {SHORT[f]}" for kind in ("as published", "ours") for f in fabrics)]
+    lines = ["# Results", "", f"Claims by verdict: {COUNTED}.", "", _row(heads), _row(["---"] * len(heads))]
     for one in results:
-        holds = {claim.key: [v.holds for v in one.verdicts(claim.key).values()] for claim in one.paper.claims}
-        counts = []
-        for fabric in fabrics:
-            known = [one.verdicts(key)[fabric].holds for key in holds if fabric in one.digests]
-            tested = [verdict for verdict in known if verdict is not None]
-            counts.append(f"{sum(tested)} of {len(tested)}" if tested else "-")
-        untested = sum(all(verdict is None for verdict in verdicts) for verdicts in holds.values())
-        name = f"[{one.paper.title}]({page_of(one.paper)})"
-        lines.append(_row([name, str(len(holds)), *counts, str(untested)]))
+        if one.paper.claims:
+            counts = [
+                _counted([verdicts(claim.key, fabric).holds for claim in one.paper.claims])
+                for verdicts in (one.published, one.ours)
+                for fabric in fabrics
+            ]
+            name = f"[{one.paper.title}]({page_of(one.paper)})"
+            lines.append(_row([name, str(len(one.paper.claims)), *counts]))
     lines += [
+        "",
+        "Written by `dets figures`; do not edit. *As published*: the paper's law, constants and conditions, scaled as "
+        "a page says. *Ours*: the product's default under that policy's name. A verdict is undecided where the 95 % "
+        "interval of the seeds' mean crosses the threshold; with one or two seeds, where they disagree. Only a paper's "
+        "statements count; a page has this project's aims in a table of their own. All systems on the same traffic: "
+        "[comparison](comparison.md).",
         "",
         "## Where the figures are",
         "",
@@ -88,6 +98,10 @@ def overview_page(results: Sequence[PaperResults]) -> str:
         "- `make figures PAPER=NAME` runs what is missing; `dets figures --pages-only` only writes the pages.",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _counted(outcomes: Sequence[Outcome]) -> str:
+    return " / ".join(str(outcomes.count(one)) for one in (True, False, UNDECIDED, None))
 
 
 def paper_page(results: PaperResults) -> str:
@@ -115,15 +129,43 @@ def paper_page(results: PaperResults) -> str:
 
 
 def _claims(results: PaperResults) -> list[str]:
-    """Return a row for each claim, with a verdict for each fabric, and what was found where it does not hold."""
-    heads = ["section", "claim", *(FABRICS[fabric] for fabric in results.digests), "found where it does not hold"]
+    """Return a row for each claim with the verdicts, what was found where it does not hold, then those of the aims."""
+    fabrics = list(results.digests)
+    heads = [f"{kind}, {SHORT[fabric]}" for kind in ("published", "ours") for fabric in fabrics]
+    heads = ["section", "claim", *heads, "found where it does not hold", "what decides"]
     lines = [_row(heads), _row(["---"] * len(heads))]
     for claim in results.paper.claims:
-        verdicts = results.verdicts(claim.key)
-        holds = [bold(HOLDS[one.holds]) for one in verdicts.values()]
-        failed = [f"{SHORT[fabric]}: {one.result}" for fabric, one in verdicts.items() if one.holds is False]
-        lines.append(_row([claim.section, claim.title, *holds, "; ".join(failed)]))
-    return lines
+        published = {fabric: results.published(claim.key, fabric) for fabric in fabrics}
+        ours = {fabric: results.ours(claim.key, fabric) for fabric in fabrics}
+        verdicts = [HOLDS[one.holds] for one in (*published.values(), *ours.values())]
+        found = [] if claim.published is None else _found(published, ", as published")
+        decides = [results.digests[f].get("decides", {}).get(claim.key) for f in fabrics]
+        known = "; ".join(dict.fromkeys(one for one in decides if one))
+        lines.append(_row([claim.section, claim.title, *map(bold, verdicts), "; ".join(found + _found(ours)), known]))
+    if results.paper.aims:
+        heads = ["aim", *(SHORT[fabric] for fabric in fabrics), "found where it does not hold"]
+        lines += ["", "Aims of this project, no claims of the paper:", "", _row(heads), _row(["---"] * len(heads))]
+    for aim in results.paper.aims:
+        ours = {fabric: results.ours(aim.key, fabric) for fabric in fabrics}
+        lines.append(_row([aim.title, *(bold(HOLDS[one.holds]) for one in ours.values()), "; ".join(_found(ours))]))
+    return [*lines, "", *_forms(results.paper)]
+
+
+def _found(verdicts: Mapping[str, ClaimVerdict], more: str = "") -> list[str]:
+    """Return what fabrics gave where a statement does not hold."""
+    failed = {fabric: one for fabric, one in verdicts.items() if one.holds in (False, UNDECIDED)}
+    return [f"{SHORT[fabric]}{more}: {one.result}" for fabric, one in failed.items()]
+
+
+def _forms(paper: Paper) -> list[str]:
+    """Return what "as published" means, and what is missing where it is not run."""
+    lines: dict[str, list[str]] = {}
+    for claim in paper.claims:
+        if isinstance(claim.published, Published):
+            lines.setdefault(f"As published: {claim.published.form}.", [])
+        elif isinstance(claim.published, NotRun):
+            lines.setdefault(f"Not run as published; missing: {claim.published.why}", []).append(claim.key)
+    return [f"- {text}{': ' + ', '.join(f'`{key}`' for key in keys) if keys else ''}" for text, keys in lines.items()]
 
 
 def _systems(results: PaperResults) -> list[str]:
@@ -160,7 +202,7 @@ def _conditions(digest: Mapping[str, Any]) -> list[str]:
 
 def bold(holds: str) -> str:
     """Return a verdict as text of a page: what does not hold is to be seen."""
-    return "**no**" if holds == "no" else holds
+    return f"**{holds}**" if holds == "fails" else holds
 
 
 def provenance(digest: Mapping[str, Any]) -> str:

@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.evaluation.claims import Measured, Paper, show
+from experiments.evaluation.claims import UNDECIDED, ClaimVerdict, Measured, Outcome, Paper, show
 from experiments.evaluation.plots import title_of
 from experiments.evaluation.run_matrix import by_experiment
 from experiments.scenarios.scenario import CONDITIONS
 
 FABRICS = {"model": "model, 1 Gb/s", "ovs": "Open vSwitch, 50 Mb/s", "wire": "software switches, 50 Mb/s"}
-HOLDS = {True: "yes", False: "no", None: "-"}
+HOLDS = {True: "holds", False: "fails", UNDECIDED: "undecided", None: "-"}
 COLUMNS = (
     ("use_of_oracle", "use of the limit, of the oracle's", "percent"),
     ("jain_backlogged", "Jain, backlogged", "plain"),
@@ -56,8 +56,14 @@ SHARES = {
 }
 
 
-def digest_of(paper: Paper, fabric: str, summaries: Sequence[dict[str, Any]], command: str) -> dict[str, Any]:
-    """Return what a fabric's runs came to, as JSON can hold it."""
+def digest_of(
+    paper: Paper,
+    fabric: str,
+    summaries: Sequence[dict[str, Any]],
+    command: str,
+    published: Sequence[dict[str, Any]] = (),
+) -> dict[str, Any]:
+    """Return what a fabric's runs came to, as JSON can hold it; ``published`` are runs under any conditions."""
     measured = Measured(summaries)
     tables = {
         name: table_of(measured, name, list(dict.fromkeys(one["control"] for one in rows)))
@@ -65,6 +71,7 @@ def digest_of(paper: Paper, fabric: str, summaries: Sequence[dict[str, Any]], co
     }
     warnings = sum(bool(one["notes"].get("warnings")) for one in summaries)
     manifests = [one["manifest"] for one in summaries]
+    verdicts = paper.judge(summaries)
     return {
         "fabric": fabric,
         "command": command,
@@ -73,10 +80,16 @@ def digest_of(paper: Paper, fabric: str, summaries: Sequence[dict[str, Any]], co
         "commits": sorted({one["commit"]["id"][:12] for one in manifests if one["commit"]["id"]}),
         "machine": manifests[-1]["machine"] if manifests else {},
         "programs": manifests[-1]["programs"] if manifests else {},
-        "claims": {key: dataclasses.asdict(verdict) for key, verdict in paper.judge(summaries).items()},
+        "claims": _as_json(verdicts),
+        "published": _as_json(paper.judge_published(published or summaries)),
+        "decides": paper.deciding(summaries, verdicts),
         "tables": tables,
         "paper_tables": {one.title: rows for one in paper.tables if (rows := one.rows(measured))},
     }
+
+
+def _as_json(verdicts: Mapping[str, ClaimVerdict]) -> dict[str, dict[str, Any]]:
+    return {key: dataclasses.asdict(verdict) for key, verdict in verdicts.items()}
 
 
 def conditions_digest(paper: Paper, summaries: Sequence[dict[str, Any]], made: Mapping[str, Any]) -> dict[str, Any]:
@@ -114,7 +127,7 @@ def _paired(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> list[dict[s
     return [one for one in rows if (one["experiment"], one["control"], one["seed"]) in common]
 
 
-def deciding_condition(holds: Mapping[str, bool | None]) -> str:
+def deciding_condition(holds: Mapping[str, Outcome]) -> str:
     """Return which condition makes the difference between the first verdict, the product's, and the last."""
     if len(holds) < 2 or None in holds.values():
         return "not known"
@@ -122,7 +135,8 @@ def deciding_condition(holds: Mapping[str, bool | None]) -> str:
     if first == last:
         if len(set(holds.values())) > 1:
             return "the two conditions make up for each other"
-        return f"nothing: it {'holds' if last else 'fails'} under all"
+        said = HOLDS[last]
+        return f"nothing: it {'is undecided' if last == UNDECIDED else said} under all"
     if not between:
         return "the receiver's shaping queue"
     alone = [name for name, verdict in zip(holds, (first, *between), strict=False) if verdict == last]

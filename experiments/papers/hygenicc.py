@@ -1,16 +1,32 @@
 """HyGenICC: congestion marks from the fabric, token buckets at the source. What it claims.
 
-Its curves are lost; what is judged is what its text says. Cuts 0 (the paper's law), 1 and 2 stand next to each other.
-Bounds in brackets are those of a fabric in real time.
+Its curves are lost; what is judged is what its text says. Ours is the default: cut 0, the paper's form with constants
+for 55 ms; cuts 1 and 2 stand next to it. As published is cut 0 with the printed constants scaled to 55 ms, limiters of
+VNs and starts at the whole Capacity Share. Bounds in brackets are those of a fabric in real time.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 
-from experiments.evaluation.claims import Claim, ClaimVerdict, Measured, Paper, ResultTable, all_of, show
+from experiments.evaluation.claims import (
+    Aim,
+    Claim,
+    ClaimVerdict,
+    Judge,
+    Measured,
+    Outcome,
+    Paper,
+    Published,
+    ResultTable,
+    above,
+    all_of,
+    show,
+    within,
+)
 from experiments.runs import reference_hygenicc
-from experiments.scenarios.hygenicc.fig2 import AFTER, ALONE, BOTH, CUTS, LINK_BPS, SECOND
+from experiments.scenarios.hygenicc.fig2 import AFTER, ALONE, BOTH, CUTS, LINK_BPS, SECOND, published
 from experiments.scenarios.hygenicc.shares import OF_VNS, STEADY
 
 LAW, _, BEST = CUTS
@@ -19,10 +35,18 @@ FIG2 = ("hygenicc-fig2-tcp", "hygenicc-fig2-udp")
 FIG3 = {4: ("hygenicc-fig3-4-tcp", "hygenicc-fig3-4-udp"), 8: ("hygenicc-fig3-8-tcp", "hygenicc-fig3-8-udp")}
 SENDERS = dict.fromkeys(FIG2, 2) | {name: count for count, names in FIG3.items() for name in names}
 FIGURES = tuple(SENDERS)
+PUBLISHED = "published"
+"""Stands for the printed constants, which depend on how many send (``fig2.published``)."""
+CONTROLS = {name: published(count) for name, count in SENDERS.items()}
 
 
 def _link_bps(measured: Measured) -> float:
     return LINK_BPS * measured.scale
+
+
+def _as_run(experiment: str, control: str) -> str:
+    """Return the control that was run for one of CUTS or PUBLISHED."""
+    return CONTROLS.get(experiment, published(2)) if control == PUBLISHED else control
 
 
 def _shares(measured: Measured, experiments: Iterable[str], control: str, phase: str = BOTH) -> list[float]:
@@ -30,23 +54,31 @@ def _shares(measured: Measured, experiments: Iterable[str], control: str, phase:
     return [
         SENDERS[name] * rates[-1] / _link_bps(measured)
         for name in experiments
-        for rates in measured.values(name, control, "delivered_bps_by_sender", phase).values()
+        for rates in measured.values(name, _as_run(name, control), "delivered_bps_by_sender", phase).values()
     ]
 
 
 def _uses(measured: Measured, experiments: Iterable[str], control: str, phase: str = BOTH) -> list[float]:
     """Return the part of the link that is used, of all seeds."""
-    found = (measured.values(name, control, "received_bps", phase).values() for name in experiments)
+    found = (measured.values(name, _as_run(name, control), "received_bps", phase).values() for name in experiments)
     return [rate / _link_bps(measured) for rates in found for rate in rates]
 
 
 def _jain(measured: Measured, experiments: Iterable[str], control: str) -> list[float]:
-    found = (measured.values(name, control, "delivered_bps_by_sender", BOTH).values() for name in experiments)
+    found = (
+        measured.values(name, _as_run(name, control), "delivered_bps_by_sender", BOTH).values() for name in experiments
+    )
     return [sum(r) ** 2 / (len(r) * sum(one * one for one in r)) for rates in found for r in rates]
 
 
-def _least(values: list[float], bound: float) -> bool | None:
-    return min(values) >= bound if values else None
+def _each_within(
+    values_of: Callable[[str], Sequence[float]],
+    experiments: Iterable[str],
+    low: float = -math.inf,
+    high: float = math.inf,
+) -> Outcome:
+    """Return whether a measure is within bounds in each experiment: an interval is over the seeds of one."""
+    return all_of(*(within(values_of(name), low, high) for name in experiments))
 
 
 def _range(values: Sequence[float], form: str = "percent") -> str:
@@ -64,36 +96,45 @@ def _each(
 
 def _uncontrolled(measured: Measured) -> ClaimVerdict:
     udp = _shares(measured, FIG2[1:], "none")
-    holds = max(udp) < 0.30 if udp else None
-    return ClaimVerdict(f"{show(udp)} of its share", holds, show(_shares(measured, FIG2[1:], BEST)))
+    return ClaimVerdict(f"{show(udp)} of its share", within(udp, high=0.30), show(_shares(measured, FIG2[1:], BEST)))
 
 
 def _static(measured: Measured) -> ClaimVerdict:
     shares = _shares(measured, FIG2, "static")
     idle = _uses(measured, FIG2, "static", ALONE) + _uses(measured, FIG2, "static", AFTER)
-    if not shares or not idle:
-        return ClaimVerdict("-", None)
     off = 0.03 if measured.real_time else 0.02
-    holds = 0.95 <= min(shares) <= max(shares) <= 1.05 and all(abs(use - 0.5) <= off for use in idle)
+    holds = all_of(
+        _each_within(lambda name: _shares(measured, [name], "static"), FIG2, 0.95, 1.05),
+        *(
+            _each_within(lambda name, phase=phase: _uses(measured, [name], "static", phase), FIG2, 0.5 - off, 0.5 + off)  # type: ignore[misc]
+            for phase in (ALONE, AFTER)
+        ),
+    )
     best = _range(_uses(measured, FIG2, BEST, ALONE) + _uses(measured, FIG2, BEST, AFTER))
     return ClaimVerdict(f"{_range(shares)} of its share; {_range(idle)} of the link used by one alone", holds, best)
 
 
-def _target(control: str) -> Callable[[Measured], ClaimVerdict]:
-    """The criteria of the cut that is recommended; of the paper's law at 55 ms only Jain's index and use are judged."""
+Bounds = tuple[float, float, float, float]
+LAW_BOUNDS: Bounds = (0.0, 0.95, 0.83, 0.0)
+"""Least share of the tagged sender, Jain's index, use of the link, and use by one alone."""
+
+
+def _target(control: str, bounds: Bounds | None = None) -> Judge:
+    """The target rate and work conservation; ``bounds`` None: those of the recommended cut, wider in real time."""
 
     def judge(measured: Measured) -> ClaimVerdict:
         best = (0.80, 0.95, 0.88, 0.93) if measured.real_time else (0.85, 0.97, 0.90, 0.95)
-        share, jain, use, alone = best if control == BEST else (0.0, 0.95, 0.83, 0.0)
+        share, jain, use, alone = bounds or best
 
-        def idle(cut: str) -> list[float]:
-            return [use for phase in (ALONE, AFTER) for use in _uses(measured, FIG2, cut, phase)]
+        def idle(names: Iterable[str], cut: str) -> list[float]:
+            return [use for phase in (ALONE, AFTER) for use in _uses(measured, names, cut, phase)]
 
         holds = all_of(
-            _least(_shares(measured, FIGURES, control), share),
-            _least(_jain(measured, FIGURES, control), jain),
-            _least(_uses(measured, FIGURES, control), use),
-            _least(idle(control), alone),
+            _each_within(lambda name: _shares(measured, [name], control), FIGURES, share),
+            _each_within(lambda name: _jain(measured, [name], control), FIGURES, jain),
+            _each_within(lambda name: _uses(measured, [name], control), FIGURES, use),
+            _each_within(lambda name: _uses(measured, [name], control, ALONE), FIGURES, alone),
+            _each_within(lambda name: _uses(measured, [name], control, AFTER), FIGURES, alone),
         )
 
         def told(cut: str) -> str:
@@ -101,7 +142,7 @@ def _target(control: str) -> Callable[[Measured], ClaimVerdict]:
                 _range(_shares(measured, FIGURES, cut)),
                 _range(_jain(measured, FIGURES, cut), "plain"),
                 _range(_uses(measured, FIGURES, cut)),
-                _range(idle(cut)),
+                _range(idle(FIGURES, cut)),
             )
             return "share {}, Jain {}, use {}, alone {}".format(*parts)
 
@@ -110,39 +151,51 @@ def _target(control: str) -> Callable[[Measured], ClaimVerdict]:
     return judge
 
 
-def _within(experiments: Iterable[str], phase: str) -> Callable[[Measured], ClaimVerdict]:
+def _within(experiments: Sequence[str], phase: str, control: str) -> Judge:
+    """The tagged sender's share is fair; what all cuts give is shown."""
+
     def judge(measured: Measured) -> ClaimVerdict:
         most = 0.20 if measured.real_time else 0.15
-        shares = _shares(measured, experiments, LAW, phase)
-        holds = all(abs(share - 1.0) <= most for share in shares) if shares else None
         found = _each(lambda cut: _shares(measured, experiments, cut, phase), told=_range)
+        if control == PUBLISHED:
+            found = _range(_shares(measured, experiments, control, phase))
+        holds = _each_within(lambda name: _shares(measured, [name], control, phase), experiments, 1 - most, 1 + most)
         return ClaimVerdict(found, holds, _range(_shares(measured, experiments, BEST, phase)))
 
     return judge
 
 
 def _ratios(measured: Measured, experiment: str, control: str) -> list[float]:
-    found = measured.values(experiment, control, "delivered_bps_by_sender", STEADY).values()
+    found = measured.values(experiment, _as_run(experiment, control), "delivered_bps_by_sender", STEADY).values()
     return [one / other for one, other in found]
 
 
-def _parallel(measured: Measured) -> ClaimVerdict:
+def _parallel(control: str) -> Judge:
     name = "hygenicc-shares-parallel"
-    law, none = _ratios(measured, name, LAW), _ratios(measured, name, "none")
-    holds = max(law) <= (1.25 if measured.real_time else 1.15) if law else None
-    found = f"eight get {_each(lambda cut: _ratios(measured, name, cut), 'plain')} times as much as one"
-    return ClaimVerdict(
-        f"{found} (no control: {show(none, 'plain')})", holds, show(_ratios(measured, name, BEST), "plain")
-    )
+
+    def judge(measured: Measured) -> ClaimVerdict:
+        law, none = _ratios(measured, name, control), _ratios(measured, name, "none")
+        holds = within(law, high=1.25 if measured.real_time else 1.15)
+        cuts = _each(lambda cut: _ratios(measured, name, cut), "plain")
+        found = show(law, "plain") if control == PUBLISHED else cuts
+        text = f"eight get {found} times as much as one (without control: {show(none, 'plain')})"
+        return ClaimVerdict(text, holds, show(_ratios(measured, name, BEST), "plain"))
+
+    return judge
 
 
-def _weights(measured: Measured) -> ClaimVerdict:
+def _weights(control: str) -> Judge:
     name = "hygenicc-shares-weights"
-    law = _ratios(measured, name, LAW)
-    off = 0.3 if measured.real_time else 0.2
-    holds = all(abs(ratio - 2.0) <= off for ratio in law) if law else None
-    found = f"ratio {_each(lambda cut: _ratios(measured, name, cut), 'plain')}"
-    return ClaimVerdict(found, holds, show(_ratios(measured, name, BEST), "plain"))
+
+    def judge(measured: Measured) -> ClaimVerdict:
+        law = _ratios(measured, name, control)
+        off = 0.3 if measured.real_time else 0.2
+        cuts = _each(lambda cut: _ratios(measured, name, cut), "plain")
+        found = show(law, "plain") if control == PUBLISHED else cuts
+        best = show(_ratios(measured, name, BEST), "plain")
+        return ClaimVerdict(f"ratio {found}", within(law, 2.0 - off, 2.0 + off), best)
+
+    return judge
 
 
 def _swings(measured: Measured, experiments: Iterable[str], control: str) -> list[float]:
@@ -150,31 +203,43 @@ def _swings(measured: Measured, experiments: Iterable[str], control: str) -> lis
     return [
         SENDERS[name] * swings[-1] / _link_bps(measured)
         for name in experiments
-        for swings in measured.values(name, control, "swing_bps_by_sender", BOTH).values()
+        for swings in measured.values(name, _as_run(name, control), "swing_bps_by_sender", BOTH).values()
     ]
 
 
 def _unstable(measured: Measured) -> ClaimVerdict:
     none, best = (_swings(measured, FIG2[:1], control) for control in ("none", BEST))
-    holds = min(none) > (2.0 if measured.real_time else 3.0) * max(best) if none and best else None
+    times = 2.0 if measured.real_time else 3.0
+    holds = above([one - times * max(best) for one in none]) if best else None
     return ClaimVerdict(f"{_range(none)} of its share", holds, _range(best))
 
 
-def _smooth(measured: Measured) -> ClaimVerdict:
-    best = _swings(measured, FIGURES, BEST)
-    holds = max(best) <= (0.25 if measured.real_time else 0.15) if best else None
-    return ClaimVerdict(_each(lambda cut: _swings(measured, FIGURES, cut), told=_range), holds, _range(best))
+def _smooth(control: str) -> Judge:
+    def judge(measured: Measured) -> ClaimVerdict:
+        most = 0.25 if measured.real_time else 0.15
+        holds = _each_within(lambda name: _swings(measured, [name], control), FIGURES, high=most)
+        best = _swings(measured, FIGURES, BEST)
+        cuts = _each(lambda cut: _swings(measured, FIGURES, cut), told=_range)
+        found = _range(_swings(measured, FIGURES, control)) if control == PUBLISHED else cuts
+        return ClaimVerdict(found, holds, _range(best))
+
+    return judge
 
 
-def _utilised(measured: Measured) -> ClaimVerdict:
-    def longest(control: str) -> list[int]:
-        return [one for name in FIGURES for one in measured.values(name, control, "idle_longest").values()]
+def _utilised(control: str) -> Judge:
+    def judge(measured: Measured) -> ClaimVerdict:
+        def longest(names: Iterable[str], cut: str) -> list[int]:
+            return [one for n in names for one in measured.values(n, _as_run(n, cut), "idle_longest").values()]
 
-    best = longest(BEST)
-    holds = max(best) <= (8 if measured.real_time else 5) if best else None
-    worst = {name: max(longest(cut), default="-") for name, cut in zip(NAMES, CUTS, strict=True)}
-    found = "; ".join(f"{name}: at most {most}" for name, most in worst.items())
-    return ClaimVerdict(f"{found} intervals in a row", holds, f"at most {max(best)}" if best else "-")
+        most = 8 if measured.real_time else 5
+        holds = _each_within(lambda name: longest([name], control), FIGURES, high=most)
+        best = longest(FIGURES, BEST)
+        shown = {PUBLISHED: "at most"} if control == PUBLISHED else dict(zip(CUTS, NAMES, strict=True))
+        worst = {title: max(longest(FIGURES, cut), default="-") for cut, title in shown.items()}
+        found = "; ".join(f"{name}: {longest_one}" for name, longest_one in worst.items())
+        return ClaimVerdict(f"{found} intervals in a row", holds, f"at most {max(best)}" if best else "-")
+
+    return judge
 
 
 def _pairs(measured: Measured) -> ClaimVerdict:
@@ -185,45 +250,70 @@ def _pairs(measured: Measured) -> ClaimVerdict:
 
     values = free(BEST)
     text = f"the free destination gets {_each(free)} of what is free; one rate for the VN: {show(free(OF_VNS))}"
-    return ClaimVerdict(text, _least(values, 0.95), show(values))
+    return ClaimVerdict(text, within(values, 0.95), show(values))
+
+
+FORM = "cut 0 with the printed constants for 55 ms, limiters of VNs, starts at C"
+KINDS = {"cut 0": LAW, "cut 1": CUTS[1], "cut 2": BEST}
+
+
+def _claim(key: str, section: str, title: str, make: Callable[[str], Judge]) -> Claim:
+    """Return a claim judged for the default, cut 0, and as published; what decides is one of the other cuts."""
+    decides = tuple((name, make(cut)) for name, cut in KINDS.items() if cut != LAW)
+    return Claim(key, section, title, make(LAW), Published(FORM, make(PUBLISHED)), decides)
 
 
 CLAIMS = (
     Claim(
-        "uncontrolled", "V, fig. 2a", "without control TCP starves next to UDP (below 30 % of its share)", _uncontrolled
+        "uncontrolled",
+        "V, fig. 2a",
+        "Figure 2, without control: TCP gets less than 30 % of its fair share next to UDP",
+        _uncontrolled,
     ),
     Claim(
         "unstable",
         "V, fig. 2a",
-        "nor is it stable next to TCP: it swings three times (twice) as much as with cut 2",
+        "Figure 2, without control: a TCP sender's rate next to TCP swings at least 3 times (Open vSwitch: 2) as much "
+        "as under cut 2",
         _unstable,
     ),
-    Claim("static", "V, fig. 2c", "static limits: perfect shares, and idle capacity is lost", _static),
-    Claim(
+    Claim("static", "V, fig. 2c", "Figure 2, static limits: exact shares (+-5 %), and one alone uses half", _static),
+    _claim(
         "law",
-        "V, fig. 2e",
-        "the target rate and work conserving, whoever competes (the paper's law: Jain at least 0.95, use 83 %)",
-        _target(LAW),
+        "V, fig. 2e, 3",
+        "Figures 2 and 3: Jain's index at least 0.95 and link use at least 83 %, next to TCP or UDP",
+        lambda control: _target(control, LAW_BOUNDS),
     ),
-    Claim(
-        "best",
-        "V, fig. 2e",
-        "the same, as close as cut 2 comes (share 85 %, Jain 0.97, use 90 %, alone 95 %)",
-        _target(BEST),
+    *(
+        _claim(
+            key,
+            "V, fig. 3",
+            f"Figure 3, {key} senders: the tagged sender gets its fair share within 15 % (Open vSwitch: 20 %)",
+            lambda control, count=count: _within(FIG3[count], BOTH, control),  # type: ignore[misc]
+        )
+        for key, count in (("four", 4), ("eight", 8))
     ),
-    Claim("four", "V, fig. 3", "four senders: 250 Mb/s each, within 15 % (Open vSwitch: 20 %)", _within(FIG3[4], BOTH)),
-    Claim("eight", "V, fig. 3", "eight senders: 125 Mb/s each, within 15 % (20 %)", _within(FIG3[8], BOTH)),
-    Claim(
+    _claim(
         "second",
         "V",
-        "a newcomer has its share within a second: within 15 % (20 %) over the next one",
-        _within(FIGURES, SECOND),
+        "A new sender has its fair share within 15 % (Open vSwitch: 20 %) during its second second",
+        lambda control: _within(FIGURES, SECOND, control),
     ),
-    Claim("utilised", "V", "the link is full all the time: below 80 % for 5 intervals (8) at most (cut 2)", _utilised),
-    Claim("smooth", "V", "rates hardly swing: the tagged one's by 15 % (25 %) of its share at most (cut 2)", _smooth),
-    Claim("connections", "I", "nobody gains by more connections", _parallel),
-    Claim("weights", "II", "weights set the shares: 2 to 1", _weights),
-    Claim("pairs", "-", "aim: a congested destination does not slow down another one", _pairs),
+    _claim("utilised", "V", "Link use is below 80 % for at most 5 intervals in a row (Open vSwitch: 8)", _utilised),
+    _claim("smooth", "V", "The tagged sender's rate varies by at most 15 % of its share (Open vSwitch: 25 %)", _smooth),
+    _claim(
+        "connections", "I", "Eight connections get at most 1.15 times the rate of one (Open vSwitch: 1.25)", _parallel
+    ),
+    _claim("weights", "II", "Weights of 2 and 1 give rates of 2 to 1 (+-0.2; Open vSwitch: 0.3)", _weights),
+)
+
+AIMS = (
+    Aim(
+        "best",
+        "Figures 2 and 3, cut 2: tagged share at least 85 %, Jain's index 0.97, link use 90 %, 95 % when alone",
+        _target(BEST),
+    ),
+    Aim("pairs", "Congestion at one destination leaves 95 % of the free rate to another, cut 2", _pairs),
 )
 
 REFERENCE_S = 1.0
@@ -277,4 +367,13 @@ def _reference(senders: int) -> list[str]:
 
 TABLES = (ResultTable("The law at 55 ms, and as printed at 0.5 ms", laws),)
 
-paper = Paper("hygenicc", "HyGenICC", CLAIMS, best=BEST, best_title="HyGenICC, cut 2", tables=TABLES)
+paper = Paper(
+    "hygenicc",
+    "HyGenICC",
+    CLAIMS,
+    AIMS,
+    best=BEST,
+    best_title="HyGenICC, cut 2",
+    tables=TABLES,
+    laws=("controller/hygenicc",),
+)

@@ -24,5 +24,6 @@ scenario = Scenario(
     duration_s=END_S,
     phases={"TCP alone": (2.0, ONE_S), "one flooded": (ONE_S, ALL_S), "all flooded": (ALL_S, END_S)},
     emulated_controls=("none", "fp", "level"),
+    paper_controls=("fp", "level"),
     seeds=3,
 )

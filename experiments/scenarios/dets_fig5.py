@@ -56,5 +56,6 @@ scenario = joined_by_udp(
     controls=("static", "fs", "sp", "fp", "fe", "max-min", "level"),
     emulated_controls=("static", "fp", "level"),
     emulated_s=11.0,
+    paper_controls=("none", "static", "fp", "level"),
     emulated_seeds={"fp": 10, "level": 2},  # many: how soon TCP is back is a matter of luck as well
 )

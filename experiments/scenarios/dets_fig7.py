@@ -18,5 +18,6 @@ scenario = Scenario(
     duration_s=END_S,
     phases={"TCP alone": (3.0, UDP_S), "with UDP": (UDP_S, STOP_S), "TCP again": (STOP_S, END_S)},
     emulated_controls=("none", "fp", "level"),
+    paper_controls=("fp", "level"),
     seeds=3,
 )

@@ -79,6 +79,7 @@ class Scenario:
     those that end with ``_bps`` scaled. With ``uplink_queues`` the senders' own schedulers serve VLANs by their send
     limits, and up to their send ceilings, under every control but ``none``. ``queue_packets`` is how deep the model's
     queues are; None: as deep as elsewhere. ``shaping`` is one of SHAPINGS. Pictures show what the ``tagged`` PN sends.
+    ``interval_ms`` is the control interval.
     Raises InvalidValueError naming the field.
     """
 
@@ -108,6 +109,7 @@ class Scenario:
     queue_packets: int | None = None
     shaping: str = field(default="meter", repr=False)  # not in the digests of runs that are done: names tell them apart
     tagged: int | None = field(default=None, repr=False)  # nor this: it is for pictures alone
+    interval_ms: int = field(default=55, repr=False)  # names tell these apart, too
 
     def __post_init__(self) -> None:
         require(self.conditions in CONDITIONS, "conditions", self.conditions, f"is not one of {', '.join(CONDITIONS)}")

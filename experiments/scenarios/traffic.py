@@ -18,7 +18,7 @@ CONGESTION_CONTROLS = {"ovs": ("cubic", "reno", "bbr"), "wire": _MODELLED, "mode
 """The congestion controls of each fabric."""
 MAX_FLOWS = 1000
 LEAST_RATE_BPS = 100_000
-# WebStone's mix of files, as (bytes, part of the requests). Choice: Seawall (section 6.4) names WebStone and 500 B to
+# WebStone's mix of files, as (bytes, part of the requests). Choice: Seawall (section 6.2) names WebStone and 500 B to
 # 5 MB, not the parts.
 WEBSTONE = ((500, 0.35), (5_000, 0.50), (50_000, 0.14), (500_000, 0.009), (5_000_000, 0.001))
 

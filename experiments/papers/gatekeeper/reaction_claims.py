@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from experiments.evaluation.claims import ClaimVerdict, Measured, show
+import math
+
+from experiments.evaluation.claims import ClaimVerdict, Judge, Measured, Outcome, show, within
 from experiments.measure.rate_series import goodput_limit_bps
-from experiments.papers.gatekeeper.tenant_claims import NAME, RX, UNKNOWN, USED_ALONE, Judge
+from experiments.papers.gatekeeper.tenant_claims import NAME, RX, UNKNOWN, USED_ALONE
 from experiments.scenarios.gatekeeper.fig5 import LINK_BPS, LITERAL, SCHEDULED_BPS, TCP_CELLS
 from experiments.scenarios.gatekeeper.queue import SENDERS
 
@@ -23,9 +25,7 @@ def quiet(measured: Measured) -> ClaimVerdict:
     }
     if not counts[NAME]:
         return UNKNOWN
-    found = (
-        f"{sum(counts[NAME])} messages in {len(TCP_CELLS)} cells, both ways (the paper's law: {sum(counts[LITERAL])})"
-    )
+    found = f"{sum(counts[NAME])} messages in {len(TCP_CELLS)} cells (paper's parameters: {sum(counts[LITERAL])})"
     return ClaimVerdict(found, not sum(counts[NAME]))
 
 
@@ -34,7 +34,7 @@ def quiet_start(measured: Measured) -> ClaimVerdict:
     counts = list(measured.values("gatekeeper-queue-64", NAME, "notifications").values())
     if not counts:
         return UNKNOWN
-    return ClaimVerdict(f"{show(counts, 'count')} messages in 10 s, 74 connections", max(counts) <= 2)
+    return ClaimVerdict(f"{show(counts, 'count')} messages in 10 s, 74 connections", within(counts, high=2))
 
 
 def queue(measured: Measured) -> ClaimVerdict:
@@ -59,17 +59,17 @@ def recovers_within(experiment: str, most: int) -> Judge:
     """Judge after how many intervals the victim of a blast has its own again, in the worst seed."""
 
     def judge(measured: Measured) -> ClaimVerdict:
-        def told(control: str) -> tuple[str, bool | None]:
+        def told(control: str) -> tuple[str, Outcome]:
             runs = measured.runs(experiment, control)
             if not runs:
                 return "-", None
             took = [run["victim_recovery_intervals"] for run in runs]
-            worst = "never" if None in took else str(max(took))
-            return f"worst {worst} intervals", all(one is not None and one <= most for one in took)
+            worst = "no recovery in at least one seed" if None in took else f"worst {max(took)} intervals"
+            return worst, within([math.inf if one is None else one for one in took], high=most)
 
         found, holds = told(NAME)
         literal, _ = told(LITERAL)
-        return ClaimVerdict(f"{found} (the paper's law: {literal})", holds, told("max-min")[0])
+        return ClaimVerdict(f"{found} (paper's parameters: {literal})", holds, told("max-min")[0])
 
     return judge
 
@@ -85,7 +85,7 @@ def use_of_edge(measured: Measured) -> ClaimVerdict:
     }
     if not parts[NAME]:
         return UNKNOWN
-    return ClaimVerdict(f"{show(parts[NAME])} of the link", min(parts[NAME]) >= USED_ALONE, show(parts["max-min"]))
+    return ClaimVerdict(f"{show(parts[NAME])} of the link", within(parts[NAME], USED_ALONE), show(parts["max-min"]))
 
 
 def meter_mods(measured: Measured) -> ClaimVerdict:

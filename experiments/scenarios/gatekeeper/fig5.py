@@ -21,6 +21,9 @@ TCP_CELLS = tuple(product(TCP_KINDS, TCP_KINDS))
 CELL_S, GAP_S, MEASURED = 6.0, 1.0, 0.6
 LITERAL = "gatekeeper floor=0 served=0 targets=0 pair=0"
 SILENT = "gatekeeper feedback=0"
+SAMPLE_MS = 10
+PUBLISHED = f"{LITERAL} window=10 hold=10"
+"""The paper's law on drops of the last 100 ms, for samples of 10 ms (section 3.1)."""
 
 
 def cell_name(a: str, b: str) -> str:
@@ -88,6 +91,17 @@ scenarios = (
         emulated_controls=(),
         queue_packets=160,
         seeds=2,
+    ),
+    cells(
+        "gatekeeper-fig5-rx-10ms",
+        "two tenants send to one PN, samples of 10 ms, queues of 160 packets",
+        TO_ONE,
+        3,
+        controls=(PUBLISHED,),
+        emulated_controls=(),
+        queue_packets=160,
+        interval_ms=SAMPLE_MS,
+        seeds=3,
     ),
     cells(
         "gatekeeper-fig5-tx",

@@ -10,7 +10,7 @@ the rest, both ways. One seed stands for the paper's five runs.
 from typing import Any
 
 from experiments.measure.frame_sizes import TCP_PAYLOAD_BYTES, TCP_WIRE_BYTES
-from experiments.scenarios.gatekeeper.fig5 import LINK_BPS, SCHEDULED_BPS, SILENT
+from experiments.scenarios.gatekeeper.fig5 import LINK_BPS, LITERAL, SCHEDULED_BPS, SILENT
 from experiments.scenarios.limits import Limits
 from experiments.scenarios.scenario import Scenario
 from experiments.scenarios.traffic import Source
@@ -60,7 +60,7 @@ def _beside(name: str, title: str, share: int, background: tuple[Source, ...], c
 
 
 def _shared(kind: str, share: int) -> Scenario:
-    controls = ("static", "gatekeeper", SILENT)
+    controls = ("static", "gatekeeper", SILENT, LITERAL)
     title = f"a shuffle with {share} % next to {PNS // 2} pairs with {'ten TCP flows each' if kind == 'tcp' else 'UDP'}"
     more = ("none", "max-min") if share == 50 else ()  # guarantees mean nothing to the first
     return _beside(name_of(kind, share), title, share, _pairs(kind), (*controls, *more))

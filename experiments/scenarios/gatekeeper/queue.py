@@ -5,7 +5,7 @@ Deviation: 20 s, for the paper's 60; from the second on all is as it stays.
 And 64 of one tenant against ten of another, which all start at once: drops that must not be taken for a flood.
 """
 
-from experiments.scenarios.gatekeeper.fig5 import A_BPS, B_BPS, LINK_BPS, SCHEDULED_BPS
+from experiments.scenarios.gatekeeper.fig5 import A_BPS, B_BPS, LINK_BPS, LITERAL, SCHEDULED_BPS
 from experiments.scenarios.limits import Limits
 from experiments.scenarios.scenario import Scenario
 from experiments.scenarios.traffic import Source
@@ -29,7 +29,7 @@ def _dealt(senders: int) -> Scenario:
         duration_s=DURATION_S,
         phases={"after the start": (1.0, DURATION_S)},
         promise="ceilings",
-        controls=("gatekeeper",),
+        controls=("gatekeeper", LITERAL),
         emulated_controls=(),
         queue_packets=160,
         seeds=3,
@@ -47,7 +47,7 @@ many = Scenario(
     sources=(Source(1, 1, 3, "tcp", flows=10), Source(2, 2, 3, "tcp", flows=64)),
     duration_s=TOGETHER_S,
     promise="ceilings",
-    controls=("gatekeeper",),
+    controls=("gatekeeper", LITERAL),
     emulated_controls=(),
     seeds=3,
 )

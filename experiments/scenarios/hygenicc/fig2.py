@@ -19,9 +19,18 @@ CUTS = (
 """The paper's law, and the two that compute how far a rate falls."""
 
 
+def published(senders: int) -> str:
+    """Return the paper's law with its printed constants, for so many senders.
+
+    C/1000 and C/100 in 0.5 ms are 0.11 C and 1.1 C in 55 ms. Rises are parts of an equal share, C/n, and 1 is the most
+    of them. Limiters are of VNs, and begin at the whole Capacity Share.
+    """
+    return f"hygenicc slow={min(0.11 * senders, 1.0):g} fast=1 scope=0 start=0"
+
+
 def in_real_time(controls: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the controls of a fabric in real time: of the cuts, the paper's and the one that is recommended."""
-    return tuple(control for control in controls if control != CUTS[1])
+    """Return the controls of a fabric in real time: cuts 0 and 2, without printed constants."""
+    return tuple(one for one in controls if one != CUTS[1] and "start=0" not in one)
 
 
 def competition(name: str, title: str, senders: int, competitor: str, controls: tuple[str, ...]) -> Scenario:
@@ -39,7 +48,7 @@ def competition(name: str, title: str, senders: int, competitor: str, controls: 
         sources=(*others, Source(1, senders, receiver, "tcp", spans=((JOIN_S, END_S),))),
         duration_s=END_S,
         phases=PHASES,
-        controls=controls,
+        controls=(*controls, published(senders)),
         emulated_controls=in_real_time(controls),
         seeds=3,
         tagged=senders,

@@ -1,6 +1,6 @@
 """What HyGenICC's shares depend on: not on connections, on weights, and on one destination of two or on all."""
 
-from experiments.scenarios.hygenicc.fig2 import CUTS, LINK_BPS, in_real_time
+from experiments.scenarios.hygenicc.fig2 import CUTS, LINK_BPS, in_real_time, published
 from experiments.scenarios.scenario import Limits, Scenario, Source
 
 END_S = 8.0
@@ -18,7 +18,7 @@ scenarios = (
         sources=(Source(1, 1, 3, "tcp", flows=8), Source(1, 2, 3, "tcp")),
         duration_s=END_S,
         phases=PHASES,
-        controls=("none", *CUTS),
+        controls=("none", *CUTS, published(2)),
         emulated_controls=in_real_time(("none", *CUTS)),
         seeds=3,
     ),
@@ -31,7 +31,7 @@ scenarios = (
         sources=(Source(1, 1, 3, "tcp"), Source(1, 2, 3, "tcp")),
         duration_s=END_S,
         phases=PHASES,
-        controls=CUTS,
+        controls=(*CUTS, published(2)),
         emulated_controls=in_real_time(CUTS),
         seeds=3,
     ),
@@ -48,7 +48,7 @@ scenarios = (
         ),
         duration_s=END_S,
         phases=PHASES,
-        controls=(*CUTS, OF_VNS),
+        controls=(*CUTS, OF_VNS, published(3)),
         emulated_controls=in_real_time((*CUTS, OF_VNS)),
         seeds=3,
     ),

@@ -16,7 +16,9 @@ LINK_BPS = 1_000_000_000
 GUARANTEED_BPS = 50_000_000  # limits hold nothing here: ceilings and weights do
 DURATION_S = 30.0
 SETTLED = {"settled": (10.0, DURATION_S)}
-CONTROLS = ("none", "seawall", "seawall-exact")
+PUBLISHED = "seawall-cubic path=1"
+"""The paper's Class 3 inside its Class 2: on losses, with feedback of whole paths."""
+CONTROLS = ("none", "seawall", "seawall-exact", PUBLISHED)
 ALL_LAWS = (*CONTROLS, "seawall-cubic", "seawall-dctcp", "seawall-strawman")
 
 

@@ -5,7 +5,7 @@ remedy is a weight of one over the fan-in (section 4.6).
 """
 
 from experiments.scenarios.scenario import Scenario, Source
-from experiments.scenarios.seawall import entity, shared
+from experiments.scenarios.seawall import CONTROLS, entity, shared
 
 UNIT_BYTES = 125_000_000
 CORE_BPS = 500_000_000
@@ -35,7 +35,10 @@ def _tasks(name: str, title: str, of_reduce: float, controls: tuple[str, ...]) -
 
 scenarios = (
     _tasks(
-        "seawall-fig3-equal", "maps and a reduce, every source an entity", 1.0, ("none", "seawall", "seawall-exact")
+        "seawall-fig3-equal",
+        "maps and a reduce, every source an entity",
+        1.0,
+        CONTROLS,
     ),
-    _tasks("seawall-fig3-tasks", "the same, every task an entity", 1.0 / FAN_IN, ("seawall", "seawall-exact")),
+    _tasks("seawall-fig3-tasks", "the same, every task an entity", 1.0 / FAN_IN, CONTROLS[1:]),
 )

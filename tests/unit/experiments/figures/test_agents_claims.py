@@ -8,11 +8,11 @@ import pytest
 
 from experiments.evaluation.claims import Measured
 from experiments.evaluation.run_matrix import scenario_cells
-from experiments.papers.agents import CLAIMS, CONTROL, paper
+from experiments.papers.agents import AIMS, CLAIMS, CONTROL, paper
 from experiments.scenarios import scenarios
 from experiments.scenarios.agents import FIG5, UPLINK
 
-CLAIM = {claim.key: claim for claim in CLAIMS}
+CLAIM = {one.key: one for one in (*CLAIMS, *AIMS)}
 
 
 def run(experiment, tcp=1.0, udp=1.0, back=1, again=0.01):
@@ -33,7 +33,7 @@ def holds(key, *runs):
 
 
 def test_nothing_is_known_without_runs():
-    assert all(claim.judge(Measured([])).holds is None for claim in CLAIMS)
+    assert all(claim.judge(Measured([])).holds is None for claim in CLAIM.values())
     assert paper.tables[0].rows(Measured([])) == []
 
 

@@ -12,7 +12,18 @@ from typer.testing import CliRunner
 from apps.cli import app
 from controller.errors import InvalidValueError
 from experiments import papers as package
-from experiments.evaluation.claims import Claim, ClaimVerdict, Measured, Paper
+from experiments.evaluation.claims import (
+    UNDECIDED,
+    Claim,
+    ClaimVerdict,
+    Measured,
+    NotRun,
+    Paper,
+    Published,
+    all_of,
+    show,
+    within,
+)
 from experiments.figures import markdown_pages
 from experiments.figures.figure_runner import FigureOptions
 from experiments.figures.result_digests import table_of
@@ -73,12 +84,14 @@ def test_every_paper_has_a_page_that_shows_what_does_not_hold(whisper, tmp_path)
     (folder / "whisper-ovs.json").write_text(json.dumps(digest(quiet=failed)))
     assert [path.name for path in markdown_pages.write_docs(tmp_path / "docs")] == ["results.md", "whisper.md"]
     page = (folder / "whisper.md").read_text()
-    assert "| section | claim | model, 1 Gb/s | Open vSwitch, 50 Mb/s | found where it does not hold |" in page
-    assert "| 2 | hardly anything is sent | yes | **no** | Open vSwitch: loud |" in page
+    heads = "published, model | published, Open vSwitch | ours, model | ours, Open vSwitch"
+    assert f"| section | claim | {heads} | found where it does not hold | what decides |" in page
+    assert "| 2 | hardly anything is sent | holds | **fails** | holds | **fails** | Open vSwitch: loud |  |" in page
     assert "`docs/results/whisper-model.json`, `docs/results/whisper-ovs.json`" in page
     assert "whisper-fig1" not in page  # tables of measures are in the JSON
     overview = (tmp_path / "docs" / "results.md").read_text()
-    assert "| [Whisper](results/whisper.md) | 1 | 1 of 1 | 0 of 1 | 0 |" in overview
+    counts = 2 * "| 1 / 0 / 0 / 0 | 0 / 1 / 0 / 0 "
+    assert f"| [Whisper](results/whisper.md) | 1 {counts}|" in overview
 
 
 def test_the_pages_in_the_repository_are_those_of_its_figures(tmp_path):
@@ -92,15 +105,20 @@ def test_the_pages_in_the_repository_are_those_of_its_figures(tmp_path):
 
 def test_conditions_are_shown_where_they_decide(whisper, tmp_path):
     rows = [
-        {"section": "2", "says": "quiet", "verdicts": ["yes: 1", "no: 2"], "decides": "the queue"},
-        {"section": "3", "says": "calm", "verdicts": ["yes: 1", "yes: 2"], "decides": "nothing: it holds under all"},
+        {"section": "2", "says": "quiet", "verdicts": ["holds: 1", "fails: 2"], "decides": "the queue"},
+        {
+            "section": "3",
+            "says": "calm",
+            "verdicts": ["holds: 1", "holds: 2"],
+            "decides": "nothing: it holds under all",
+        },
     ]
     (tmp_path / "whisper-ovs-conditions.json").write_text(
         json.dumps({**digest(), "conditions": ["product", "unshaped"], "claims": rows})
     )
     (one,) = markdown_pages.read_results(tmp_path)
     page = markdown_pages.paper_page(one)
-    assert "| 2 | quiet | yes | **no** | the queue |" in page
+    assert "| 2 | quiet | holds | **fails** | the queue |" in page
     assert "calm" not in page
     assert "The verdicts on 1 other claims are the same under all conditions." in page
 
@@ -112,7 +130,7 @@ def test_the_command_writes_the_pages_without_a_run(tmp_path):
     arguments = ["figures", "--pages-only", "--docs", str(tmp_path / "docs"), "--output", str(tmp_path)]
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 0, done.output
-    assert "**no**" in (docs / "dets.md").read_text()
+    assert "**fails**" in (docs / "dets.md").read_text()
     assert (docs / "dets-model.json").read_text() == (ROOT / "docs" / "results" / "dets-model.json").read_text()
 
 
@@ -190,3 +208,55 @@ def test_the_table_of_figure_5_has_what_tcp_loses_to_udp_and_by_itself():
     assert found["UDP, of its limit"].startswith("80.0")
     assert found["below 95 % during UDP, of its intervals"].startswith("3.0")
     assert found["and of those before it"].startswith("2.5")
+
+
+@pytest.mark.parametrize(
+    ("values", "outcome"),
+    [
+        ([], None),
+        ([0.90, 0.92, 0.91], True),
+        ([0.70, 0.72, 0.71], False),
+        ([0.70, 0.95, 0.90], "undecided"),  # the interval crosses the threshold
+        ([0.81], True),
+        ([0.81, 0.79], "undecided"),  # two seeds have no interval, and disagree
+        ([0.79, 0.78], False),
+    ],
+)
+def test_a_verdict_is_undecided_where_the_interval_of_the_seeds_crosses_the_threshold(values, outcome):
+    assert within(values, 0.8) == outcome
+    assert ("+-" in show(values)) is (len(values) >= 3)
+
+
+def test_what_never_happens_fails_and_one_failure_decides_over_the_unknown():
+    assert within([float("inf")] * 3, high=2.0) is False
+    assert within([1.0, 1.0, float("inf")], high=2.0) == UNDECIDED
+    assert all_of(True, None, False) is False
+    assert all_of(True, UNDECIDED, None) is None
+    assert all_of(True, UNDECIDED) == UNDECIDED
+    assert all_of(True, True) is True
+
+
+def test_a_claim_is_judged_as_published_under_the_conditions_that_it_names():
+    def use(measured):
+        values = list(measured.values("x-a", "fp", "use").values())
+        return ClaimVerdict(measured.shown("x-a", "fp", "use"), within(values, 0.8))
+
+    runs = [
+        {"experiment": "x-a", "control": "fp", "seed": seed, "conditions": conditions, "figures": {"use": value}}
+        for conditions, value in (("product", 0.9), ("paper", 0.7))
+        for seed in (1, 2, 3)
+    ]
+    claim = Claim("use", "1", "used", use, Published("late grants", use, "paper"))
+    absent = Claim("absent", "1", "?", use, NotRun("a queue of hosts"))
+    one = Paper("x", "X", (claim, absent))
+    product = [run for run in runs if run["conditions"] == "product"]
+    assert one.judge(product)["use"].holds is True
+    assert {key: verdict.holds for key, verdict in one.judge_published(runs).items()} == {"use": False}
+
+
+def test_no_aim_is_counted_among_the_claims_and_every_claim_has_its_place_in_a_paper():
+    for one in papers().values():
+        keys = [each.key for each in (*one.claims, *one.aims)]
+        assert len(keys) == len(set(keys))
+        assert all(claim.section not in ("", "-") for claim in one.claims)
+        assert not any(claim.title.lower().startswith(("aim", "target")) for claim in one.claims)
