@@ -15,6 +15,7 @@ from apps.cli.support.common import (
     AsJson,
     Parameters,
     as_option,
+    complain,
     counted,
     parse_parameters,
     refusing_bad_files,
@@ -72,7 +73,7 @@ def run(
 def record(
     client: Client,
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="The recording; must not be there yet.")
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The recording, not there yet; - prints it.")
     ],
     duration: Annotated[float | None, typer.Option(metavar="SECONDS", help="How long; else until Ctrl-C.")] = None,
 ) -> int:
@@ -82,7 +83,11 @@ def record(
     if duration is not None and not 0.0 < duration <= 1e6:
         raise InvalidValueError("duration", duration, "must be above 0 and at most 1000000 seconds")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # the controller must not go on recording
-    say(f"recorded {counted(record_to(client, output, duration), 'interval')} in {output}")
+    recorded = counted(record_to(client, output, duration), "interval")
+    if str(output) == "-":
+        complain(f"recorded {recorded}")
+    else:
+        say(f"recorded {recorded} in {output}")
     return 0
 
 

@@ -128,11 +128,11 @@ def list_overrides(client: Client, output: AnyForm = OutputFormat.table) -> int:
 @with_client
 def export_overrides(
     client: Client,
-    file: Annotated[Path | None, typer.Argument(help="Where to; else it is printed.")] = None,
+    file: Annotated[Path | None, typer.Argument(help="Where to; - or none prints it.")] = None,
 ) -> int:
     """Write what was set at run time as one JSON document, for dets import."""
     text = json_text(client.call("/v1/export"), 1) + "\n"
-    if file is None:
+    if file is None or str(file) == "-":
         sys.stdout.write(text)
     else:
         file.write_text(text, encoding="utf-8")

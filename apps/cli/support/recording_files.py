@@ -8,6 +8,8 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+import os
+import sys
 import time
 import zipfile
 from collections.abc import Generator, Iterable, Iterator, Mapping
@@ -31,8 +33,9 @@ _MOST_FORMAT_BYTES = 4096
 def record(client: Client, output: Path, duration_s: float | None) -> int:
     """Record a controller for a time, or until Ctrl-C; return how many intervals were recorded.
 
-    Whatever ends it, the controller does not go on recording. Raises InvalidValueError when ``output`` is there already
-    or cannot be written, RequestError when the controller cannot be asked, ProtocolError when it was too far ahead.
+    ``output`` is a new file, or ``-`` for the standard output. Whatever ends it, the controller does not go on
+    recording. Raises InvalidValueError when ``output`` is a terminal, is there already or cannot be written,
+    RequestError when the controller cannot be asked, ProtocolError when it was too far ahead.
     """
     intervals = 0
 
@@ -43,8 +46,11 @@ def record(client: Client, output: Path, duration_s: float | None) -> int:
                 intervals += sum(isinstance(one, Interval) for one in decode(taken))
                 yield taken
 
+    to_stdout = str(output) == "-"
+    if to_stdout and sys.stdout.isatty():
+        raise InvalidValueError("output", "-", "is a terminal, and a recording is binary: send it to a file or a pipe")
     try:
-        file = output.open("xb")
+        file = os.fdopen(os.dup(sys.stdout.fileno()), "wb") if to_stdout else output.open("xb")
     except FileExistsError as error:
         raise InvalidValueError("output", str(output), "is there already") from error
     except OSError as error:
@@ -53,7 +59,8 @@ def record(client: Client, output: Path, duration_s: float | None) -> int:
         try:
             _ask(client, "start")
         except DetsError:
-            output.unlink()
+            if not to_stdout:
+                output.unlink()
             raise
         with contextlib.closing(counted()) as taken:
             write(file, taken)

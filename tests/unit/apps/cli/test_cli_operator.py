@@ -640,6 +640,7 @@ def test_what_is_exported_is_imported(desk: RestDesk, dets: Any, tmp_path: Path)
     document = {"format": "dets-overrides-1", "vlans": [], "vns": []}
     desk.on("GET", "/v1/export", document)
     assert json.loads(dets("export")[1]) == document
+    assert json.loads(dets("export", "-")[1]) == document
     file = tmp_path / "overrides.json"
     assert dets("export", str(file))[1] == f"wrote {file}\n"
     inactive = {**OVERRIDE, "active": False, "reason": "no such VN"}

@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import zipfile
+from pathlib import Path
 
 import pytest
 from support.configs import star
@@ -138,6 +139,26 @@ def test_a_file_that_is_there_is_not_overwritten(desk, file, monkeypatch):
     desk.actions.clear()
     with pytest.raises(InvalidValueError, match="is there already"):
         recording_files.record(desk, file, 1.0)
+    assert desk.actions == []
+
+
+def test_a_recording_goes_to_the_standard_output(desk, tmp_path, monkeypatch):
+    monkeypatch.setattr(recording_files.time, "sleep", lambda _: None)
+    with (tmp_path / "out").open("wb") as out:
+        monkeypatch.setattr(recording_files.sys, "stdout", out)
+        assert recording_files.record(desk, Path("-"), 0.1) > 0
+        assert not out.closed
+    monkeypatch.undo()
+    assert recording_files.replayed(tmp_path / "out", None)["same"]
+
+
+def test_a_terminal_gets_no_recording(desk, monkeypatch):
+    desk.actions.clear()
+    parent, child = os.openpty()
+    with open(parent, "rb"), open(child, "w") as terminal:
+        monkeypatch.setattr(recording_files.sys, "stdout", terminal)
+        with pytest.raises(InvalidValueError, match="is a terminal"):
+            recording_files.record(desk, Path("-"), 0.1)
     assert desk.actions == []
 
 
