@@ -7,6 +7,7 @@ sends bytes and collects replies. The other modules that know Ryu are those of o
 
 from __future__ import annotations
 
+import errno
 import logging
 import resource
 import signal
@@ -31,6 +32,7 @@ from apps.runtime.connection.connection_limits import ConnectionLimits, Eviction
 from apps.runtime.connection.ryu_datapath import READER, PeerDatapath, serve_peer
 from apps.runtime.connection.switch_connection import Reply, SwitchConnection, send_bulk_request
 from apps.runtime.logs import LogFormat, set_format, set_level
+from apps.runtime.port_holder import port_holder
 from apps.runtime.retrying_listener import RetryingListener
 from apps.runtime.tls import TlsConnection
 from apps.runtime.tls_handshake import do_handshake
@@ -243,7 +245,7 @@ class _IncomingConnection:
 
 
 def check_free(key: str, host: str, port: int) -> None:
-    """Raise InvalidValueError, naming ``key``, when a TCP endpoint cannot be listened on."""
+    """Raise InvalidValueError, naming ``key``, and who has the port, when a TCP endpoint cannot be listened on."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -251,4 +253,7 @@ def check_free(key: str, host: str, port: int) -> None:
             probe.bind((host, port))
             probe.listen()
         except OSError as error:
-            raise InvalidValueError(key, f"{host}:{port}", f"cannot be listened on: {error.strerror}") from error
+            reason = f"cannot be listened on: {error.strerror}"
+            if error.errno == errno.EADDRINUSE:
+                reason += f" by {port_holder(host, port)}; stop that, or set another {key}"
+            raise InvalidValueError(key, f"{host}:{port}", reason) from error

@@ -1,6 +1,7 @@
 """The command line: exit statuses, one-line errors, what reaches an experiment, and what its start must not load."""
 
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -79,7 +80,8 @@ main(["run", "-c", sys.argv[1]])  # ends the process
     assert done.returncode == 2, done.stderr
     assert "ok: 1 switch" in done.stdout
     assert "bench" not in done.stdout
-    assert f"'127.0.0.1:{port}' cannot be listened on" in done.stderr
+    assert f"'127.0.0.1:{port}' cannot be listened on: Address already in use by " in done.stderr
+    assert f" (process {os.getpid()}); stop that, or set another openflow.listen" in done.stderr
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
