@@ -78,7 +78,7 @@ def played(steps: list[tuple[list[str], str]], folder: Path) -> list[str]:
         timeout=TIMEOUT_S,
         check=False,
     )
-    logs = "".join(f"\n{path.name}:\n{path.read_text()[-2000:]}" for path in sorted(folder.glob("*.log")))
+    logs = "".join(f"\n{path.name}:\n{path.read_text()[-2000:]}" for path in sorted(folder.rglob("*.log")))
     assert done.returncode == 0, done.stdout + logs
     return done.stdout.split(marker + "\n")[:-1]
 
@@ -95,7 +95,8 @@ def test_the_tour_does_what_the_readme_says(tmp_path: Path) -> None:
     every = " ".join(line for lines, _ in steps for line in lines)
     for word in ("dets run", "curl", "dets limit set", "dets top", "dets explain", "kill"):
         assert word in every
-    log = (tmp_path / "dets.log").read_text()
+    assert {path.name for path in tmp_path.iterdir() if not path.name.startswith(".")} == {"results"}
+    log = (tmp_path / "results" / "tour" / "dets.log").read_text()
     assert "stopped; on_stop: keep" in log
     assert "Traceback" not in log
 
