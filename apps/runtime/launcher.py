@@ -19,6 +19,7 @@ def _prepare() -> None:
     disable_heap_trimming()
     warnings.filterwarnings("ignore", message="(?s).*[Ee]ventlet is deprecated.*")
     warnings.filterwarnings("ignore", category=DeprecationWarning)
+    warnings.filterwarnings("ignore", category=SyntaxWarning, module=r".*[\\/]ryu[\\/]")  # where Ryu is compiled first
     import eventlet
 
     eventlet.monkey_patch()

@@ -1,5 +1,6 @@
 """Starts that fail: one line that says what to mend, and status 2."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -29,8 +30,10 @@ def test_what_is_not_there_is_named(app: str, said: str, tmp_path: Path) -> None
     file = tmp_path / "dets.yaml"
     openflow, rest = free_ports(2)
     file.write_text(CONFIG.format(openflow=openflow, rest=rest))
+    environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(tmp_path)}  # as on the first start: all is compiled
     command = [sys.executable, "-m", "apps.runtime.launcher", "--dets-config", str(file), app]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False, env=environment)
     assert ended.returncode == 2, ended.stderr
     assert ended.stderr.splitlines()[-1] == said.format(folder=tmp_path)
     assert "Traceback" not in ended.stderr
+    assert "SyntaxWarning" not in ended.stderr
