@@ -49,7 +49,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     function = example("experiments.md", "def line(")
     builders.write_text(builders.read_text().replace("fabrics: dict", f"{function}\n\nfabrics: dict"))
     (folder / "experiments/scenarios/my_burst.py").write_text(example("experiments.md", 'name="my-burst"'))
-    (folder / "experiments/papers/my.py").write_text(example("experiments.md", 'paper = Paper("my"'))
+    (folder / "experiments/papers/my.py").write_text(example("experiments.md", "paper = Paper("))
     return folder
 
 
