@@ -22,6 +22,7 @@ from apps.cli.support.output import (
     console,
     fit_table,
     json_text,
+    narrowed,
     number,
     rate,
     show,
@@ -66,6 +67,11 @@ VN_COLUMNS = (
     number("messages", "notifications"),
     Column("congested", "congested"),
 )
+LEAST_FIRST = (
+    *("messages", "queue drops", "floods", "floods dropped", "over send limit", "lost", "marked", "bottleneck"),
+    *("sent", "send limit", "algorithm", "receive limit"),
+)
+"""What dets top leaves out, in this order, until its table fits a terminal."""
 HEALTH: Shape = {
     "status": str,
     "switches": {...: str},
@@ -173,7 +179,7 @@ def top(
     count: Annotated[int | None, typer.Option(min=1, help="Look so many times; else until Ctrl-C.")] = None,
     output: AnyForm = OutputFormat.table,
 ) -> int:
-    """Show what VLANs receive, or VNs, the busiest first: one table in a terminal, else one after another."""
+    """Show what VLANs receive, or VNs, the busiest first: in a terminal one table that fits, else one after another."""
     if not 0.25 <= interval <= 60.0:
         raise InvalidValueError("interval", interval, "is outside 0.25 to 60 seconds")
     of_vlans = vlan is None and switch is None
@@ -276,7 +282,7 @@ def _owner(owners: dict[str, Any], row: dict[str, Any]) -> Any:
 
 @contextlib.contextmanager
 def _screen(form: OutputFormat, columns: Sequence[Column]) -> Iterator[Callable[[list[dict[str, Any]]], None]]:
-    """Give what shows rows: in a terminal in place of those before, as many as fit."""
+    """Give what shows rows: in a terminal in place of those before, as many as fit, and the columns that fit."""
     where = console()
     if form is not OutputFormat.table or not where.is_terminal:
         yield lambda rows: show(rows, form, columns)
@@ -284,7 +290,12 @@ def _screen(form: OutputFormat, columns: Sequence[Column]) -> Iterator[Callable[
     from rich.live import Live
 
     with Live(console=where, screen=True, auto_refresh=False) as live:
-        yield lambda rows: live.update(fit_table(rows, columns, where, where.height), refresh=True)
+
+        def show_rows(rows: list[dict[str, Any]]) -> None:
+            rows = rows[: where.height]
+            live.update(fit_table(rows, narrowed(rows, columns, where, LEAST_FIRST), where, where.height), refresh=True)
+
+        yield show_rows
 
 
 def _following(client: Client, found: Any) -> Iterator[list[dict[str, Any]]]:

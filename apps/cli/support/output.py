@@ -159,6 +159,18 @@ def fit_table(
     return Text("\n\n".join(blocks))
 
 
+def narrowed(
+    rows: Sequence[Row], columns: Sequence[Column], where: Console, least_first: Sequence[str]
+) -> list[Column]:
+    """Return the columns of a table, without as many of the titles ``least_first`` as do not fit into the width."""
+    kept, wide = _needed(columns, rows), where.options.update(width=_UNFOLDED)
+    for title in least_first:
+        if where.measure(table(rows, kept), options=wide).maximum <= where.width:
+            break
+        kept = [one for one in kept if one.title != title]
+    return kept
+
+
 def _needed(columns: Sequence[Column], rows: Sequence[Row]) -> list[Column]:
     return [one for one in columns if not one.optional or any(one.text(row) != UNKNOWN for row in rows)]
 

@@ -759,6 +759,26 @@ def test_top_keeps_to_the_height_of_a_terminal(desk: RestDesk, dets: Any, monkey
     assert [word for word in ("10", "20", "30") if f" {word} " in shown] == ["20", "30"]
 
 
+@pytest.mark.parametrize("of_vlans", [False, True])
+def test_top_fits_80_columns(desk: RestDesk, dets: Any, monkeypatch: pytest.MonkeyPatch, of_vlans: bool) -> None:
+    screen = io.StringIO()
+    terminal = Console(file=screen, force_terminal=True, width=80, height=24, color_system=None)
+    monkeypatch.setattr(monitoring, "console", lambda: terminal)
+    columns: dict[str, list[int | None]] = {name: [987654] for name in ("received", "offered", "granted", "dropped")}
+    if of_vlans:
+        desk.on("GET", "/v1/stream", stream(*live_vlans({10: 0}, columns)))
+        desk.on("GET", "/v1/vlans", {"vlans": [VLAN], "next": None})
+    else:
+        desk.on("GET", "/v1/stream", stream(*live_vns(1, {name: 2 * of for name, of in columns.items()})))
+        desk.on("GET", "/v1/vns", {"vns": [VN], "next": None})
+    assert dets("top", "--count", "1", *(() if of_vlans else ("--vlan", "10")))[:2] == (0, "")
+    heads = next(line for line in screen.getvalue().splitlines() if "VLAN" in line)
+    assert all(title in heads for title in ("wanted", "received", "dropped", "granted", "congested"))
+    assert ("receive limit" in heads) != of_vlans
+    assert "messages" not in heads
+    assert "over send limit" not in heads
+
+
 def test_events_are_told(desk: RestDesk, dets: Any) -> None:
     desk.on("GET", "/v1/events", {"events": [EVENT], "last": 7})
     out = dets("events", "--after", "3")[1]
