@@ -6,6 +6,7 @@ state of the controller. Only a change gives way, while it is kept on the disk; 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Any, cast
@@ -93,16 +94,23 @@ def get_openapi(query: request_parameters.NoQuery) -> Json:
     return _document()
 
 
-def show_metrics(query: request_parameters.NoQuery) -> Response:
-    """Return the metrics, a piece at a time."""
-    here = service()
+def show_metrics(query: request_parameters.MetricsQuery) -> Response:
+    """Return the metrics, a piece at a time; with ``name[]`` those of these names alone, as client libraries do."""
+    here, names = service(), frozenset(one.encode() for one in query.names)
 
     def pieces() -> Iterator[bytes]:
         for piece in here.metrics():
-            yield piece
+            yield _samples_of(piece, names) if names else piece
             here.sleep(0.0)
 
     return Response(stream_with_context(pieces()), mimetype=None, content_type=_METRICS_TYPE)
+
+
+def _samples_of(piece: bytes, names: frozenset[bytes]) -> bytes:
+    """Return the samples of these names, without the lines that describe them."""
+    return b"".join(
+        line for line in piece.splitlines(keepends=True) if re.split(rb"[{ ]", line, maxsplit=1)[0] in names
+    )
 
 
 def show_docs(query: request_parameters.NoQuery) -> Response:
@@ -139,7 +147,7 @@ def _check_request() -> None:
     if request.routing_exception is not None:
         return
     for name, values in request.args.lists():
-        if len(values) > 1:
+        if len(values) > 1 and request.path != "/metrics":
             raise problems.invalid(InvalidValueError(name, values, "is given more than once"))
     if request.method in _WITH_BODY and str(request.url_rule) not in _WITHOUT_BODY:
         most_bytes = MAX_LONG_BODY_BYTES if request.path in _LONG_BODIES else MAX_BODY_BYTES

@@ -18,7 +18,8 @@ from apps.settings.tokens import Token
 
 # Where the common name of a client's certificate stands in the environment of a request.
 CERTIFICATE_NAME = "dets.certificate_name"
-OPEN = frozenset({"/v1/openapi.json", "/docs", "/ui"})
+PROBES = frozenset({"/v1/live", "/v1/ready"})
+OPEN = frozenset({"/v1/openapi.json", "/docs", "/ui"}) | PROBES
 _OPEN_FOLDER = "/ui/"
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
 _NAVIGATES = ("Sec-Fetch-Mode", "navigate")  # a person follows a link, and sees the answer in the browser
@@ -44,7 +45,10 @@ def reject_cross_origin(tokens: TokenStore | None) -> None:
 
     Such a page may send requests without a body; the browser says which site sends them. Where no token is needed, the
     page's own name may be made to lead here (DNS rebinding), so only names that always mean this machine are served.
+    Probes name the machine as they like, and learn nothing that is worth hiding.
     """
+    if request.path in PROBES:
+        return
     host = request.headers.get("Host")  # HTTP/1.0 has requests without: no browser sends them
     guarded = tokens is not None or CERTIFICATE_NAME in request.environ
     if not guarded and host is not None and not _is_this_machine(host):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from http import HTTPStatus
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,24 @@ _MAX_EXPLAINED = 100
 def get_health(query: request_parameters.NoQuery) -> Json:
     """Show whether the controller works and which switches are ready."""
     return service().health()
+
+
+@api.get("/live", responses={200: health.Probe})
+def get_live(query: request_parameters.NoQuery) -> Json:
+    """Answer while the process serves requests: what restarts it asks for this."""
+    return {"status": "live"}
+
+
+@api.get("/ready", responses={200: health.Probe})
+def get_ready(query: request_parameters.NoQuery) -> Json:
+    """Answer while this process can do its work, else 503 with the reason; the state of switches does not count."""
+    shown = service().health()
+    faults = [f"{name}: {loop['fault']}" for name, loop in shown.get("loops", {}).items() if loop["fault"]]
+    if (cluster := shown.get("cluster")) and cluster["etcd"]:
+        faults.append(f"etcd: {cluster['etcd']}")
+    if faults:
+        raise problems.HttpRefusedError(HTTPStatus.SERVICE_UNAVAILABLE, "not-ready", "; ".join(faults))
+    return {"status": "ready"}
 
 
 @api.get("/revision", responses={200: health.Revision})

@@ -51,6 +51,12 @@ class Health(BaseModel):
     cluster: ClusterHealth | None = Field(default=None, description="in a cluster: this node's part in it")
 
 
+class Probe(BaseModel):
+    """What a load balancer or an orchestrator asks for."""
+
+    status: Literal["live", "ready"]
+
+
 class LastRound(BaseModel):
     """One round of the control loop; times in milliseconds, but for ``started_s``."""
 

@@ -47,6 +47,14 @@ class NoQuery(_Query):
     """The query of resources that have none."""
 
 
+class MetricsQuery(_Parameters):
+    """Of which metrics; what proxies add is ignored."""
+
+    model_config = ConfigDict(extra="ignore", json_schema_extra=absent_not_null)
+
+    names: list[str] = Field(default=[], alias="name[]", max_length=100, description="only samples of these names")
+
+
 class ChangeQuery(_Query):
     """How a change must be made."""
 
