@@ -74,11 +74,12 @@ def binding_constraints(candidates: Sequence[int], rate_bps: float, rate_with: R
     if alone or not rises(candidates):
         return alone
     together = list(candidates)
-    for bound in candidates:
-        rest = [other for other in together if other != bound]
-        if rises(rest):
-            together = rest
-    return tuple(together)
+    while True:  # one that could not be left out may be left out once another one has gone
+        fewer = ([other for other in together if other != bound] for bound in together)
+        rest = next((bounds for bounds in fewer if rises(bounds)), None)
+        if rest is None:
+            return tuple(together)
+        together = rest
 
 
 # -- the whole network

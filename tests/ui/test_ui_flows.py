@@ -161,7 +161,7 @@ def test_two_tabs_see_each_others_changes(lab, open_page):
     expect(receive_limit(second)).to_have_value("400M")
 
 
-def test_changes_ledger_and_events(lab, open_page):
+def test_changes_guarantees_and_events(lab, open_page):
     reset(lab)
     lab.app.patch(VN, receive_limit_bps=350_000_000)
     page = open_page(lab.url, "/ui#/changes")
@@ -169,7 +169,7 @@ def test_changes_ledger_and_events(lab, open_page):
     expect(page.locator(".changes table").first).to_contain_text("receive limit")
     expect(page.locator(".changes table").first).to_contain_text("350M")
     page.keyboard.press("Escape")
-    page.get_by_role("link", name="Ledger").click()
+    page.get_by_role("link", name="Guarantees").click()
     row = page.get_by_label("Edge ports").get_by_role("row").filter(has_text="s2:1").first
     expect(row).to_contain_text("850M")  # 350 + 500 promised to receive
     expect(row).to_contain_text("150M")  # would fit

@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.algorithms import ALGORITHMS
 
@@ -223,6 +223,7 @@ def changed(constraints, demand_bps, entry, bounds, factor, apart):
 
 
 @settings(OFTEN, max_examples=1000)
+@example(seed=179)  # a bound that can be left out once another one has gone
 @given(seeds)
 def test_what_binds_an_entry_of_the_network_is_what_lets_it_have_more(seed):
     rng = np.random.default_rng(seed)
