@@ -11,7 +11,7 @@ import numpy as np
 
 from controller.policy.registry import title_of as title_of_policy
 from experiments.evaluation.measures import confidence, grant_statistics, pair_rates, rates_at, sums_by_sender
-from experiments.evaluation.oracle import Oracle, oracle_of
+from experiments.evaluation.oracle import Oracle, guarantees_over_time, oracle_of
 from experiments.evaluation.run_matrix import RunSpec
 from experiments.measure.rate_series import RECOVERED_SHARE, goodput_limit_bps
 from experiments.runs.scenario_run import FloatArray, ScenarioRun
@@ -56,7 +56,7 @@ class RateLine:
 
 
 def received_lines(run: ScenarioRun, oracle: Oracle) -> list[RateLine]:
-    """Return what each receiver gets, next to its VLAN's receive limit, and what the tagged PN sends of it.
+    """Return what each receiver gets, next to its receive limit in force, and what the tagged PN sends of it.
 
     Where sending VNs share links (promise ``entities``) it is what gets through of each of them, next to the oracle's.
     More lines than there are colours have those of their VLANs, and the first of a VLAN has the label.
@@ -66,8 +66,7 @@ def received_lines(run: ScenarioRun, oracle: Oracle) -> list[RateLine]:
         vns, rates_bps, promised_bps, what = run.senders, sums(of_pairs_bps), sums(oracle.rate_bps), "senders"
     else:
         vns, rates_bps, what = run.receivers, run.received_bits / np.diff(run.time_s)[:, None], "receivers"
-        limits_bps = [float(scenario.limits[vid].receive_bps) for vid, _ in vns]
-        promised_bps = np.broadcast_to(limits_bps, rates_bps.shape)
+        promised_bps = receive_limits_bps(run)
     vids, many = sorted(scenario.limits), len(vns) > len(LINE_COLOURS)
     lines = []
     for place, column in enumerate(sorted(range(len(vns)), key=vns.__getitem__)):
@@ -85,6 +84,13 @@ def received_lines(run: ScenarioRun, oracle: Oracle) -> list[RateLine]:
     return lines
 
 
+def receive_limits_bps(run: ScenarioRun) -> FloatArray:
+    """Return the receive limit of each receiver that is in force in each interval, (intervals, receivers)."""
+    row = {(vn.vlan_vid, vn.pn.number): n for n, vn in enumerate(run.scenario.fabric().vns())}
+    limits_bps = guarantees_over_time(run.scenario, run.time_s).receive_bps
+    return limits_bps[:, [row[receiver] for receiver in run.receivers]]
+
+
 def draw_scenario(cells: Sequence[RunSpec], results: Path, path: Path) -> None:
     """Draw a row per control: received rates, and mean and standard deviation of the grants."""
     shown = [cell for cell in in_order(cells) if " " not in cell.control] or in_order(cells)
@@ -97,7 +103,7 @@ def draw_scenario(cells: Sequence[RunSpec], results: Path, path: Path) -> None:
         title = f"{letter}2) {title_of(cell.control)}: granted to pairs that send"
         _draw_granted(axes[row][1], run, grant_statistics(run, oracle.demand_bps > 0), title)
     _name_phases(axes[0][0], shown[0].scenario)
-    dashed = "what the oracle gives" if shown[0].scenario.promise == "entities" else "the VLAN's receive limit"
+    dashed = "what the oracle gives" if shown[0].scenario.promise == "entities" else "the VN's receive limit in force"
     axes[-1][0].set_xlabel(f"time unit (55 ms); on the wire; dashed: {dashed}", fontsize="small")
     axes[-1][1].set_xlabel("time unit (55 ms)", fontsize="small")
     _save(figure, path)
@@ -117,7 +123,7 @@ def draw_isolation(runs: Sequence[tuple[str, ScenarioRun]], path: Path) -> None:
             box.axvline(run.notes["killed_at_s"] / INTERVAL_S, color="black", lw=1.0, label=_kill_label(run))
         box.set(title=title, ylabel="received rate, Mb/s", ylim=(0, None))
         box.legend(loc="upper right", fontsize="x-small")
-    dashed = "dashed: the VLAN's receive limit, for TCP what it allows as goodput"
+    dashed = "dashed: the VN's receive limit in force, for TCP what it allows as goodput"
     boxes[len(runs) - 1].set_xlabel(f"time unit (55 ms); {dashed}")
     for number, (title, run) in enumerate(killed):
         _draw_around_kill(boxes[len(runs) + 2 * number], boxes[len(runs) + 2 * number + 1], title, run)
@@ -147,14 +153,16 @@ def draw_trade_off(summaries: Sequence[dict[str, Any]], path: Path) -> bool:
 
 def _draw_rates(box: Any, run: ScenarioRun, at: FloatArray, **style: Any) -> None:
     """Draw what both VLANs' receivers get in each interval, ``at`` these places, and their limits."""
-    victim, aggressor = list(run.scenario.limits.items())[:2]
-    for (vid, limits), colour, tcp in ((victim, "tab:blue", True), (aggressor, "tab:red", False)):
-        rates = rates_at(run, next(receiver for receiver in run.receivers if receiver[0] == vid))
+    victim, aggressor = list(run.scenario.limits)[:2]
+    in_force_bps = receive_limits_bps(run)
+    for vid, colour, tcp in ((victim, "tab:blue", True), (aggressor, "tab:red", False)):
+        column = next(n for n, receiver in enumerate(run.receivers) if receiver[0] == vid)
+        rates = rates_at(run, run.receivers[column])
         shown_bps = rates.tcp_goodput_bps if tcp else rates.wire_bps
         label = f"VLAN {vid}, TCP (goodput)" if tcp else f"VLAN {vid}, UDP (wire)"
         box.plot(at, shown_bps / 1e6, color=colour, label=label, **{"lw": 0.9, **style})
-        limit_bps = goodput_limit_bps(limits.receive_bps) if tcp else limits.receive_bps
-        box.axhline(limit_bps / 1e6, color=colour, ls="--", lw=0.7)
+        limit_bps = in_force_bps[:, column] * (goodput_limit_bps(1.0) if tcp else 1.0)
+        box.plot(at, limit_bps / 1e6, color=colour, ls="--", lw=0.7, drawstyle="steps-pre")
 
 
 def _draw_around_kill(rates: Any, owners: Any, title: str, run: ScenarioRun) -> None:
@@ -202,7 +210,7 @@ def _draw_received(box: Any, run: ScenarioRun, lines: Sequence[RateLine], title:
     for line in lines:
         box.plot(unit, line.rate_bps / 1e6, lw=0.6, color=line.colour, label=line.label or None)
         if line.promised_bps is not None:
-            box.plot(unit, line.promised_bps / 1e6, ls="--", lw=0.7, color=line.colour)
+            box.plot(unit, line.promised_bps / 1e6, ls="--", lw=0.7, color=line.colour, drawstyle="steps-pre")
     for begin_s, _ in run.scenario.phases.values():
         box.axvline(begin_s / INTERVAL_S, lw=0.5, color="grey", ls=":")
     box.set(title=title, ylabel="Mb/s", ylim=(0, None))

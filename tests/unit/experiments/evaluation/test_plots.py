@@ -10,7 +10,7 @@ from controller.policy.registry import policies
 from experiments.evaluation.oracle import oracle_of
 from experiments.evaluation.plots import LINE_COLOURS, received_lines, title_of
 from experiments.runs.scenario_run import ScenarioRun, receivers_of
-from experiments.scenarios.scenario import Limits, Scenario, Source
+from experiments.scenarios.scenario import LimitChange, Limits, Scenario, Source
 
 M = 1_000_000
 INTERVALS = 20
@@ -57,6 +57,16 @@ def test_a_tagged_sender_is_shown_next_to_all_that_its_receiver_gets():
     assert [line[0::2] for line in shown(run)] == [("VLAN 1, PN 3", 40), ("of it, from PN 2", 10)]
     with pytest.raises(InvalidValueError, match="tagged"):
         run_of((Source(1, 1, 3, "tcp"),), [1], {1: Limits(60 * M, 60 * M)}, tagged=7)
+
+
+def test_the_limit_of_a_receiver_is_the_one_in_force():
+    changes = (LimitChange(0.55, 1, 3, receive_bps=20 * M), LimitChange(0.55, 1, 4, send_bps=20 * M))
+    sources = (Source(1, 1, 3, "tcp"), Source(1, 1, 4, "tcp"))
+    more = {"events": changes, "vn_limits": {(1, 4): Limits(60 * M, 50 * M)}}
+    run = run_of(sources, [30, 10], {1: Limits(60 * M, 60 * M)}, **more)
+    first, second = (line.promised_bps / M for line in received_lines(run, oracle_of(run)))
+    assert first.tolist() == [60.0] * 10 + [20.0] * 10
+    assert second.tolist() == [50.0] * 20
 
 
 def test_where_senders_share_links_each_is_one_line_next_to_what_the_oracle_gives_it():
