@@ -104,7 +104,7 @@ def differences(replayed: Iterable[Replayed]) -> list[Difference]:
         columns = (one.sender.tolist(), one.receiver.tolist(), one.limit_bps.tolist(), one.alternative_bps.tolist())
         for sender, receiver, limit_bps, other_bps in zip(*columns, strict=True):
             if other_bps == other_bps:  # not NaN
-                name = (int(vns.vlan_vid[sender]), _place(one.start, sender), _place(one.start, receiver))
+                name = (int(vns.vlan_vid[sender]), vn_location(one.start, sender), vn_location(one.start, receiver))
                 found.setdefault(name, []).append((limit_bps, other_bps))
     rows = []
     for (vid, sender_at, receiver_at), pairs in found.items():
@@ -115,7 +115,8 @@ def differences(replayed: Iterable[Replayed]) -> list[Difference]:
     return sorted(rows, key=lambda row: -row.largest_bps)
 
 
-def _place(start: Start, vn: int) -> str:
+def vn_location(start: Start, vn: int) -> str:
+    """Return where a VN of a recording is, as ``SWITCH:PORT``."""
     if start.links is not None:
         return start.links.place(vn)
     key = start.vns.key(vn)

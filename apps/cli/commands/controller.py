@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -99,11 +100,19 @@ def replay(
     ] = None,
     parameter: Parameters = None,
     as_json: AsJson = False,
+    as_csv: Annotated[
+        bool, typer.Option("--csv", help="Print every interval's decisions, a row for each pair.")
+    ] = False,
 ) -> int:
     """Decide a recorded run again, offline; exit status 1 if any decision is not the recorded one to the last bit."""
-    from apps.cli.support.recording_files import replayed
+    from apps.cli.support.recording_files import replayed, write_decisions
 
+    if as_csv and as_json:
+        raise InvalidValueError("csv", None, "and --json are two forms of one answer: choose one")
     try:
+        if as_csv:
+            parameters = parse_parameters(parameter)
+            return 0 if write_decisions(recording, algorithm, parameters, sys.stdout) else FAILED
         result = replayed(recording, algorithm, parse_parameters(parameter))
     except InvalidValueError as error:
         raise as_option(error) from error

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import csv
 import json
 import os
 import sys
@@ -14,14 +15,15 @@ import time
 import zipfile
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TextIO
 
 from apps.cli.support.answers import AnswerError, Shape
 from apps.cli.support.rest_client import Client
 from controller.errors import DetsError, InvalidValueError, ProtocolError
 from controller.policy.policy_groups import PolicyChoice
+from controller.printable import printable
 from controller.whatif.recording import FORMAT, MOST_BYTES, Interval, Start, decode
-from controller.whatif.replay import Replayed, differences, replay
+from controller.whatif.replay import Replayed, differences, replay, vn_location
 
 TAKE_EVERY_S = 0.5
 _TAKEN: Shape = {"records": str, "overrun": bool}
@@ -136,15 +138,41 @@ def read(path: Path) -> Iterator[Start | Interval]:
         raise InvalidValueError("FILE", str(path), f"is not a recording: {error}") from error
 
 
+CSV_COLUMNS = ("interval", "time_s", "same", "vlan", "from", "to", "limit_bps", "alternative_bps")
+
+
+def write_decisions(path: Path, algorithm: str | None, parameters: Mapping[str, object], output: TextIO) -> bool:
+    """Write what a recording's intervals decide again as CSV, a row for each pair; return whether all is as recorded.
+
+    ``time_s`` is that of the recording controller's clock, ``alternative_bps`` what ``algorithm`` would set, empty
+    where there is none. Raises what ``replayed`` raises; nothing is kept in memory.
+    """
+    rows = csv.writer(output, lineterminator="\n")
+    rows.writerow(CSV_COLUMNS)
+    as_recorded = True
+    for number, one in enumerate(_decided_again(path, algorithm, parameters)):
+        as_recorded &= one.same
+        vid = one.start.vns.vlan_vid
+        columns = (one.sender.tolist(), one.receiver.tolist(), one.limit_bps.tolist(), one.alternative_bps.tolist())
+        for sender, receiver, limit_bps, other_bps in zip(*columns, strict=True):
+            ends = (printable(vn_location(one.start, vn)) for vn in (sender, receiver))
+            other = "" if other_bps != other_bps else f"{other_bps:.0f}"  # NaN
+            rows.writerow([number, f"{one.now_s:.3f}", int(one.same), vid[sender], *ends, f"{limit_bps:.0f}", other])
+    return as_recorded
+
+
+def _decided_again(path: Path, algorithm: str | None, parameters: Mapping[str, object]) -> Iterator[Replayed]:
+    if algorithm is None and parameters:
+        raise InvalidValueError("parameter", ", ".join(parameters), "means nothing without --algorithm")
+    return replay(read(path), None if algorithm is None else PolicyChoice(algorithm, dict(parameters)))
+
+
 def replayed(path: Path, algorithm: str | None, parameters: Mapping[str, object] | None = None) -> dict[str, object]:
     """Return what came of deciding a recording again: whether it was the same, and the differences to ``algorithm``.
 
     Raises InvalidValueError for an unknown algorithm, bad parameters and parameters without an algorithm.
     """
-    if algorithm is None and parameters:
-        raise InvalidValueError("parameter", ", ".join(parameters), "means nothing without --algorithm")
-    policy = None if algorithm is None else PolicyChoice(algorithm, dict(parameters or {}))
-    again: list[Replayed] = list(replay(read(path), policy))
+    again = list(_decided_again(path, algorithm, parameters or {}))
     other = [n for n, one in enumerate(again) if not one.same]
     rows = [
         {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import csv
 import errno
 import json
 import os
@@ -20,6 +21,7 @@ from apps.cli.support.rest_client import Client, RequestError
 from apps.rest import Service, create_app
 from controller.errors import InvalidValueError, ProtocolError
 from controller.whatif.recording import Interval, Recorder, decode
+from controller.whatif.replay import replay
 
 PATH = "/v1/recording"
 
@@ -133,6 +135,26 @@ def test_what_was_decided_otherwise_is_told(file, tmp_path, capsys, monkeypatch)
     monkeypatch.setattr("controller.dets.fair_share.FairShare.allocate", lambda self, r, s: (r.available_bps, s))
     assert cli.main(["replay", str(file)]) == 1
     assert "decided otherwise, first in interval 0" in capsys.readouterr().out
+
+
+def test_every_intervals_decisions_are_printed_as_csv(file, capsys):
+    def rows(*words):
+        assert cli.main(["replay", str(file), "--csv", *words]) == 0
+        return list(csv.DictReader(capsys.readouterr().out.splitlines()))
+
+    again = list(replay(recording_files.read(file)))
+    plain = rows()
+    assert [int(row["interval"]) for row in plain] == [n for n, one in enumerate(again) for _ in one.limit_bps]
+    assert [float(row["limit_bps"]) for row in plain] == [round(bps) for one in again for bps in one.limit_bps.tolist()]
+    assert {(row["vlan"], row["from"], row["to"]) for row in plain} == {
+        ("10", f"s1:{port}", "s1:9") for port in (1, 2, 3)
+    }
+    assert {(row["same"], row["alternative_bps"]) for row in plain} == {("1", "")}
+    other = rows("--algorithm", "fs")
+    assert {float(row["alternative_bps"]) > 0 for row in other} == {True}
+    assert len(other) == len(plain)
+    assert cli.main(["replay", str(file), "--csv", "--json"]) == 2
+    assert "--csv" in capsys.readouterr().err
 
 
 def test_a_file_that_is_there_is_not_overwritten(desk, file, monkeypatch):
