@@ -46,6 +46,7 @@ from apps.settings.store import SettingsStore
 from apps.southbound import capability_tests
 from apps.southbound.connected_switches import AUDIT_INTERVAL_S
 from apps.southbound.southbound_driver import SouthboundDriver
+from controller import plugins
 from controller.config.config_summary import ConfigDiff
 from controller.errors import DetsError
 from controller.fabric.config_model import Config
@@ -110,6 +111,8 @@ class Dets(AppBase):
         self.reloader = Reloader(self, reloads)
         on_hangup(self.reloader.on_signal)
         self._rest = self._serve_rest(rest_tls)
+        for plugin, reason in plugins.faults.items():
+            self.logger.warning("%s is not loaded: %s", plugin, reason)
 
     def start(self) -> Any:
         """Start the loops; each goes on whatever happens in one of its rounds."""

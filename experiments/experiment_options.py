@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from controller import plugins
 from controller.errors import InvalidValueError
 from controller.units import check_interval_ms, check_rate_bps, format_rate
 from experiments.model import LEAST_SLOT_S, MOST_SLOT_S
@@ -46,7 +47,7 @@ class ExperimentOptions:
     warmup_s: float = _option(10.0, "Seconds of TCP alone before it.")
     cooldown_s: float = _option(10.0, "Seconds of TCP alone after it.")
     congestion_control: str = _option("cubic", "cubic or reno; bbr on ovs, dctcp elsewhere.")
-    topology: str = _option("dets-fig5", f"One of {', '.join(fabrics)}.")
+    topology: str = _option("dets-fig5", "A topology of topologies/builders.py or of a plugin.")
     fabric: str = _option("ovs", "ovs (root), wire (software switches) or model.")
     datapath: str = _option("user", "Open vSwitch datapath: user or kernel.")
     shaping: str = _option("meter", "Who shapes: meter, agent (no meters), both, mixed (agents at every second PN).")
@@ -137,6 +138,8 @@ class ExperimentOptions:
         }
         for name, known in choices.items():
             if getattr(self, name) not in known:
+                if name == "topology" and (fault := plugins.fault_of(self.topology, plugins.TOPOLOGIES)):
+                    raise InvalidValueError(name, self.topology, f"is not loaded: {fault}")
                 raise InvalidValueError(name, getattr(self, name), f"is not one of {', '.join(known)}")
         make_policy(self.algorithm, self.parameters, interval_ms=self.interval_ms)
 

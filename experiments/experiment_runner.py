@@ -11,6 +11,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+from controller import plugins
 from controller.errors import InvalidValueError
 from experiments.evaluation.run_matrix import SCALE, RunSpec, execute_run
 from experiments.experiment_options import ExperimentOptions
@@ -38,6 +39,8 @@ def run(
     nothing here, and for a name that there is none of.
     """
     known = scenarios()
+    if name not in known and (fault := plugins.fault_of(name, plugins.SCENARIOS)):
+        raise InvalidValueError("NAME", name, f"is not loaded: {fault}")
     if name not in known:
         raise InvalidValueError("NAME", name, f"is not an experiment: write one of {', '.join(known)}")
     options = options.checked()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from controller import plugins
 from topologies.fabric import MAX_MININET_RATE_BPS, Fabric, PhysicalNode, TopoLink, TopoSwitch
 
 LINK_RATE_BPS = 100_000_000
@@ -114,10 +115,19 @@ def _at_least(key: str, value: int, limit: int) -> None:
         raise ValueError(f"{key}: {value!r} is below {limit}")
 
 
-fabrics: dict[str, Callable[..., Fabric]] = {
+OWN: dict[str, Callable[..., Fabric]] = {
     "dets-fig1": fig1,
     "dets-fig5": fig5,
     "dets-fig7": fig7,
     "gatekeeper-hosts": gatekeeper_hosts,
     "dumbbell": dumbbell,
 }
+
+
+def _check_builder(name: str, found: object) -> None:
+    if not callable(found):
+        raise TypeError(f"{found!r} is not a function that makes a Fabric")
+
+
+fabrics: Mapping[str, Callable[..., Fabric]] = plugins.Extended(OWN, plugins.TOPOLOGIES, _check_builder)
+"""All builders by name: those above, and those of other packages."""

@@ -25,7 +25,7 @@ def _fabrics() -> "dict[str, _Callable[..., _Fabric]]":
         _sys.path.insert(0, root)
     from topologies.builders import fabrics
 
-    return fabrics
+    return dict(fabrics)
 
 
 def _dets_topo(name: str, datapath: str = "user", **parameters: object) -> "_FabricTopo":

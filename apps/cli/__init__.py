@@ -8,6 +8,7 @@ framework is loaded for ``--help``. Exit status: 0 done, 1 failed, 2 what was as
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -16,7 +17,7 @@ from apps.cli.commands import cert, controller, docs, fabric, guarantees, hosts,
 from apps.cli.support.command_options import in_words_typed
 from apps.cli.support.common import FAILED, INTERRUPTED, REFUSED, ClickError, Commands, complain
 from apps.cli.support.rest_client import RequestError
-from controller import __version__, rooms
+from controller import __version__, plugins, rooms
 from controller.errors import DetsError, InvalidValueError
 
 app = typer.Typer(
@@ -58,6 +59,9 @@ def main(arguments: list[str] | None = None) -> int:
     except (DetsError, RuntimeError, OSError, ImportError) as error:
         complain(_words_of(error), keep="\n")  # those of experiments end with lines of a log
         return FAILED
+    finally:
+        for plugin, reason in plugins.faults.items():
+            complain(f"{plugin} is not loaded: {reason}")
 
 
 def _words_of(error: Exception) -> str:
@@ -100,8 +104,14 @@ def _refused_value(error: Exception, message: str) -> str:
 @app.callback(invoke_without_command=True)
 def _top(
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    folder: Annotated[
+        Path | None,
+        typer.Option("--plugins", metavar="DIR", envvar=plugins.VARIABLE, help="Use the plugins of a folder too."),
+    ] = None,
     traceback: Annotated[bool, typer.Option("--traceback", help="Show where an error comes from.")] = False,
 ) -> None:
+    if folder is not None:
+        plugins.use_folder(folder)
     if version:
         print(f"dets {__version__}")
         raise typer.Exit

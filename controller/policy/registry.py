@@ -1,16 +1,19 @@
 """All policies by name. To add one: write its file, and add a line with its module and class here.
 
-Those of rooms that are not installed are not there (``controller.rooms``).
+Those of rooms that are not installed are not there (``controller.rooms``); those of other packages are
+(``controller.plugins``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from controller import rooms
+from controller import plugins, rooms
 from controller.allocation.parameters import check_parameters, parameters_of
 from controller.errors import InvalidValueError
 from controller.policy.interface import Policy
+from controller.policy.per_receiver import PerReceiverPolicy
 
 CLASSES = {
     "fs": "controller.dets.fair_share:FairShare",
@@ -34,6 +37,24 @@ policies: dict[str, type[Policy]] = {
 """All policies by name."""
 
 
+def _check_policy(name: str, found: Any, kind: type[Any] = Policy) -> None:
+    """Raise an error for what another package calls a policy and cannot be used as one."""
+    if not (isinstance(found, type) and issubclass(found, kind)):
+        raise TypeError(f"{found!r} is not a subclass of {kind.__name__}")
+    policy: type[Policy] = found
+    if policy.name != name:
+        raise InvalidValueError("name", policy.name, f"must be {name!r}, as the entry point is called")
+    policy.of(check_parameters(name, parameters_of(policy), {}))
+
+
+def _check_algorithm(name: str, found: Any) -> None:
+    _check_policy(name, found, PerReceiverPolicy)
+
+
+for group, check in ((plugins.ALGORITHMS, _check_algorithm), (plugins.POLICIES, _check_policy)):
+    policies |= plugins.loaded(group, policies | dict.fromkeys(CLASSES), check)
+
+
 def make_policy(
     name: object,
     parameters: Mapping[str, object] | None = None,
@@ -52,6 +73,8 @@ def make_policy(
     if known is None:
         if isinstance(name, str) and name in CLASSES:
             rooms.check(rooms.room_of(CLASSES[name]), key, name)
+        if isinstance(name, str) and (fault := plugins.fault_of(name, plugins.ALGORITHMS, plugins.POLICIES)):
+            raise InvalidValueError(key, name, f"is not loaded: {fault}")
         raise InvalidValueError(key, name, f"is not an allocation algorithm: write one of {', '.join(policies)}")
     policy = known.of(check_parameters(known.name, parameters_of(known), parameters or {}, parameters_key))
     if interval_ms is not None:

@@ -8,7 +8,11 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
 
+from controller import plugins, rooms
 from controller.errors import InvalidValueError
 from experiments.scenarios.scenario import Scenario
 
@@ -16,24 +20,41 @@ _LANGUAGE = ("scenario", "limits", "traffic")
 
 
 def scenarios() -> dict[str, Scenario]:
-    """Return all scenarios by name.
+    """Return all scenarios by name: those of the files here, and those of other packages.
 
-    InvalidValueError for one that is not named as its file, or for a variant that does not begin with the file's name,
-    and for a name that stands twice.
+    One that cannot be loaded is left out and in ``plugins.faults``: one that is not named as its file (or as its entry
+    point), a variant whose name does not begin so, a name that stands twice, and a file that raises an error.
     """
     found: dict[str, Scenario] = {}
-    for module in pkgutil.walk_packages(__path__, f"{__name__}."):
+    for module in pkgutil.walk_packages(__path__, f"{__name__}.", onerror=lambda _name: None):
         name = module.name.removeprefix(f"{__name__}.")
         if name in _LANGUAGE or module.ispkg:
             continue
-        loaded, expected = importlib.import_module(module.name), name.replace("_", "-").replace(".", "-")
-        variants = getattr(loaded, "scenarios", None)
-        for scenario in (loaded.scenario,) if variants is None else variants:
-            says = f"must be {expected}" if variants is None else f"must begin with {expected}-"
-            good = scenario.name == expected if variants is None else scenario.name.startswith(f"{expected}-")
-            if not good:
-                raise InvalidValueError("name", scenario.name, f"{says}, as its file {name}.py says")
-            if scenario.name in found:
-                raise InvalidValueError("name", scenario.name, f"stands twice, again in {name}.py")
-            found[scenario.name] = scenario
+        called, path = name.replace("_", "-").replace(".", "-"), f"experiments/scenarios/{name.replace('.', '/')}.py"
+        _add(found, plugins.Plugin(plugins.SCENARIOS, called, module.name, path), importlib.import_module)
+    for plugin in plugins.declared(plugins.SCENARIOS):
+        _add(found, plugin, rooms.load)
     return found
+
+
+def _add(found: dict[str, Scenario], plugin: plugins.Plugin, load: Callable[[str], Any]) -> None:
+    """Add what a file or an entry point holds, all of it or nothing: a scenario, or a tuple of variants."""
+    try:
+        loaded = load(plugin.target)
+        if isinstance(loaded, ModuleType):
+            loaded = loaded.scenarios if hasattr(loaded, "scenarios") else loaded.scenario
+        variants = None if isinstance(loaded, Scenario) else loaded
+        made: dict[str, Scenario] = {}
+        for scenario in (loaded,) if variants is None else variants:
+            begin, says = plugin.name, "be" if variants is None else "begin with"
+            if not (scenario.name == begin if variants is None else scenario.name.startswith(f"{begin}-")):
+                expected = begin if variants is None else f"{begin}-"
+                raise InvalidValueError("name", scenario.name, f"must {says} {expected}")
+            if scenario.name in found or scenario.name in made:
+                raise InvalidValueError("name", scenario.name, "stands twice")
+            made[scenario.name] = scenario
+    except (Exception, SystemExit) as error:
+        plugins.faults[plugin] = plugins.reason_of(error)
+        return
+    plugins.faults.pop(plugin, None)
+    found |= made

@@ -14,6 +14,7 @@ from support.without import KERNELS, VARIABLE
 from controller.rooms import ROOMS
 
 BY_STRING = {
+    "controller/plugins/__init__.py",  # the metadata of packages
     "controller/rooms.py",
     "controller/native_loader.py",
 }

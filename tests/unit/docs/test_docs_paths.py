@@ -13,6 +13,7 @@ _PATH = re.compile(rf"(?:{_FOLDERS})/[\w./-]*\w")
 _LINK = re.compile(r"\]\(([^)#\s]+)")
 _SOURCE = re.compile(r"(?<![\w./*])(?:[a-z_]+/)*_?[a-z]\w*\.(?:py|c)\b")
 _EXAMPLES = {"controller/dets/fixed_part.py", "controller/policy/steps.py", "my.py", "my_burst.py", "my/burst.py"}
+_EXAMPLES |= {"fixed_part.py", "steps.py", "line.py"}  # of the plugin
 _NOT_THERE = {  # what readers are shown how to add
     "docs/allocation.md": {"controller/dets/fixed_part.py"},
     "docs/policies.md": {"controller/policy/steps.py"},

@@ -9,8 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from controller import plugins
 from controller.errors import InvalidValueError
+from experiments import experiment_runner
 from experiments import scenarios as package
+from experiments.experiment_options import ExperimentOptions
 from experiments.scenarios.scenario import (
     AlgorithmChange,
     LimitChange,
@@ -228,11 +231,47 @@ def test_a_new_file_is_found_by_itself(tmp_path, monkeypatch):
     assert package.scenarios()["two-senders-found"].pairs == ((1, 1, 3), (1, 2, 3))
 
 
-def test_a_file_whose_scenario_has_another_name_is_refused(tmp_path, monkeypatch):
-    (tmp_path / "two_senders_misnamed.py").write_text(NEW.format(name="three"))
+@pytest.fixture
+def faults(monkeypatch):
+    """What is left out, by name, from here on."""
+    monkeypatch.setattr(plugins, "faults", {})
+    return lambda: {plugin.name: (plugin.origin, reason) for plugin, reason in plugins.faults.items()}
+
+
+def test_every_scenario_of_the_project_is_loaded(faults):
+    assert package.scenarios()
+    assert faults() == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        ("two_senders_misnamed", NEW.format(name="three"), "name: 'three' must be two-senders-misnamed"),
+        (
+            "two_senders_afar",
+            NEW.format(name="two-senders-afar").replace("dets-fig1", "my-line"),
+            "topology: 'my-line' is not one of",
+        ),
+        ("two_senders_open", "scenario = (", "SyntaxError: '(' was never closed"),
+        ("two_senders_gone", "import nothing_of_this_name", "ModuleNotFoundError: No module named"),
+        ("two_senders_none", "", "AttributeError: "),
+        ("two_senders_end", "raise SystemExit(3)", "SystemExit: 3"),
+    ],
+)
+def test_a_file_that_cannot_be_loaded_is_named_and_the_others_are_there(
+    name, text, reason, tmp_path, monkeypatch, faults
+):
+    before = package.scenarios()
+    (tmp_path / f"{name}.py").write_text(text)
     monkeypatch.setattr(package, "__path__", [*package.__path__, str(tmp_path)])
-    with pytest.raises(InvalidValueError, match="must be two-senders-misnamed"):
-        package.scenarios()
+    assert package.scenarios() == before
+    ((called, (origin, why)),) = faults().items()
+    assert (called, origin) == (name.replace("_", "-"), f"experiments/scenarios/{name}.py")
+    assert why.startswith(reason)
+    with pytest.raises(InvalidValueError) as caught:
+        experiment_runner.run(called, ExperimentOptions(fabric="model"))
+    assert (caught.value.key, caught.value.value) == ("NAME", called)
+    assert f"{name}.py: {reason}" in caught.value.reason
 
 
 VARIANTS = """
@@ -256,13 +295,13 @@ def test_a_file_may_hold_variants_of_a_scenario_and_a_folder_files(tmp_path, mon
 @pytest.mark.parametrize(
     ("name", "kinds", "reason"), [("other", ("tcp",), "begin with"), ("moo", ("tcp", "tcp"), "twice")]
 )
-def test_variants_are_named_as_their_file_and_once(name, kinds, reason, tmp_path, monkeypatch):
+def test_variants_are_named_as_their_file_and_once(name, kinds, reason, tmp_path, monkeypatch, faults):
     (tmp_path / f"moo_{name}.py").write_text(
         VARIANTS.format(name=f"moo-{'moo' if name == 'moo' else 'x'}", kinds=kinds)
     )
     monkeypatch.setattr(package, "__path__", [*package.__path__, str(tmp_path)])
-    with pytest.raises(InvalidValueError, match=reason):
-        package.scenarios()
+    assert not [one for one in package.scenarios() if one.startswith("moo")]
+    assert reason in faults()[f"moo-{name}"][1]
 
 
 def test_the_papers_scenarios_are_there():
