@@ -59,7 +59,7 @@ export class EventsView {
     this.all = [...(this.all ?? []), event].slice(-MOST);
     this.waiting.push(event);
     if (!this.held && !live.paused) this.flush();
-    else this.note.textContent = `Paused; ${this.unconfirmed_switches.length} more.`;
+    else this.note.textContent = `Paused; ${this.waiting.length} more.`;
   }
 
   flush() {
