@@ -52,7 +52,9 @@ class MetricsQuery(_Parameters):
 
     model_config = ConfigDict(extra="ignore", json_schema_extra=absent_not_null)
 
-    names: list[str] = Field(default=[], alias="name[]", max_length=100, description="only samples of these names")
+    names: list[Annotated[str, Field(pattern="^[a-zA-Z_:][a-zA-Z0-9_:]*$", max_length=80)]] = Field(
+        default=[], alias="name[]", max_length=40, description="only samples of these names"
+    )
 
 
 class ChangeQuery(_Query):
