@@ -113,7 +113,7 @@ def test_one_rate_for_a_vn_and_one_for_each_pair_both_answer_to_marks():
 
 
 def test_without_marks_udp_takes_it_all():
-    run = Dumbbell(("udp", "cubic"), {}, marks="phantom")
+    run = Dumbbell(("udp", "cubic"), {}, source="phantom")
     run.rates(3.0)
     rates_bps, _ = run.rates(6.0)
     assert rates_bps[1] < 0.1 * CORE_BPS

@@ -70,7 +70,7 @@ def test_the_limit_that_is_one_too_many_for_a_link_is_told_with_what_would_fit()
     ((path, message),) = problems("20M")
     assert path.startswith("switches.s2.ports.3")
     assert "20M, does not fit: link " in message
-    assert "would have to carry 120M of 100M; at most" in message
+    assert "would have to carry 120M of 100M (line 1); nothing fits" in message
 
 
 def test_the_offer_is_accepted_and_what_is_beyond_is_not():
