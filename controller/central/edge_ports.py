@@ -63,10 +63,9 @@ def faults(record: SwitchRecord) -> list[str]:
 
 
 def _cut(fabric: FabricState, dpid: int, port_nos: set[int]) -> None:
-    """Queue what takes these ports out of a switch's tables, and nothing that was to put them there."""
+    """Queue what takes these ports out of a switch's tables."""
     record, wanted = fabric.switches[dpid], fabric.network.desired.of_switch(dpid)
     keys = {pack_key(flow) for flow in of_ports(record.installed, port_nos)}
-    record.update.flow_adds = [flow for flow in record.update.flow_adds if pack_key(flow) not in keys]
     record.set_flows(plan_flows(wanted, record.installed, keys))
 
 

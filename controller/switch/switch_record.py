@@ -282,14 +282,23 @@ class SwitchRecord:
         self.meter_ids.most_used = self.capabilities.told.count
 
     def set_flows(self, mods: Iterable[tuple[FlowModCommand, Flow]]) -> None:
-        """Queue planned flow-mods, and note what the switch is to hold from then on."""
+        """Queue planned flow-mods, and note what the switch is to hold from then on.
+
+        An update deletes before it adds, so an entry that still waits to be added is not when it is planned otherwise.
+        """
+        adds, planned = list[Flow](), set[bytes]()
         for command, flow in mods:
             if command == FlowModCommand.ADD:
-                self.changed_keys.add(self.installed.put(flow))
-                self.update.flow_adds.append(flow)
+                planned.add(self.installed.put(flow))
+                adds.append(flow)
             else:
-                self.mark_removed(pack_key(flow))
+                planned.add(packed := pack_key(flow))
+                self.installed.discard(packed)
                 self.update.flow_deletes.append(flow)
+        self.changed_keys |= planned
+        if planned and self.update.flow_adds:
+            self.update.flow_adds = [flow for flow in self.update.flow_adds if pack_key(flow) not in planned]
+        self.update.flow_adds += adds
 
     def mark_removed(self, packed: bytes) -> None:
         """Note that the switch does not hold the entry of a packed key, or is not to."""

@@ -60,9 +60,9 @@ def test_a_new_port_comes_and_goes_and_nobody_else_is_touched(run):
     vn = run.app.get("/v1/vns/10/s1/3")
     assert (vn["congested"], vn["granted_bps"]) == (True, pytest.approx(granted, rel=0.02))
     run.wait(lambda: any(flow.match.in_port == 4 for flow in run.flows(1)), "the new port's entries")
-    # Admission, unknown sources, the VN's send limit, its newcomers, the floods of both VLANs, three refusals; and once
-    # more those of the port itself, which the switch lacks and which is fenced: not those of hosts and pairs.
-    assert run.handled(1, MessageType.FLOW_MOD) - flow_mods <= 16
+    # Unknown sources, the VN's send limit, its newcomers, the floods of both VLANs, what is refused; and deletes of
+    # three entries of the port, which the switch lacks: not those of hosts and pairs.
+    assert run.handled(1, MessageType.FLOW_MOD) - flow_mods <= 13
     rewrite(run, lambda config: config["switches"]["s1"]["ports"].pop(4))
     reload(run)
     run.wait(lambda: not any(flow.match.in_port == 4 for flow in run.flows(1)), "gone")

@@ -12,8 +12,10 @@ from support.talking import started
 
 from controller.events import EventKind
 from controller.fabric.topology import PortId
+from controller.forwarding.flow_table import flow_key
 from controller.forwarding.pipeline import Table
 from controller.openflow.actions import Output
+from controller.openflow.constants import FlowModCommand
 from controller.switch.port_entries import of_ports
 from controller.switch.port_states import ABSENT, PortState
 
@@ -64,6 +66,22 @@ def test_a_port_that_is_fenced_and_freed_before_anything_was_sent_is_as_before()
     net.learn(mac_of(PortId(1, 3), 10), PortId(1, 3), 10)
     net.push()
     assert set(net.central.switches[1].installed.packed()) == before
+
+
+def test_nothing_of_a_port_that_is_fenced_before_it_was_sent_is_left_on_the_switch() -> None:
+    """All that ``started`` asks for waits again, as after a reload, in the update that the fence comes into."""
+    net = started()
+    record = net.central.switches[1]
+    port = [
+        flow for flow in net.switches[1].flows.values() if flow.table_id == Table.CLASSIFY and flow.match.in_port == 3
+    ]
+    record.set_flows([(FlowModCommand.ADD, flow) for flow in port])
+    net.central.ports_known(1, {3: GONE}, 10.0)
+    net.settle()
+    installed = {key for key, flow in record.installed.items() if flow.match.in_port == 3}
+    there = {flow_key(flow) for flow in net.switches[1].flows.values() if flow.match.in_port == 3}
+    assert there == installed
+    assert not [key for key in there if key.table_id == Table.CLASSIFY and key.match.vlan_vid is not None]
 
 
 def test_what_comes_from_a_port_that_is_fenced_teaches_nothing() -> None:
