@@ -24,15 +24,11 @@ MIN_SEEDS = 3
 
 @dataclass(frozen=True, slots=True)
 class ClaimVerdict:
-    """What one fabric gave, what the ``best`` control gave there, and whether the statement holds.
-
-    ``source`` is the digest of what the runs depend on ("": not recorded).
-    """
+    """What one fabric gave, what the ``best`` control gave there, and whether the statement holds."""
 
     result: str
     holds: Outcome
     best: str = "-"
-    source: str = ""
 
 
 Judge = Callable[["Measured"], ClaimVerdict]
@@ -94,7 +90,7 @@ class Paper:
     ``compared`` are judged under the conditions of ``Scenario.conditions`` as well. ``best`` is a control that is shown
     next to what the paper proposes, with ``best_title``; none: "". ``tables`` are shown on its page below claims, by
     title: a heading and rows; ``note`` says how to read them. ``page`` is where that stands in docs/; "":
-    ``results/NAME.md``. ``laws`` are the folders of its laws, from the top of the project.
+    ``results/NAME.md``.
     """
 
     name: str
@@ -107,7 +103,6 @@ class Paper:
     tables: tuple[ResultTable, ...] = ()
     note: str = ""
     page: str = ""
-    laws: tuple[str, ...] = ()
 
     def judge(self, summaries: Sequence[dict[str, Any]]) -> dict[str, ClaimVerdict]:
         """Return the verdict on every claim and aim by its key."""

@@ -132,5 +132,4 @@ paper = Paper(
     CLAIMS,
     AIMS,
     tables=(ResultTable("Figure 5 by both placements", _rows),),
-    laws=("controller/dets",),
 )

@@ -330,4 +330,4 @@ COMPARED = (
 )
 """The claims that are judged under several conditions; those about FE with two gains k, 0.5 and 0.07."""
 
-paper = Paper("dets", "DETS", CLAIMS, AIMS, COMPARED, BEST, "Fair Level", laws=("controller/dets",))
+paper = Paper("dets", "DETS", CLAIMS, AIMS, COMPARED, BEST, "Fair Level")

@@ -375,5 +375,4 @@ paper = Paper(
     best=BEST,
     best_title="HyGenICC, cut 2",
     tables=TABLES,
-    laws=("controller/hygenicc",),
 )

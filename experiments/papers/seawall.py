@@ -383,4 +383,4 @@ AIMS = (
     Aim("leave", "All grants settle within 20 intervals after a sender leaves", _settled("leave", 20)),
 )
 
-paper = Paper("seawall", "Seawall", CLAIMS, AIMS, best=EXACT, best_title="seawall-exact", laws=("controller/seawall",))
+paper = Paper("seawall", "Seawall", CLAIMS, AIMS, best=EXACT, best_title="seawall-exact")

@@ -268,5 +268,4 @@ paper = Paper(
     best="max-min",
     best_title="max-min",
     tables=TABLES,
-    laws=("controller/gatekeeper",),
 )
