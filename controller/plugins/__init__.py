@@ -117,14 +117,13 @@ def _entries(folder: Path) -> dict[str, dict[str, str]]:
     try:
         with path.open("rb") as file:
             text = file.read(MAX_PYPROJECT_BYTES + 1)
-        if len(text) > MAX_PYPROJECT_BYTES:
-            raise InvalidValueError("plugins", str(folder), f"pyproject.toml is above {MAX_PYPROJECT_BYTES} bytes")
-        found = tomllib.loads(text.decode()).get("project", {}).get("entry-points", {})
     except OSError as error:
         raise InvalidValueError("plugins", str(folder), f"has no pyproject.toml to read: {error.strerror}") from error
+    if len(text) > MAX_PYPROJECT_BYTES:
+        raise InvalidValueError("plugins", str(folder), f"pyproject.toml is above {MAX_PYPROJECT_BYTES} bytes")
+    try:
+        found = tomllib.loads(text.decode()).get("project", {}).get("entry-points", {})
     except (ValueError, AttributeError) as error:
-        if isinstance(error, InvalidValueError):
-            raise
         raise InvalidValueError("plugins", str(folder), f"pyproject.toml is not valid: {error}") from error
     of_dets = {group: found.get(group, {}) for group in GROUPS} if isinstance(found, dict) else {}
     for group, entries in of_dets.items():
