@@ -17,6 +17,7 @@ from controller.policy.registry import make_policy
 from experiments.evaluation.measures import isolation_measures, measures, phase_measures
 from experiments.evaluation.oracle import oracle_of
 from experiments.measure.manifest import manifest
+from experiments.measure.source_digests import depends_on, scenario_digest
 from experiments.runs.scenario_run import DEFAULT_SETTINGS, RunSettings, ScenarioRun, load_run
 from experiments.scenarios import scenarios
 from experiments.scenarios.scenario import BASELINES, CONDITIONS, Scenario, parse_control
@@ -71,6 +72,13 @@ class RunSpec:
     def expected_s(self) -> float:
         """How long it takes, about."""
         return self.traffic_s / (MODEL_SPEED if self.fabric == "model" else 1.0) + START_AND_STOP_S[self.fabric]
+
+    @property
+    def depends(self) -> dict[str, str]:
+        """The digests of what it depends on, by part of the project; its scenario's as ``scenario NAME``."""
+        scenario = scenario_digest(self.scenario.under("product"), self.scenario.shaping, self.scenario.interval_ms)
+        code = depends_on(self.fabric, self.control, self.run_settings.shaping)
+        return {**code, f"scenario {self.experiment}": scenario}
 
     @property
     def digest(self) -> str:
@@ -150,7 +158,7 @@ def execute_run(cell: RunSpec, results: Path, progress: Progress = lambda _passe
     folder = results / cell.folder
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "summary.json").unlink(missing_ok=True)
-    made_with = manifest(cell.scenario, experiment=cell.experiment, control=cell.control)
+    made_with = manifest(cell.scenario, experiment=cell.experiment, control=cell.control, depends=cell.depends)
     run = run_scenario(cell, folder, progress)
     run.save(folder)
     oracle = oracle_of(run)

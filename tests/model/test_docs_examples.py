@@ -111,6 +111,7 @@ def test_figures_judge_the_paper_and_name_the_scenario_and_the_algorithm(project
     assert (project / "results/figures/model/my-burst.png").read_bytes().startswith(b"\x89PNG")
     manifest = json.loads((project / "results/figures/model/my-burst/part/seed-1/summary.json").read_text())["manifest"]
     assert (manifest["experiment"], manifest["control"]) == ("my-burst", "part")
+    assert {"controller/loop", "experiments/model", "scenario my-burst"} <= set(manifest["depends"])
 
 
 @pytest.mark.parametrize("fabric", ["model", "wire"])

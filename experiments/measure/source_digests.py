@@ -1,0 +1,109 @@
+"""What a run depends on, as digests of the project's files: comments, docstrings and blank lines do not count.
+
+A part is a folder with all below it, a file, or the files of a folder alone. Rooms that a run does without are none.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import io
+import tokenize
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+
+from controller import rooms
+from controller.policy.registry import CLASSES
+from experiments.measure.manifest import ROOT
+
+SUFFIXES = (".py", ".c", ".h")
+LAWS = ("allocation", "dets", "gatekeeper", "hygenicc", "policy", "seawall")
+"""The folders of controller/ that decide rates."""
+COMMON = (
+    "topologies",
+    *(f"experiments/scenarios/{name}.py" for name in ("limits", "scenario", "traffic", "transfers")),
+    *(f"experiments/evaluation/{name}.py" for name in ("entity_oracle", "measures", "oracle")),
+    "experiments/measure/rate_series.py",
+    "constraints.txt",
+)
+FABRIC_CODE = {
+    "model": ("experiments/model", "experiments/runs", "apps/agent"),
+    "ovs": ("experiments/ovs", "experiments/machine", "experiments/runs", "apps"),
+    "wire": ("experiments/wire", "experiments/switch", "experiments/machine", "experiments/runs", "apps"),
+}
+
+
+def depends_on(fabric: str, control: str, shaping: str = "meter", root: Path = ROOT) -> dict[str, str]:
+    """Return the digest of every part that a run on a fabric depends on; ``control`` as ``fp d=4``.
+
+    The scenario is not among them: see scenario_digest.
+    """
+    algorithm = control.partition(" ")[0]
+    needed = {rooms.room_of(CLASSES.get(algorithm, ""))} | ({"agents"} if shaping != "meter" else set())
+    absent = {
+        package.replace(".", "/")
+        for name, room in rooms.ROOMS.items()
+        if name not in needed
+        for package in room.packages
+    }
+    folders = sorted(f"controller/{one.name}" for one in (root / "controller").iterdir() if one.is_dir())
+    parts = ("controller/*", *(one for one in folders if one not in absent), *COMMON, *FABRIC_CODE[fabric])
+    found = {part: part_digest(part, root) for part in parts}
+    return {part: digest for part, digest in found.items() if digest}
+
+
+def scenario_digest(scenario: object, *more: object) -> str:
+    """Return the digest of a scenario, by its text; ``more`` is what the text leaves out."""
+    return _shortened(repr((scenario, *more)))
+
+
+def tree_digest(parts: Mapping[str, str]) -> str:
+    """Return one digest of several parts."""
+    return _shortened(repr(sorted(parts.items())))
+
+
+def is_law(part: str) -> bool:
+    """Whether a part decides rates."""
+    return part in {f"controller/{name}" for name in LAWS}
+
+
+@cache
+def part_digest(part: str, root: Path = ROOT) -> str:
+    """Return the digest of a part; "" where it has no files. It is computed once: a process runs what it began with."""
+    path = root / part.removesuffix("/*")
+    if path.is_file():
+        return _shortened(_content(path))
+    found = path.iterdir() if part.endswith("/*") else path.rglob("*")
+    files = sorted(one for one in found if one.suffix in SUFFIXES and one.is_file())
+    named = ((one.relative_to(path).as_posix(), _content(one)) for one in files)
+    return _shortened("\0".join(f"{name}\n{content}" for name, content in named)) if files else ""
+
+
+def _content(file: Path) -> str:
+    text = file.read_text()
+    return code_of(text) if file.suffix == ".py" else text
+
+
+def code_of(source: str) -> str:
+    """Return Python's text without comments, docstrings, blank lines and spaces at the ends of lines."""
+    lines = source.split("\n")
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            for number in range(node.lineno - 1, node.end_lineno or node.lineno):
+                lines[number] = ""
+    for token in _comments(source):
+        row, column = token.start
+        lines[row - 1] = lines[row - 1][:column]
+    return "\n".join(kept for line in lines if (kept := line.rstrip()))
+
+
+def _comments(source: str) -> Iterable[tokenize.TokenInfo]:
+    if "#" in source:
+        for token in tokenize.generate_tokens(io.StringIO(source).readline):
+            if token.type == tokenize.COMMENT:
+                yield token
+
+
+def _shortened(content: str) -> str:
+    return hashlib.sha256(content.encode()).hexdigest()[:12]

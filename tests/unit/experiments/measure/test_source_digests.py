@@ -1,0 +1,77 @@
+"""A run names digests of what it depends on: what computes something else has another digest, another comment not."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+from support.paths import ROOT
+
+from experiments.evaluation.run_matrix import scenario_cells
+from experiments.measure.source_digests import LAWS, code_of, depends_on, is_law, part_digest, tree_digest
+from experiments.scenarios import scenarios
+
+SOURCE = '''"""A law."""
+
+GAIN = 0.5  # of the paper
+NAME = "a # b"
+
+
+def grown(rate_bps):
+    """Return more."""
+    return rate_bps * (1 + GAIN)
+'''
+
+
+def test_comments_docstrings_and_blank_lines_do_not_count():
+    other = SOURCE.replace('"""A law."""', '"""A law,\n\nin words.\n"""').replace("  # of the paper", "\n\n# ours")
+    assert code_of(other) == code_of(SOURCE)
+    assert code_of(SOURCE.replace('    """Return more."""\n', "")) == code_of(SOURCE)
+
+
+@pytest.mark.parametrize(("now", "then"), [("0.5", "0.6"), ("a # b", "a # c"), ("1 + GAIN", "1 - GAIN")])
+def test_what_is_computed_counts(now, then):
+    assert code_of(SOURCE.replace(now, then)) != code_of(SOURCE)
+
+
+@pytest.fixture
+def copy(tmp_path):
+    for part in ("controller", "topologies", "experiments/model", "experiments/scenarios"):
+        shutil.copytree(ROOT / part, tmp_path / part, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    shutil.copy(ROOT / "constraints.txt", tmp_path)
+    return tmp_path
+
+
+def test_a_change_changes_the_part_that_it_is_in_alone(copy):
+    before = depends_on("model", "seawall", root=copy)
+    for name, line in (("controller/seawall/laws.py", "GAIN = 2"), ("constraints.txt", "numpy==1")):
+        (copy / name).write_text((copy / name).read_text() + f"\n{line}\n")
+    (copy / "controller/dets/fair_share.py").write_text(
+        (copy / "controller/dets/fair_share.py").read_text() + "\n# no more than this\n"
+    )
+    part_digest.cache_clear()
+    after = depends_on("model", "seawall", root=copy)
+    assert {part for part in before if before[part] != after[part]} == {"controller/seawall", "constraints.txt"}
+    assert tree_digest(before) != tree_digest(after)
+
+
+def test_a_run_depends_on_its_own_law_and_not_on_that_of_another_paper():
+    parts = depends_on("model", "gatekeeper")
+    assert {part for part in parts if is_law(part)} == {f"controller/{name}" for name in LAWS} - {
+        "controller/hygenicc",
+        "controller/seawall",
+    }
+    assert {"controller/loop", "topologies", "experiments/model", "constraints.txt"} <= set(parts)
+    assert not {"controller/cluster", "controller/agents", "experiments/ovs"} & set(parts)
+    assert "controller/agents" in depends_on("model", "fp", "agent")
+    assert "experiments/ovs" in depends_on("ovs", "fp")
+
+
+def test_a_run_names_the_digest_of_its_scenario_whatever_the_conditions():
+    scenario = scenarios()["dets-fig5"]
+    (first, *_), (late, *_) = (
+        scenario_cells("dets-fig5", scenario.under(one), "model", 1, ["fp"]) for one in ("product", "late")
+    )
+    (other, *_) = scenario_cells("dets-fig5", scenario.lasting(50.0), "model", 1, ["fp"])
+    assert first.depends == late.depends
+    assert {part for part in first.depends if first.depends[part] != other.depends[part]} == {"scenario dets-fig5"}
