@@ -76,9 +76,8 @@ class RunSpec:
     @property
     def depends(self) -> dict[str, str]:
         """The digests of what it depends on, by part of the project; its scenario's as ``scenario NAME``."""
-        scenario = scenario_digest(self.scenario.under("product"), self.scenario.shaping, self.scenario.interval_ms)
         code = depends_on(self.fabric, self.control, self.run_settings.shaping)
-        return {**code, f"scenario {self.experiment}": scenario}
+        return {**code, f"scenario {self.experiment}": _digest_of(self.scenario)}
 
     @property
     def digest(self) -> str:
@@ -97,6 +96,16 @@ class RunSpec:
     def load(self, results: Path) -> ScenarioRun:
         """Return the columns of a run that is done."""
         return load_run(results / self.folder, self.scenario, self.control, self.fabric, self.seed)
+
+
+def _digest_of(scenario: Scenario) -> str:
+    return scenario_digest(scenario.under("product"), scenario.shaping, scenario.interval_ms)
+
+
+def scenario_digest_on(fabric: str, name: str) -> str:
+    """Return the digest of a scenario as it runs on a fabric; "" where there is none of that name."""
+    scenario = scenarios().get(name)
+    return "" if scenario is None else _digest_of(scenario.on(fabric, SCALE[fabric]))
 
 
 def completed_runs(fabric: str, results: Path) -> list[tuple[RunSpec, dict[str, Any]]]:

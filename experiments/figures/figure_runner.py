@@ -143,6 +143,27 @@ def write_pages(options: FigureOptions) -> list[Path]:
     return write_docs(options.docs)
 
 
+def stale_pages(docs: Path) -> list[str]:
+    """Return a line for each page that is not of this tree, or not as it would be written, with the reason."""
+    from experiments.figures.markdown_pages import page_of, pages_of, read_results
+    from experiments.figures.provenance import stale_because
+
+    results = read_results(docs / "results")
+    lines = [
+        f"{docs / page_of(one.paper)}, {fabric}{kind}: {why}"
+        for one in results
+        for kind, digests in (("", one.digests), (", conditions", one.conditions))
+        for fabric, digest in digests.items()
+        if (why := stale_because(digest))
+    ]
+    written = pages_of(docs, results)
+    return lines + [
+        f"{path}: not as `dets figures --pages-only` writes it"
+        for path, text in written.items()
+        if not path.exists() or path.read_text() != text
+    ]
+
+
 def _draw(options: FigureOptions, done: Sequence[tuple[RunSpec, dict[str, Any]]]) -> None:
     """Draw the pictures of each experiment into the fabric's folder."""
     from experiments.evaluation.plots import draw_isolation, draw_scenario, draw_trade_off, in_order, title_of

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.evaluation.claims import UNDECIDED, ClaimVerdict, NotRun, Outcome, Paper, Published
+from experiments.figures.provenance import provenance
 from experiments.figures.result_digests import FABRICS, HOLDS, read_digests
 from experiments.papers import papers, source_of
 from experiments.scenarios.scenario import CONDITIONS
@@ -50,12 +51,17 @@ def read_results(folder: Path) -> list[PaperResults]:
 
 def write_docs(docs: Path) -> list[Path]:
     """Write the pages for all digests of ``docs/results``; return them."""
-    results = read_results(docs / "results")
-    pages = {docs / "results.md": overview_page(results)}
-    pages |= {docs / page_of(one.paper): paper_page(one) for one in results}
+    pages = pages_of(docs, read_results(docs / "results"))
     for path, text in pages.items():
         path.write_text(text)
     return list(pages)
+
+
+def pages_of(docs: Path, results: Sequence[PaperResults]) -> dict[Path, str]:
+    """Return the text of each page by where it stands."""
+    return {docs / "results.md": overview_page(results)} | {
+        docs / page_of(one.paper): paper_page(one) for one in results
+    }
 
 
 def page_of(paper: Paper) -> str:
@@ -95,7 +101,8 @@ def overview_page(results: Sequence[PaperResults]) -> str:
         "`docs/results/PAPER-FABRIC.json`.",
         "- Pictures: `results/figures/FABRIC/EXPERIMENT.png`, after `make figures`; each run's columns, manifest: "
         "in the folders beside them.",
-        "- `make figures PAPER=NAME` runs what is missing; `dets figures --pages-only` only writes the pages.",
+        "- `make figures PAPER=NAME` runs what is missing; `dets figures --pages-only` only writes the pages; "
+        "`dets figures --check` says which are of an older tree, and what has changed since.",
     ]
     return "\n".join(lines) + "\n"
 
@@ -203,12 +210,6 @@ def _conditions(digest: Mapping[str, Any]) -> list[str]:
 def bold(holds: str) -> str:
     """Return a verdict as text of a page: what does not hold is to be seen."""
     return f"**{holds}**" if holds == "fails" else holds
-
-
-def provenance(digest: Mapping[str, Any]) -> str:
-    """Return what the runs of a digest were made with."""
-    runs = f"{digest['runs']} runs, {digest['runs_with_warnings']} of them with warnings"
-    return f"{runs}; last command `{digest['command']}`; commit {', '.join(digest['commits'])}"
 
 
 def _row(cells: Sequence[str]) -> str:

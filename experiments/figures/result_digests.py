@@ -14,6 +14,7 @@ from typing import Any
 from experiments.evaluation.claims import UNDECIDED, ClaimVerdict, Measured, Outcome, Paper, show
 from experiments.evaluation.plots import title_of
 from experiments.evaluation.run_matrix import by_experiment
+from experiments.figures.provenance import judges_of, trees_of
 from experiments.scenarios.scenario import CONDITIONS
 
 FABRICS = {"model": "model, 1 Gb/s", "ovs": "Open vSwitch, 50 Mb/s", "wire": "software switches, 50 Mb/s"}
@@ -77,7 +78,8 @@ def digest_of(
         "command": command,
         "runs": len(summaries),
         "runs_with_warnings": warnings,
-        "commits": sorted({one["commit"]["id"][:12] for one in manifests if one["commit"]["id"]}),
+        "trees": trees_of((*summaries, *published)),
+        "judged": judges_of(paper.name),
         "machine": manifests[-1]["machine"] if manifests else {},
         "programs": manifests[-1]["programs"] if manifests else {},
         "claims": _as_json(verdicts),
@@ -109,9 +111,10 @@ def conditions_digest(paper: Paper, summaries: Sequence[dict[str, Any]], made: M
         claims.append(
             {"section": claim.section, "says": claim.title, "verdicts": shown, "decides": deciding_condition(holds)}
         )
-    kept = ("fabric", "commits", "machine", "programs", "command")
+    kept = ("fabric", "judged", "machine", "programs", "command")
     return {
         **{key: made[key] for key in kept},
+        "trees": trees_of(rows),
         "runs": len(rows),
         "runs_with_warnings": sum(bool(one["notes"].get("warnings")) for one in rows),
         "conditions": names,

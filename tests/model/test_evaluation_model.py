@@ -297,7 +297,7 @@ def test_a_fabric_keeps_its_results_when_another_is_run(only_four, tmp_path):
     pytest.importorskip("matplotlib")
     folder = tmp_path / "docs" / "results"
     folder.mkdir(parents=True)
-    kept = {"fabric": "ovs", "command": "make figures FABRIC=ovs", "runs": 3, "runs_with_warnings": 0, "commits": []}
+    kept = {"fabric": "ovs", "command": "make figures FABRIC=ovs", "runs": 3, "runs_with_warnings": 0, "trees": []}
     verdict = {"result": "seen on Open vSwitch", "holds": False, "best": "-"}
     (folder / "dets-ovs.json").write_text(
         json.dumps({**kept, "machine": {}, "claims": {"starving": verdict}, "tables": {}})

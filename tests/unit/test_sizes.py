@@ -45,7 +45,7 @@ CEILINGS = {
     "experiments": 650,
     "experiments/bench": 5910,
     "experiments/evaluation": 970,
-    "experiments/figures": 480,
+    "experiments/figures": 560,
     "experiments/machine": 950,
     "experiments/measure": 310,
     "experiments/model": 1610,

@@ -48,11 +48,11 @@ def test_claims_about_fe_are_judged_with_both_gains():
 
 def test_only_runs_that_were_made_under_all_conditions_are_compared():
     runs = [
-        {**summary("sp", seed, use_of_oracle=0.5), "conditions": conditions, "notes": {}}
+        {**summary("sp", seed, use_of_oracle=0.5), "conditions": conditions, "notes": {}, "manifest": {}}
         for conditions, seeds in (("product", (1, 2, 3)), ("unshaped", (2, 3)))
         for seed in seeds
     ]
-    made = {"fabric": "ovs", "commits": [], "machine": {}, "programs": {}, "command": "x"}
+    made = {"fabric": "ovs", "judged": {}, "machine": {}, "programs": {}, "command": "x"}
     digest = conditions_digest(paper, runs, made)
     assert (digest["runs"], digest["conditions"]) == (4, ["product", "unshaped"])
     assert [row[2] for row in digest["tables"]["dets-fig6"][1:]] == ["2", "2"]

@@ -1,0 +1,83 @@
+"""With what tree the runs of a digest were made, and what of it has changed since.
+
+A digest's ``trees`` have the parts of the project that its runs depend on, each with its digest; ``judged`` has what
+judged them. Trees from before digests were kept may have the ``commit`` instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from experiments.evaluation.run_matrix import scenario_digest_on
+from experiments.measure.source_digests import is_law, part_digest
+from experiments.papers import source_of
+
+SCENARIO = "scenario "
+
+
+def trees_of(summaries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the trees that runs were made with: one where no part has two digests."""
+    found: list[dict[str, str]] = []
+    for summary in summaries:
+        parts = summary["manifest"].get("depends", {})
+        agreeing = (tree for tree in found if all(tree.get(part, digest) == digest for part, digest in parts.items()))
+        tree = next((one for one in agreeing if bool(one) == bool(parts)), None)
+        if tree is None:
+            found.append(dict(parts))
+        else:
+            tree.update(parts)
+    return [{"depends": dict(sorted(tree.items()))} for tree in found]
+
+
+def judges_of(paper: str) -> dict[str, str]:
+    """Return the digests of what judges a paper's runs."""
+    return {part: part_digest(part) for part in (source_of(paper), "experiments/evaluation/claims.py")}
+
+
+def decides_rates(part: str) -> bool:
+    """Whether a part is a law or a scenario: a page names these where they have changed."""
+    return is_law(part) or part.startswith(SCENARIO)
+
+
+def changed_parts(digest: Mapping[str, Any], shown: Callable[[str], bool] = lambda _part: True) -> list[str] | None:
+    """Return the parts that are no longer as they were for a digest's runs; None where that is not known."""
+    trees = [tree["depends"] for tree in digest["trees"]]
+    if not all(trees):
+        return None
+    known = [(part, was) for tree in (*trees, digest.get("judged", {})) for part, was in tree.items() if shown(part)]
+    return sorted({part for part, was in known if was != _digest_now(part, digest["fabric"])})
+
+
+def _digest_now(part: str, fabric: str) -> str:
+    if part.startswith(SCENARIO):
+        return scenario_digest_on(fabric, part.removeprefix(SCENARIO))
+    return part_digest(part)
+
+
+def provenance(digest: Mapping[str, Any]) -> str:
+    """Return what the runs of a digest were made with, and what of the laws and scenarios has changed since."""
+    runs = f"{digest['runs']} runs, {digest['runs_with_warnings']} of them with warnings"
+    return f"{runs}; last command `{digest['command']}`; {_tree(digest)}"
+
+
+def _tree(digest: Mapping[str, Any]) -> str:
+    count = len(digest["trees"])
+    changed = changed_parts(digest, decides_rates)
+    if changed == [] and count == 1:
+        return "laws and scenarios of this tree"
+    commits = [tree["commit"] for tree in digest["trees"] if "commit" in tree]
+    named = f" ({', '.join(commits)})" if commits else ""
+    older = f"of an older tree{named}" if count == 1 else f"of {count} trees{named}"
+    if changed is None:
+        return f"{older}; what changed since is not known"
+    return f"{older}; changed since: {', '.join(changed) or 'no law and no scenario'}"
+
+
+def stale_because(digest: Mapping[str, Any]) -> str:
+    """Return why a digest's runs would have to be made again; "" where nothing that they depend on has changed."""
+    changed = changed_parts(digest)
+    if changed is None:
+        return "of a tree that is not known"
+    mixed = f"of {len(digest['trees'])} trees" if len(digest["trees"]) > 1 else ""
+    return "; ".join(filter(None, (mixed, f"changed since: {', '.join(changed)}" if changed else "")))
