@@ -188,7 +188,10 @@ class Dets(AppBase):
         gate = rest.with_status_counts(rest.rate_limited(app, pace, hub.sleep), self.metrics.requests)
         self.logger.info("listens for REST at %s", settings.listen)
         at = settings.listen
-        return rest.serve(gate, at.host, at.port, tls, settings.max_connections, wait=self.spare.wait)
+        proxies = settings.trusted_proxies
+        return rest.serve(
+            gate, at.host, at.port, tls, settings.max_connections, wait=self.spare.wait, trusted_proxies=proxies
+        )
 
     def _settings(self, store: SettingsStore) -> Settings:
         run, breathe, compute = self.membership.run, self.spare.yield_control, run_in_thread

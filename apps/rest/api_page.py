@@ -42,7 +42,7 @@ def _page(document: Json) -> str:
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(info["title"])}</title>'
         f"<style>{_STYLE}</style><h1>{escape(info['title'])}, REST {escape(info['version'])}</h1>"
-        f"<p>{escape(info['description'])} As a file: <a href='/v1/openapi.json'>/v1/openapi.json</a>.</p>"
+        f"<p>{escape(info['description'])} As a file: <a href='v1/openapi.json'>/v1/openapi.json</a>.</p>"
         f"<h2>Requests</h2>{''.join(operations)}<h2>Bodies and answers</h2>{''.join(schemas)}</html>"
     )
 

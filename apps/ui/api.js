@@ -1,6 +1,8 @@
 // Requests to /v1. The token is kept in memory, and in sessionStorage only if its owner asks for that.
 
-const KEPT_AS = "dets-token";
+// Where /v1 is: a proxy may serve all of it below a path.
+const BASE = new URL("..", import.meta.url);
+const KEPT_AS = `dets-token ${BASE.pathname}`;
 const PAGE = 250;
 const MOST_TRIES = 4;
 
@@ -37,7 +39,7 @@ export async function send(method, path, { body, ifMatch, signal, more = {} } = 
   for (let tried = 1; ; tried += 1) {
     const given = body === undefined ? { ...more } : { ...more, "Content-Type": "application/json" };
     if (ifMatch !== undefined) given["If-Match"] = ifMatch;
-    const answer = await fetch(path, {
+    const answer = await fetch(new URL(`.${path}`, BASE), {
       method, signal, headers: headers(given), body: body === undefined ? undefined : JSON.stringify(body),
       credentials: "same-origin", redirect: "error",
     });

@@ -1,14 +1,14 @@
 // Where the page begins: views, status bar, keys, login.
 
-import { get, setToken, whenLoginIsNeeded } from "/ui/api.js";
-import { button, h, isTyping, say, setAttribute, setText, vnHash } from "/ui/dom.js";
-import { follow, live, setPaused, subscribe } from "/ui/live_state.js";
-import { ChangesView } from "/ui/views/changes.js";
-import { EventsView } from "/ui/views/events.js";
-import { FabricView } from "/ui/views/fabric.js";
-import { LedgerView } from "/ui/views/guarantees.js";
-import { VlanView } from "/ui/views/vlan.js";
-import { VnView } from "/ui/views/vn.js";
+import { get, setToken, whenLoginIsNeeded } from "./api.js";
+import { button, h, isTyping, say, setAttribute, setText, vnHash } from "./dom.js";
+import { follow, live, setPaused, subscribe } from "./live_state.js";
+import { ChangesView } from "./views/changes.js";
+import { EventsView } from "./views/events.js";
+import { FabricView } from "./views/fabric.js";
+import { LedgerView } from "./views/guarantees.js";
+import { VlanView } from "./views/vlan.js";
+import { VnView } from "./views/vn.js";
 
 const CLOCK_MS = 500;
 const SPOKEN = new Set(["guarantee-violated", "switch-down"]);

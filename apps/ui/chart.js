@@ -1,7 +1,7 @@
 // Rates over time. All that is known of uPlot is in here.
 
-import { h, setText } from "/ui/dom.js";
-import { rate } from "/ui/format.js";
+import { h, setText } from "./dom.js";
+import { rate } from "./format.js";
 
 const MOST_POINTS = 300, LEAST_S = 60;
 

@@ -1,9 +1,9 @@
 // Changing a limit: a dry run, a question, the change, and for ten seconds a way back.
 
-import { get, send, vnPath } from "/ui/api.js";
-import { button, h, say } from "/ui/dom.js";
-import { exactRate, parseRate, place, rate } from "/ui/format.js";
-import { live } from "/ui/live_state.js";
+import { get, send, vnPath } from "./api.js";
+import { button, h, say } from "./dom.js";
+import { exactRate, parseRate, place, rate } from "./format.js";
+import { live } from "./live_state.js";
 
 const UNDO_MS = 10000;
 const FIELDS = [["send_limit_bps", "Send limit"], ["receive_limit_bps", "Receive limit"]];

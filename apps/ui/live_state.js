@@ -1,6 +1,6 @@
 // The state of the moment: what the stream said last, and who wants to know. One paint a state.
 
-import { Stream } from "/ui/stream.js";
+import { Stream } from "./stream.js";
 
 const STALE_MS = 3000, HIDDEN_MS = 30000, MOST_EVENTS = 1000;
 

@@ -1,7 +1,7 @@
 // The fabric as a drawing: edge switches outside, core switches inside, a link in two halves, one for each direction.
 
-import { setAttribute, setText, svg } from "/ui/dom.js";
-import { percent, place, rate } from "/ui/format.js";
+import { setAttribute, setText, svg } from "./dom.js";
+import { percent, place, rate } from "./format.js";
 
 const WIDTH = 800, HEIGHT = 520, MIDDLE_X = WIDTH / 2, MIDDLE_Y = HEIGHT / 2;
 const BOX_W = 92, BOX_H = 34, PORT = 16;

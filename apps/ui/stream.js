@@ -1,6 +1,6 @@
 // Server-Sent Events read with fetch: EventSource cannot send a token.
 
-import { Refusal, send } from "/ui/api.js";
+import { Refusal, send } from "./api.js";
 
 const FIRST_BACK_OFF_MS = 1000, MOST_BACK_OFF_MS = 30000;
 // A stream that says nothing for so long has gone, whatever the socket says.

@@ -1,6 +1,6 @@
 // A table of any length: rows of one height, as many elements as fit, used again while it scrolls.
 
-import { button, h, isTyping, setAttribute, setText } from "/ui/dom.js";
+import { button, h, isTyping, setAttribute, setText } from "./dom.js";
 
 const ROW_PX = 30, MARGIN_ROWS = 8, MOST_ELEMENTS = 80;
 

@@ -34,6 +34,7 @@ def read_rest(section: RestSection, store: StoreSection, source_name: str) -> tu
         ui=section.ui,
         requests_per_s=section.requests_per_s,
         max_connections=section.max_connections,
+        trusted_proxies=tuple(section.trusted_proxies),
         tls=tls,
         store=default if store.file is None else _from_folder_of(source_name, store.file),
     )

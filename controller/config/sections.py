@@ -24,6 +24,7 @@ from controller.config.value_types import (
     Interface,
     Listen,
     Name,
+    Network,
     Ovsdb,
     Parameters,
     Rate,
@@ -116,6 +117,8 @@ class RestSection(ListenerSection):
     """Sustained requests per second of one address; short bursts may have twice as many."""
     max_connections: Annotated[int, Field(ge=1, le=10_000)] = 256
     """Connections at once; at most half of them are event streams, and at most half come from one address."""
+    trusted_proxies: Annotated[list[Network], Field(max_length=64)] = Field(default_factory=list)
+    """Proxies in front of the REST interface. Limits and history use the client address in their `X-Forwarded-For`."""
 
 
 class StoreSection(Section):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -48,6 +49,17 @@ def parse_address(value: object) -> tuple[str, int]:
     if not 1 <= int(match[3]) <= 65535:
         raise InvalidValueError("listen", value, "has a TCP port outside 1 to 65535")
     return match[1] or match[2], int(match[3])
+
+
+def check_network(value: object) -> str:
+    """Return an IP address, or a network such as ``192.0.2.0/24``, as text in its usual form."""
+    try:
+        if isinstance(value, str):
+            return str(ipaddress.ip_network(value))
+        reason = "is not text"
+    except ValueError as error:
+        reason = str(error).removeprefix(repr(value)).removeprefix(str(value)).strip()
+    raise InvalidValueError("network", value, f"is no IP address and no network such as 192.0.2.0/24 ({reason})")
 
 
 def check_ovsdb(value: object) -> str:
@@ -106,6 +118,7 @@ Interface = Annotated[
 # strict mode would refuse the tuple that the validator makes
 Listen = Annotated[Any, BeforeValidator(parse_address), SyntaxHint("HOST:PORT")]
 Ovsdb = Annotated[str, BeforeValidator(check_ovsdb), SyntaxHint("`unix:/PATH`, `tcp:HOST:PORT` or `ssl:HOST:PORT`")]
+Network = Annotated[str, BeforeValidator(check_network), SyntaxHint("an IP address or network")]
 VlanVid = Annotated[int, Field(ge=MIN_VLAN_VID, le=MAX_VLAN_VID), SyntaxHint("a VLAN")]
 Algorithm = Annotated[str, StringConstraints(min_length=1, max_length=63), SyntaxHint("the name of an algorithm")]
 Parameters = Annotated[dict[str, Any], SyntaxHint("such as `{d: 2}`")]

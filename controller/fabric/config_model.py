@@ -180,7 +180,10 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """How the REST interface is served, and ``store``, the file (``:memory:``: none) in which changes are kept."""
+    """How the REST interface is served, and ``store``, the file (``:memory:``: none) in which changes are kept.
+
+    ``trusted_proxies`` are IP networks.
+    """
 
     listen: Endpoint
     authentication: Literal["none", "token"]
@@ -188,6 +191,7 @@ class Rest:
     ui: bool
     requests_per_s: int
     max_connections: int
+    trusted_proxies: tuple[str, ...]
     tls: Tls | None
     store: str
 

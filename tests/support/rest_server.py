@@ -46,7 +46,8 @@ class Running(Service):
 app = create_app(Running(central, time.monotonic, settings, told["needs_if_match"]), tokens, told["most_streams"])
 gate = rate_limited(app, RequestRateLimiter(told["requests_per_s"], time.monotonic), eventlet.sleep)
 tls = server_context("rest", Tls(**told["tls"])) if told["tls"] else None
-server = serve(gate, "127.0.0.1", 0, tls, told["max_connections"], Timeouts(**told["patience"]))
+server = serve(gate, "127.0.0.1", 0, tls, told["max_connections"], Timeouts(**told["patience"]),
+    trusted_proxies=told["trusted_proxies"])
 print(server.port, flush=True)
 if told["freeze"]:
     from apps.runtime.memory_tuning import freeze_gc
@@ -68,6 +69,7 @@ class RestProcess:
             "max_connections": 64,
             "patience": {},
             "freeze": False,
+            "trusted_proxies": [],
         }
         self._told = {**defaults, "config": config, "store": str(store), **told}
 

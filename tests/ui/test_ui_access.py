@@ -51,7 +51,7 @@ def test_what_the_page_is_served_with(serve):
     server = serve(CONFIG)
     status, headers, text = server.request("GET", "/ui")
     assert status == 200
-    assert '<script src="/ui/vendor/uPlot' in text
+    assert '<script src="ui/vendor/uPlot' in text
     assert "style=" not in text
     policy = headers["Content-Security-Policy"]
     assert "default-src 'none'" in policy

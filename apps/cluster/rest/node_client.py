@@ -25,7 +25,7 @@ RETRY_S = 3.0
 """a node that did not answer a read is not asked for so long, so that it does not slow down all others"""
 MAX_ANSWER_BYTES = 16 << 20
 AskedHeaders = Headers | Mapping[str, str]
-_PASSED_ON = ("Authorization", "If-Match", "Content-Type")
+_PASSED_ON = ("Authorization", "If-Match", "Content-Type", "X-Forwarded-For")
 
 
 class NodeResponse(NamedTuple):

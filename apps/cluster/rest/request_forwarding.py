@@ -56,7 +56,7 @@ class RequestForwarder(RemoteNodes):
         if not nodes.urls or FORWARDED_HEADER in request.headers:
             return response
         own = NodeResult(nodes.me, json.loads(response.get_data()))
-        others, partial = gather_results(nodes, _target(), request.headers, lambda: service().sleep(0.0))
+        others, partial = gather_results(nodes, _target(), _headers(), lambda: service().sleep(0.0))
         try:
             whole = complete(service(), nodes, [own, *others])
         except (AttributeError, KeyError, TypeError, ValueError) as error:  # a node of another version, or file
@@ -66,7 +66,7 @@ class RequestForwarder(RemoteNodes):
         return response
 
     def asked(self) -> dict[str, str] | None:  # noqa: D102
-        return None if FORWARDED_HEADER in request.headers else dict(request.headers)
+        return None if FORWARDED_HEADER in request.headers else _headers()
 
     def whole(self, here: Service, own: Json, target: str, asked: Mapping[str, str]) -> Json:  # noqa: D102
         nodes = self._nodes()
@@ -77,10 +77,15 @@ def _target() -> str:
     return str(request.environ["REQUEST_URI"])
 
 
+def _headers() -> dict[str, str]:
+    """Return the request's headers as another node gets them, from which it sees whose request it is."""
+    return {**dict(request.headers), "X-Forwarded-For": request.remote_addr or ""}
+
+
 def _ask(nodes: Nodes, name: str, url: str, *, changes: bool) -> Response | None:
     body = request.get_data() if changes else None
     try:
-        answer = nodes.hop.ask(url, request.method, _target(), request.headers, body)
+        answer = nodes.hop.ask(url, request.method, _target(), _headers(), body)
     except OSError as error:
         if changes and isinstance(error, ConnectionRefusedError):
             return None  # nobody has got it: the store here says who keeps changes

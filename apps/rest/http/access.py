@@ -25,6 +25,7 @@ _READING = frozenset({"GET", "HEAD", "OPTIONS"})
 _NAVIGATES = ("Sec-Fetch-Mode", "navigate")  # a person follows a link, and sees the answer in the browser
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="dets"'}
 _MAX_ADDRESSES = 4096
+_MAX_HOPS = 16
 # So many seconds' worth of requests may come at once.
 BURST_S = 2.0
 _BRAKE_S = 0.02
@@ -131,10 +132,14 @@ class ConnectionSlots:
         """Return how many of them an address has."""
         return self._held.get(_subnet(address), 0)
 
-    def take(self, address: str, count: int = 1) -> bool:
-        """Take places for an address; return False, and take none, if there are not so many."""
+    def take(self, address: str, count: int = 1, *, for_many: bool = False) -> bool:
+        """Take places for an address; return False, and take none, if there are not so many.
+
+        ``for_many``: it is a proxy's, which may have all of them.
+        """
         key = _subnet(address)
-        if self.held + count > self._most or self._held[key] + count > self._most_of_one:
+        most_of_one = self._most if for_many else self._most_of_one
+        if self.held + count > self._most or self._held[key] + count > most_of_one:
             return False
         self._held[key] += count
         return True
@@ -145,6 +150,37 @@ class ConnectionSlots:
         self._held[key] -= count
         if not self._held[key]:
             del self._held[key]
+
+
+class TrustedProxies:
+    """Proxies by their networks: the addresses that they write into ``X-Forwarded-For`` are believed, nobody else's."""
+
+    def __init__(self, networks: Iterable[str] = ()) -> None:
+        self._networks = [ipaddress.ip_network(network) for network in networks]
+
+    def is_trusted(self, address: str) -> bool:
+        """Return whether this is a proxy's address."""
+        try:
+            parsed = _address(address)
+        except ValueError:
+            return False
+        return any(parsed in network for network in self._networks)
+
+    def client_address(self, peer: str, forwarded_for: str | None) -> str:
+        """Return the client's address; ``peer`` is where the connection comes from.
+
+        Each proxy appends the address that it was asked from: the client is the last one that is no proxy. Where a
+        proxy has appended something else, the proxy is the client.
+        """
+        client = peer
+        for text in reversed((forwarded_for or "").split(",")[-_MAX_HOPS:]):
+            if not self.is_trusted(client):
+                break
+            try:
+                client = str(_address(_without_port(text.strip())))
+            except ValueError:
+                break
+        return client
 
 
 def rate_limited(app: WsgiApp, pace: RequestRateLimiter, sleep: Callable[[float], None]) -> WsgiApp:
@@ -201,6 +237,13 @@ def _subnet(address: str) -> str:
     except ValueError:
         return address
     return str(plain if plain.version == 4 else ipaddress.ip_network((plain, 64), strict=False))
+
+
+def _without_port(text: str) -> str:
+    """Return the address in ``ADDRESS``, ``ADDRESS:PORT`` of IPv4, or ``[ADDRESS]:PORT``."""
+    if text.startswith("["):
+        return text[1:].partition("]")[0]
+    return text.partition(":")[0] if text.count(":") == 1 else text
 
 
 def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import eventlet
 import h11
 
-from apps.rest.http.access import WsgiApp
+from apps.rest.http.access import TrustedProxies, WsgiApp
 from apps.rest.http.framing import LONE_LINE_FEED, MAX_TRAILERS_BYTES, fault_of_request_line, head_error, shown
 from apps.rest.http.problems import raw_answer
 from apps.rest.http.room import Room, Share
@@ -62,6 +62,7 @@ class Connection:
     """Serves the requests on ``sock``, one after the other, until either side ends it.
 
     ``wait`` returns when it is the caller's turn to look at what has come, and to serve a request that is whole.
+    A connection of one of the ``proxies`` carries requests of several clients.
     """
 
     def __init__(
@@ -72,9 +73,10 @@ class Connection:
         patience: Timeouts,
         wait: Callable[[], None],
         rooms: Rooms,
+        proxies: TrustedProxies,
     ) -> None:
         self._sock, self._address, self._app, self._patience, self._wait = sock, address, app, patience, wait
-        self._body_share, self._answer_share = (Share(room, address[0]) for room in rooms)
+        self._rooms, self._proxies = rooms, proxies
         self._received = b""  # and not yet given to h11
         sock.settimeout(patience.socket_s)
         self._environ = environ_of_connection(sock, address)
@@ -109,15 +111,18 @@ class Connection:
         if self._received:
             http.receive_data(self._received)
             self._received = b""
-        body = Body(self._sock, http, request, self._patience, self._body_share)
+        environ = {**self._environ, **environ_of_request(request)}
+        client = self._proxies.client_address(self._address[0], environ.get("HTTP_X_FORWARDED_FOR"))
+        body_share, answer_share = (Share(room, client) for room in self._rooms)
+        body = Body(self._sock, http, request, self._patience, body_share)
         # What has been changed cannot be refused any more.
-        share = self._answer_share if request.method == b"GET" else None
+        share = answer_share if request.method == b"GET" else None
         try:
             exchange = WsgiExchange(self._sock, http, request.method == b"HEAD", body, share)
-            exchange.run(self._app, {**self._environ, **environ_of_request(request), "wsgi.input": body})
+            exchange.run(self._app, {**environ, "REMOTE_ADDR": client, "wsgi.input": body})
         finally:
-            self._body_share.end()
-            self._answer_share.end()
+            body_share.end()
+            answer_share.end()
         if not body.discard():
             self._linger()
             return False

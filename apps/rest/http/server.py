@@ -9,14 +9,14 @@ import logging
 import socket
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
 
 import eventlet
 
-from apps.rest.http.access import ConnectionSlots, WsgiApp
+from apps.rest.http.access import ConnectionSlots, TrustedProxies, WsgiApp
 from apps.rest.http.http_connection import Connection, Rooms
 from apps.rest.http.problems import raw_answer
 from apps.rest.http.room import MAX_ANSWERS_BYTES, MAX_BODIES_BYTES, Room
@@ -62,16 +62,17 @@ def serve(
     max_connections: int = MAX_CONNECTIONS,
     patience: Timeouts = DEFAULT_TIMEOUTS,
     wait: Callable[[], None] = lambda: None,
+    trusted_proxies: Iterable[str] = (),
 ) -> RestServer:
     """Serve a WSGI application at an address, in a greenlet of its own; port 0 takes any free one.
 
     Raises OSError when the address cannot be listened on. Requests run in the caller's hub, one at a time between their
     waits for the socket. With ``tls`` HTTPS is served. ``wait`` returns when it is the caller's turn for a request, or
-    a step of a handshake.
+    a step of a handshake. Requests from ``trusted_proxies`` (IP networks) are those of the clients they name.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = eventlet.listen((host, port), family)
-    acceptor = _Acceptor(app, tls, ConnectionSlots(max_connections), patience, wait)
+    acceptor = _Acceptor(app, tls, ConnectionSlots(max_connections), patience, wait, TrustedProxies(trusted_proxies))
     greenlet = eventlet.spawn(acceptor.accept_from, RetryingListener(listener, "REST", eventlet.sleep))
     return RestServer(listener.getsockname()[1], listener, greenlet)
 
@@ -85,6 +86,7 @@ class _Acceptor:
     places: ConnectionSlots
     patience: Timeouts
     wait: Callable[[], None]
+    proxies: TrustedProxies
     turning_away: int = 0
     rooms: Rooms = field(
         default_factory=lambda: Rooms(Room("bodies", MAX_BODIES_BYTES), Room("answers", MAX_ANSWERS_BYTES))
@@ -95,7 +97,7 @@ class _Acceptor:
         """Take connections until the listener is closed."""
         while True:
             sock, address = listener.accept()
-            if self.places.take(address[0]):
+            if self.places.take(address[0], for_many=self.proxies.is_trusted(address[0])):
                 eventlet.spawn(self._serve, sock, address)
             elif self.turning_away < _TURNED_AWAY_AT_ONCE:
                 self.turning_away += 1
@@ -107,7 +109,7 @@ class _Acceptor:
     def _serve(self, sock: Any, address: tuple[Any, ...]) -> None:
         try:
             secured = sock if self.tls is None else self._secure(sock, self.tls)
-            Connection(secured, address, self.app, self.patience, self.wait, self.rooms).serve()
+            Connection(secured, address, self.app, self.patience, self.wait, self.rooms, self.proxies).serve()
         except (OSError, ValueError) as error:  # ssl.SSLError among them: no certificate, or not TLS at all
             if self.sparing.due(address[0]):
                 log.info("REST: no connection with %s: %s", address, error)

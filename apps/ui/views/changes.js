@@ -1,9 +1,9 @@
 // #/changes: who changed what, newest first; overrides that are not in force come before all.
 
-import { get, list } from "/ui/api.js";
-import { button, h, plainTable, vnLink } from "/ui/dom.js";
-import { exactRate, localTime, place, rate } from "/ui/format.js";
-import { live } from "/ui/live_state.js";
+import { get, list } from "../api.js";
+import { button, h, plainTable, vnLink } from "../dom.js";
+import { exactRate, localTime, place, rate } from "../format.js";
+import { live } from "../live_state.js";
 
 const SHOWN = 50, AROUND_S = 30, RECENT_S = 300, MOST_ITEMS = 200;
 

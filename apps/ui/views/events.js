@@ -1,9 +1,9 @@
 // #/events: what happened, newest first; it stands still while somebody points at it or works in it.
 
-import { get } from "/ui/api.js";
-import { h, vnLink } from "/ui/dom.js";
-import { localTime } from "/ui/format.js";
-import { live } from "/ui/live_state.js";
+import { get } from "../api.js";
+import { h, vnLink } from "../dom.js";
+import { localTime } from "../format.js";
+import { live } from "../live_state.js";
 
 const MOST = 500;
 

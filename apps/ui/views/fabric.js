@@ -1,11 +1,11 @@
 // #/: the map, and next to it the VLANs, the worst first.
 
-import { list } from "/ui/api.js";
-import { h, plainTable } from "/ui/dom.js";
-import { percent, place, rate } from "/ui/format.js";
-import { live, rateOf } from "/ui/live_state.js";
-import { FabricMap, MOST_SWITCHES } from "/ui/map.js";
-import { Table } from "/ui/table.js";
+import { list } from "../api.js";
+import { h, plainTable } from "../dom.js";
+import { percent, place, rate } from "../format.js";
+import { live, rateOf } from "../live_state.js";
+import { FabricMap, MOST_SWITCHES } from "../map.js";
+import { Table } from "../table.js";
 
 const KILO = 1000;
 

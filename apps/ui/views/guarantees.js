@@ -1,9 +1,9 @@
 // #/guarantees: what is promised of each port and link, what is left, and which VNs miss theirs.
 
-import { list } from "/ui/api.js";
-import { h, plainTable, vnLink } from "/ui/dom.js";
-import { place, rate, seconds } from "/ui/format.js";
-import { Table } from "/ui/table.js";
+import { list } from "../api.js";
+import { h, plainTable, vnLink } from "../dom.js";
+import { place, rate, seconds } from "../format.js";
+import { Table } from "../table.js";
 
 const AGAIN_MS = 10000;
 

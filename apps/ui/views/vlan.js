@@ -1,10 +1,10 @@
 // #/vlan/VID: one row for each receiving VN.
 
-import { get, list } from "/ui/api.js";
-import { h, vnHash } from "/ui/dom.js";
-import { localTime, place, rate, rateInWords, seconds } from "/ui/format.js";
-import { live, rateOf } from "/ui/live_state.js";
-import { Table, fillBars } from "/ui/table.js";
+import { get, list } from "../api.js";
+import { h, vnHash } from "../dom.js";
+import { localTime, place, rate, rateInWords, seconds } from "../format.js";
+import { live, rateOf } from "../live_state.js";
+import { Table, fillBars } from "../table.js";
 
 const AGAIN_MS = 10000;
 

@@ -1,11 +1,11 @@
 // #/vn/VID/SWITCH/PORT: the last five minutes, who sends, and why each has the rate it has.
 
-import { get, send, vnPath } from "/ui/api.js";
-import { Chart } from "/ui/chart.js";
-import { h, plainTable, vnLink } from "/ui/dom.js";
-import { percent, place, rate, rateInWords, seconds } from "/ui/format.js";
-import { LimitsForm } from "/ui/limits.js";
-import { live, rateOf, rowOfVn } from "/ui/live_state.js";
+import { get, send, vnPath } from "../api.js";
+import { Chart } from "../chart.js";
+import { h, plainTable, vnLink } from "../dom.js";
+import { percent, place, rate, rateInWords, seconds } from "../format.js";
+import { LimitsForm } from "../limits.js";
+import { live, rateOf, rowOfVn } from "../live_state.js";
 
 const WHY_EVERY_MS = 2000, AGAIN_MS = 10000, MARK_WORDS = { "congestion-began": "congested", "congestion-ended": "calm", "guarantee-violated": "missed", "guarantee-restored": "met", "limit-changed": "limit", "flood-began": "flood", "flood-ended": "flood ended" };
 const SERIES = [

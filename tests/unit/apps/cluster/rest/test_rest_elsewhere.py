@@ -33,6 +33,7 @@ class Between:
     def __init__(self, **desks: Desk) -> None:
         self.desks, self.dead = desks, set[str]()
         self.asked: list[tuple[str, str, str]] = []
+        self.clients: list[str] = []
 
     def ask(
         self, url: str, method: str, target: str, headers: Any, body: Any = None, limit_s: float = 1.0
@@ -40,6 +41,7 @@ class Between:
         if url in self.dead:
             raise OSError("nobody is there")
         self.asked.append((url, method, target))
+        self.clients.append(headers["X-Forwarded-For"])
         kept = {name: headers[name] for name in ("If-Match", "Content-Type") if name in headers}
         answer = self.desks[url].client.open(target, method=method, data=body, headers={**kept, FORWARDED_HEADER: "n"})
         return NodeResponse(answer.status_code, list(answer.headers.items()), answer.data)
@@ -81,6 +83,13 @@ def test_every_node_answers_for_the_whole_fabric(two: Two) -> None:
     of_pair = "/v1/pairs/10/s1/1/s1/2/explanation"
     assert two.n2.get(of_pair) == two.n1.get(of_pair)
     assert "unreachable_nodes" not in two.n2.get("/v1/vns")
+
+
+def test_other_nodes_are_told_whose_request_it_is(two: Two) -> None:
+    sent = {"headers": {"X-Forwarded-For": "1.2.3.4"}, "environ_base": {"REMOTE_ADDR": "198.51.100.7"}}
+    assert two.n2.client.patch(VN, json={"send_limit_bps": 30_000_000}, **sent).status_code == 200
+    assert two.n2.client.get("/v1/pairs", **sent).status_code == 200
+    assert two.between.clients == ["198.51.100.7", "198.51.100.7"]
 
 
 def test_every_node_says_of_each_host_what_its_own_node_knows() -> None:
