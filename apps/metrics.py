@@ -217,7 +217,7 @@ class _Controller(Collector):
         def shown(end: PortId) -> str:
             return f"{names(end.dpid)}:{end.port_no}"
 
-        for one in observer.links.of(self._metrics.central.config):
+        for one in observer.links.list_links(self._metrics.central.config):
             if one.capacity_bps is None:
                 continue
             a, b = one.link

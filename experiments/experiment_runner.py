@@ -57,7 +57,7 @@ def run(
     folder = options.output or Path("results") / name
     cells = _cells(known[name], options, settings, "algorithm" in given)
     with _Progress(options.quiet, cells) as progress:
-        done = {cell.control: execute_run(cell, folder, progress.of(number)) for number, cell in enumerate(cells)}
+        done = {cell.control: execute_run(cell, folder, progress.callback(number)) for number, cell in enumerate(cells)}
     report(name, options, folder, cells, done)
     return done
 
@@ -124,7 +124,7 @@ class _Progress:
     def __exit__(self, *exception: Any) -> None:
         self._bar.__exit__(*exception)
 
-    def of(self, number: int) -> Any:
+    def callback(self, number: int) -> Any:
         """Return what is called with the seconds of traffic that have passed since the last call."""
         title, scenario = self._runs[number]
         task, at_s = self._tasks[number], 0.0

@@ -37,7 +37,7 @@ class AgentPairs:
         self.pairs: list[ShapedPair] = []
         self._row_of: dict[ShapedPair, int] = {}
         self._ends: list[tuple[bytes, bytes]] = []  # sender and receiver, as the controller says them
-        self._machines = SendRateControllers.idle(0)
+        self._machines = SendRateControllers.initial(0)
         self._rate_kbps = np.empty(0, dtype=np.int64)
         self._idle_intervals = np.empty(0, dtype=np.int64)
         self._silent_intervals = np.empty(0, dtype=np.int64)

@@ -108,7 +108,7 @@ class Settings:
         standing = self.store.load()
         self.revision = standing.revision
         self._facts: Mapping[str, str] = standing.metadata
-        self.overrides = Overrides.of(self.file, standing.vlans, standing.vns)
+        self.overrides = Overrides.build(self.file, standing.vlans, standing.vns)
         values = resolve(self.overrides, self.central.fabric.admitted.core_overload)
         plan = self._plan(self.overrides, values, digest_of(self.file))
         self.central.put_in_force(plan.values, self._clock())
@@ -277,7 +277,7 @@ class Settings:
 
     def _laid_over(self, config: Config) -> tuple[Overrides, EffectiveSettings, str]:
         """Return the overrides over another file, what is in force then, and what tells the file from others."""
-        overrides = Overrides.of(FileValues(config), self.overrides.vlans, dict(self.overrides.vn_overrides()))
+        overrides = Overrides.build(FileValues(config), self.overrides.vlans, dict(self.overrides.vn_overrides()))
         return overrides, resolve(overrides, AdmittedLimits(config).core_overload), digest_of(overrides.file)
 
     # -- how a change is made

@@ -256,7 +256,7 @@ def _read_meters(
     stats, bounds = {}, list(pairwise([0, *BULK_METER_STATS.ends.tolist()]))
     for peer, (number, _) in told.items():
         stats[peer.connection.dpid] = _drop_stale(peer, BULK_METER_STATS.stats[slice(*bounds[number])])
-    return MeterStatsBatch.of(stats | _read_replies(peers, answered))
+    return MeterStatsBatch.from_stats(stats | _read_replies(peers, answered))
 
 
 def _read_replies(peers: ConnectedSwitches, answered: list[Answer]) -> dict[int, NDArray[np.void]]:

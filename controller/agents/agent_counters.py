@@ -36,7 +36,7 @@ class AgentCounters:
     fresh: BoolArray
 
     @classmethod
-    def none(cls, entries: int) -> AgentCounters:
+    def initial(cls, entries: int) -> AgentCounters:
         """Return the columns of entries that nobody reports."""
         return cls(
             np.zeros(entries),
@@ -52,7 +52,7 @@ class AgentCounters:
 
     def carried(self, old_row: IntArray) -> AgentCounters:
         """Return the columns for a re-arranged pair table."""
-        empty = AgentCounters.none(1)
+        empty = AgentCounters.initial(1)
         return AgentCounters(
             *(reindex(getattr(self, name), old_row, getattr(empty, name)[0]) for name in self.__dataclass_fields__)
         )

@@ -57,8 +57,8 @@ class AgentManager(NoAgents):
         self._number_of_vn = self._ports_of_vns()
         self._heard: list[tuple[int, ControlFrame]] = []
         self._entries = fabric.state.entries
-        self._reports = AgentCounters.none(len(self._entries))
-        self._verification = Verification.none(len(self._entries))
+        self._reports = AgentCounters.initial(len(self._entries))
+        self._verification = Verification.initial(len(self._entries))
         self._shaped = np.zeros(len(self._entries), dtype=np.bool_)
         self._own_kbps = np.full(len(fabric.vns), -1, dtype=np.int64)
         self._own_heard_s = np.full(len(fabric.vns), -math.inf)

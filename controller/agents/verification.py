@@ -33,7 +33,7 @@ class Verification:
     intervals: IntArray
 
     @classmethod
-    def none(cls, entries: int) -> Verification:
+    def initial(cls, entries: int) -> Verification:
         """Return the state in which nothing has been compared."""
         metered, metered_s, reported, granted, told_s = np.zeros((5, entries))
         last, last_s = np.full((2, entries), np.nan)
@@ -41,7 +41,7 @@ class Verification:
 
     def carried(self, old_row: IntArray) -> Verification:
         """Return the state for a re-arranged pair table."""
-        empty = Verification.none(1)
+        empty = Verification.initial(1)
         return Verification(
             *(reindex(getattr(self, name), old_row, getattr(empty, name)[0]) for name in self.__dataclass_fields__)
         )

@@ -54,7 +54,7 @@ class Constraints:
     """(2 * vns + links,) for VNs not below the guaranteed rate"""
 
     @classmethod
-    def of(
+    def build(
         cls,
         send_limit_bps: FloatArray,
         receive_limit_bps: FloatArray,

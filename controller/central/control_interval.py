@@ -43,7 +43,9 @@ def run_interval(
     confirmed_s: Mapping[int, float],
 ) -> control_step.StepResult:
     """Run the control step on the METER_STATS of the switches, and queue the meter-mods that it decides."""
-    stats = MeterStatsBatch.of(stats).of_switches(fabric.switches)  # another configuration may have come in between
+    stats = MeterStatsBatch.from_stats(stats).of_switches(
+        fabric.switches
+    )  # another configuration may have come in between
     if fabric.state.adopted_bps is not None and not fabric.may_lack_senders(now_s):
         fabric.state = control_step.with_released_grants(fabric.state)
         fabric.share.released()
@@ -52,7 +54,7 @@ def run_interval(
     readings, shaped = agents.before_step(listed if recorder is None else listed.columns, now_s)
     control, vns = fabric.control, fabric.shared_vns
     reads = _reads(control, recorder)
-    links = fabric.links.of(vns, fabric.network.topology) if ReadingKind.LINKS in reads else None
+    links = fabric.links.link_table(vns, fabric.network.topology) if ReadingKind.LINKS in reads else None
     marks = None
     if ReadingKind.MARKS in reads and (fabric.phantoms or fabric.measuring or not fabric.share.is_whole):
         entries = control.state.entries

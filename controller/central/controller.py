@@ -269,7 +269,7 @@ class CentralController:
         before = control_step.with_settled_limits(fabric.state)
         enforcement, changes = finalize(before, now_s)
         if (bounds := fabric.vns.meter_bounds) is not None:
-            of_entries, measured = bounds.of(fabric.state.entries.sender), fabric.state.measured
+            of_entries, measured = bounds.select(fabric.state.entries.sender), fabric.state.measured
             enforcement, changes = within_bounds(before, enforcement, changes, measured, of_entries, now_s)
         counters = fabric.state.counters.modified(changes.rows, now_s)
         fabric.state = fabric.state._replace(enforcement=enforcement, counters=counters)

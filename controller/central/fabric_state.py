@@ -77,7 +77,7 @@ class ControlContext(NamedTuple):
         policies = choices_of(config)
         vns = apply_choices(VnTable.of_config(config), policies)
         groups = groups_of(vns, policies)
-        shadow = Shadow.of(vns, shadows_of(config))
+        shadow = Shadow.build(vns, shadows_of(config))
         return cls(config, vns, policies, groups, shadow, control_step.ControlState.start(vns, groups))
 
     def with_values(self, values: EffectiveSettings) -> ControlContext:
@@ -93,7 +93,7 @@ class ControlContext(NamedTuple):
         if policies != self.policies:
             groups = groups_of(vns, policies)
             state = control_step.with_groups(state, self.groups, groups)
-        shadow = self.shadow if shadows == self.shadow.policies else Shadow.of(vns, shadows)
+        shadow = self.shadow if shadows == self.shadow.policies else Shadow.build(vns, shadows)
         return ControlContext(config, vns, policies, groups, shadow, state)
 
 
@@ -135,21 +135,21 @@ class FabricState:
         limited = frozenset(np.flatnonzero(limited_receivers(self.vns, config)).tolist())
         settings = ForwardingSettings(config.mac_ageing_s, config.max_macs_per_vn, ethertypes, marking, limited)
         self.network = ForwardingState(config.switches.values(), self.vns, settings)
-        self.switches = {s.dpid: SwitchRecord.of(s, self.vns, config) for s in config.switches.values()}
+        self.switches = {s.dpid: SwitchRecord.from_config(s, self.vns, config) for s in config.switches.values()}
         self.listing = MeterIndex()
         self.deliveries = {dpid: DeliveredRates() for dpid in self.switches}
         self.verdicts = Verdicts()
         self.received_bps: FloatArray = np.zeros(len(self.vns))
-        self.guarantees = Guarantees.unused(len(self.vns))  # of what VNs receive
-        self.send_guarantees = Guarantees.unused(len(self.vns))  # where limits are guarantees: where VNs borrow
-        self.congestion = Congestion.none(len(self.vns))
+        self.guarantees = Guarantees.initial(len(self.vns))  # of what VNs receive
+        self.send_guarantees = Guarantees.initial(len(self.vns))  # where limits are guarantees: where VNs borrow
+        self.congestion = Congestion.initial(len(self.vns))
         self.queue_dropped_bps: FloatArray = np.full(len(self.vns), np.nan)  # where a policy reads queues
         self.notifications = np.zeros(len(self.vns))  # messages that receiving VNs sent to senders
         self.notified_s: FloatArray = np.full(len(self.vns), np.nan)  # when they did so last
-        self.send_limits = SendLimitMeters.unread(len(self.vns))
-        self.floods = FloodRates.unknown(len(self.vns))
-        self.phantoms = PhantomMeters.none(len(self.vns))
-        self.measuring = CountingMeters.none()
+        self.send_limits = SendLimitMeters.initial(len(self.vns))
+        self.floods = FloodRates.initial(len(self.vns))
+        self.phantoms = PhantomMeters.initial(len(self.vns))
+        self.measuring = CountingMeters.empty()
         self._flood_limits: tuple[VnTable, FloatArray] | None = None
         self._shared: tuple[VnTable, FloatArray, VnTable] | None = None
         self.brought: tuple[Measurement, tuple[FloatArray, ...]] | None = None  # what the last interval measured
@@ -171,7 +171,7 @@ class FabricState:
         """Return rates and bursts as the switches of these senders (rows) take them."""
         if self.vns.meter_bounds is None:
             return rate_bps, burst_bits
-        rate_kbps, burst_kbits = self.vns.meter_bounds.of(sender).fitted(to_kilo(rate_bps), to_kilo(burst_bits))
+        rate_kbps, burst_kbits = self.vns.meter_bounds.select(sender).fitted(to_kilo(rate_bps), to_kilo(burst_bits))
         return from_kilo(rate_kbps), from_kilo(burst_kbits)
 
     # -- what is in force

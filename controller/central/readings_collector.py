@@ -43,7 +43,7 @@ def collect_readings(
         for row in _implausible(fabric, queues.implausible, now_s):
             _note(fabric, f"{fabric.vn_name(row)}: its queue's", now_s)
     if ports is not None:
-        names = fabric.links.of(fabric.vns, fabric.network.topology).names
+        names = fabric.links.link_table(fabric.vns, fabric.network.topology).names
         for row in _implausible(fabric, ports.implausible, now_s):
             _note(fabric, f"link {names[row]}: its port's", now_s)
     return FabricReadings(queues, ports, marks)
@@ -51,7 +51,7 @@ def collect_readings(
 
 def _queues(fabric: FabricState, received_s: Mapping[int, float]) -> QueueReadings:
     vns = fabric.vns
-    found = QueueChanges.unknown(len(vns))
+    found = QueueChanges.initial(len(vns))
     for dpid, rows in _by_switch(vns.dpid):
         counters = fabric.deliveries[dpid].queues
         changes = counters.changes
@@ -63,13 +63,13 @@ def _queues(fabric: FabricState, received_s: Mapping[int, float]) -> QueueReadin
         found.elapsed_s[rows[at]] = changes.elapsed_s[of]
     most = int(vns.vlan_vid.max(initial=0)) + 1
     arrival_bps = np.bincount(vns.vlan_vid, weights=vns.capacity_bps, minlength=most).astype(np.float64)[vns.vlan_vid]
-    return QueueReadings.of(found, vns.capacity_bps, arrival_bps)
+    return QueueReadings.from_changes(found, vns.capacity_bps, arrival_bps)
 
 
 def _ports(fabric: FabricState, received_s: Mapping[int, float]) -> PortReadings:
-    links = fabric.links.of(fabric.vns, fabric.network.topology)
+    links = fabric.links.link_table(fabric.vns, fabric.network.topology)
     ports = fabric.links.ports(fabric.vns)
-    found = PortChanges.unknown(len(ports.dpid))
+    found = PortChanges.initial(len(ports.dpid))
     for dpid, rows in _by_switch(ports.dpid):
         counters = fabric.deliveries[dpid].ports
         changes = counters.changes
@@ -82,7 +82,7 @@ def _ports(fabric: FabricState, received_s: Mapping[int, float]) -> PortReadings
             for name, counter in names.items():
                 getattr(found, name)[at[mine]] = changes.delta[counter][of[mine]]
         found.elapsed_s[at] = changes.elapsed_s[of]
-    return PortReadings.of(found, links.capacity_bps)
+    return PortReadings.from_changes(found, links.capacity_bps)
 
 
 def _by_switch(dpid: NDArray[np.uint64]) -> Iterator[tuple[int, IntArray]]:

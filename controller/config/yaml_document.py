@@ -48,7 +48,7 @@ class Bounds(NamedTuple):
     most: Mapping[str, int]
     otherwise: int
 
-    def of(self, key: str) -> int:
+    def max_items(self, key: str) -> int:
         """Return the most entries of what stands at a key."""
         return self.most.get(key, self.otherwise)
 
@@ -214,7 +214,7 @@ def _excess(text: str, bounds: Bounds) -> ConfigProblem | None:
             if len(keys) == _MAX_DEPTH:
                 return ConfigProblem(0, 0, "", f"sections are nested more than {_MAX_DEPTH} deep")
             keys.append(key)
-            most.append(bounds.of(key))
+            most.append(bounds.max_items(key))
             nodes.append(0)
             in_section.append(isinstance(event, yaml.MappingStartEvent))
     return None
@@ -261,7 +261,7 @@ class _PlainReader:
         if depth == _MAX_DEPTH:
             raise _NotPlainError
         read = self._section if kind is yaml.MappingStartEvent else self._list
-        return read(self._bounds.of(key), depth + 1)
+        return read(self._bounds.max_items(key), depth + 1)
 
     def _section(self, most: int, depth: int) -> dict[str, object]:
         values: dict[str, object] = {}

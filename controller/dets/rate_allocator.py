@@ -76,7 +76,7 @@ class RateAllocators(NamedTuple):
     decisions: tuple[Decision, ...] = ()
 
     @classmethod
-    def calm(cls, vns: int, groups: tuple[PolicyGroup, ...]) -> RateAllocators:
+    def initial(cls, vns: int, groups: tuple[PolicyGroup, ...]) -> RateAllocators:
         """Return the state in which nothing is congested."""
         memories = tuple(PolicyState(vns) for _ in groups)
         return cls(np.zeros(vns, dtype=np.bool_), np.zeros(vns, dtype=np.int64), memories)

@@ -59,7 +59,7 @@ class SendRateControllers:
     intervals_since_message: Int16Array
 
     @classmethod
-    def idle(cls, entries: int) -> SendRateControllers:
+    def initial(cls, entries: int) -> SendRateControllers:
         """Return machines that control nothing."""
         free = np.full(entries, MachineState.IDLE, dtype=np.int8)
         return cls(free, np.full(entries, np.inf), np.zeros(entries, dtype=np.int16))

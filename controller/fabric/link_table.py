@@ -37,7 +37,7 @@ class LinkTable:
     path_link: IntArray
 
     @classmethod
-    def of(
+    def build(
         cls,
         vns: VnTable,
         switch_names: Mapping[int, str],
@@ -75,7 +75,7 @@ class LinkTable:
     @classmethod
     def of_access(cls, vns: VnTable) -> LinkTable:
         """Return the access links alone."""
-        return cls.of(vns, {}, {}, SwitchPaths(frozenset(), {}), ())
+        return cls.build(vns, {}, {}, SwitchPaths(frozenset(), {}), ())
 
     def place(self, vn: int) -> str:
         """Return where a VN is, as ``SWITCH:PORT``."""
@@ -108,8 +108,8 @@ class LinkPorts:
     inward: BoolArray
 
     @classmethod
-    def of(cls, vns: VnTable, core: Iterable[PortId]) -> LinkPorts:
-        """Return the ports of the links of ``LinkTable.of``; ``core`` in the order of its ``core_capacity_bps``."""
+    def build(cls, vns: VnTable, core: Iterable[PortId]) -> LinkPorts:
+        """Return the ports of the links of ``LinkTable.build``; ``core`` in the order of its ``core_capacity_bps``."""
         access, ends = _access_ports(vns)[0].astype(np.uint64), list(core)
         dpid, port_no = np.concatenate([access, access, np.array(ends, dtype=np.uint64).reshape(-1, 2).T], axis=1)
         return cls(dpid, port_no.astype(np.int64), np.arange(len(dpid)) < access.shape[1])
@@ -133,16 +133,16 @@ class LinkTableCache:
         self._links: LinkTable | None = None
         self._ports: LinkPorts | None = None
 
-    def of(self, vns: VnTable, topology: Topology) -> LinkTable:
+    def link_table(self, vns: VnTable, topology: Topology) -> LinkTable:
         """Return the links of the paths in use; the very same object as long as the same links are up."""
         up = topology.links()
         if self._links is None or up != self._seen:
             self._seen = up
-            self._links = LinkTable.of(vns, self._names, self._capacity_bps, topology.paths(), up)
+            self._links = LinkTable.build(vns, self._names, self._capacity_bps, topology.paths(), up)
         return self._links
 
     def ports(self, vns: VnTable) -> LinkPorts:
         """Return where the links can be read; the same object for the life of a configuration."""
         if self._ports is None:
-            self._ports = LinkPorts.of(vns, self._capacity_bps)
+            self._ports = LinkPorts.build(vns, self._capacity_bps)
         return self._ports

@@ -23,7 +23,7 @@ class MeterBounds(NamedTuple):
     min_burst_kbits: Kilos = 1
     max_burst_kbits: Kilos = MAX_KILO
 
-    def of(self, rows: npt.NDArray[np.int64]) -> MeterBounds:
+    def select(self, rows: npt.NDArray[np.int64]) -> MeterBounds:
         """Return the columns of some rows."""
         return MeterBounds._make(np.asarray(column)[rows] for column in self)
 

@@ -18,12 +18,12 @@ _USERS = {"ceilings": ("borrows", policies_with_ceilings), "weights": ("weighted
 
 def check_used(what: str, key: str, value: float, algorithm: str, shadow: str | None) -> None:
     """Raise InvalidValueError for ceilings or weights (``what``) in a VLAN whose algorithm and shadow use none."""
-    reason = unused(what, algorithm, shadow)
+    reason = unused_reason(what, algorithm, shadow)
     if reason:
         raise InvalidValueError(key, value, f"has no effect: {reason}")
 
 
-def unused(what: str, algorithm: str, shadow: str | None) -> str:
+def unused_reason(what: str, algorithm: str, shadow: str | None) -> str:
     """Return why ceilings or weights have no effect in a VLAN with this algorithm and shadow; empty if they have."""
     flag, users = _USERS[what]
     known = [policies[name] for name in (algorithm, shadow) if name in policies]

@@ -17,7 +17,7 @@ from controller.fabric.config_model import DIRECTIONS, Vlan
 from controller.fabric.value_checks import check_vlan_values
 from controller.fabric.vn_table import VnTable
 from controller.limits.admission import AdmittedLimits
-from controller.limits.change_validation import check_sharding, unused
+from controller.limits.change_validation import check_sharding, unused_reason
 from controller.limits.flood_limits import min_receive_limits
 from controller.limits.hose_model import STEP_BPS, Overload, port_overload
 from controller.limits.overrides import NO_CEILING, VN_RATES, Override, Overrides, VnName
@@ -43,7 +43,7 @@ class EffectiveSettings:
     partly_idle_vns: Mapping[VnName, str]
 
     @classmethod
-    def of(
+    def build(
         cls, active: Overrides, inactive_vns: Mapping[VnName, str], inactive_vlans: Mapping[int, str]
     ) -> EffectiveSettings:
         """Return the values in force under overrides that all fit; the reasons are those of the others."""
@@ -53,8 +53,8 @@ class EffectiveSettings:
         for row in np.flatnonzero(with_ceiling | with_weight).tolist():
             name = active.file.names[row]
             vlan = vlans[name.vlan_vid]
-            ceiling = unused("ceilings", vlan.algorithm, vlan.shadow) if with_ceiling[row] else None
-            weight = unused("weights", vlan.algorithm, vlan.shadow) if with_weight[row] else None
+            ceiling = unused_reason("ceilings", vlan.algorithm, vlan.shadow) if with_ceiling[row] else None
+            weight = unused_reason("weights", vlan.algorithm, vlan.shadow) if with_weight[row] else None
             reasons = [
                 f"its {what} no effect: {why}"
                 for what, why in (("ceilings have", ceiling), ("weight has", weight))
@@ -120,7 +120,7 @@ def resolve(overrides: Overrides, core_overload: CoreCheck) -> EffectiveSettings
             break
         for (row, way), reason in found.items():
             _deactivate(left, row, way, reason, off, inactive_vns, inactive_vlans)
-    return EffectiveSettings.of(left, inactive_vns, inactive_vlans)
+    return EffectiveSettings.build(left, inactive_vns, inactive_vlans)
 
 
 def resolve_change(
@@ -141,7 +141,7 @@ def resolve_change(
     off = np.zeros(len(overrides.file.vns), dtype=np.bool_)
     off[[row_of[name] for name in inactive_vns if name in row_of]] = True
     active = overrides.without_vlans(inactive_vlans).without_vns(off)
-    values = EffectiveSettings.of(active, inactive_vns, inactive_vlans)
+    values = EffectiveSettings.build(active, inactive_vns, inactive_vlans)
     if vlans:
         for vid, reason in _name_clash(values.vlans, dict.fromkeys(vlans, 0)).items():
             raise InvalidValueError("name", values.vlans[vid].name, reason)

@@ -94,7 +94,7 @@ class Overrides:
     revision: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     @classmethod
-    def of(cls, file: FileValues, vlans: Mapping[int, Override], vns: Mapping[VnName, Override]) -> Overrides:
+    def build(cls, file: FileValues, vlans: Mapping[int, Override], vns: Mapping[VnName, Override]) -> Overrides:
         """Return these overrides over a file."""
         nothing = {name: np.full(len(file.vns), np.nan) for name in VN_FIELDS}
         empty = cls(file, {}, {}, nothing, np.zeros(len(file.vns), dtype=np.int64))

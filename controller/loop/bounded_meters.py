@@ -28,7 +28,7 @@ def within_bounds(
     ``bounds`` are those of the entries' switches, (entries,).
     """
     rows = changes.rows
-    rate_kbps, burst_kbits = bounds.of(rows).fitted(after.rate_kbps[rows], after.burst_kbits[rows])
+    rate_kbps, burst_kbits = bounds.select(rows).fitted(after.rate_kbps[rows], after.burst_kbits[rows])
     stands_kbps, stood_kbits = before.rate_kbps[rows], before.burst_kbits[rows]
     elapsed_s = np.maximum(now_s - before.updated_s[rows], 0.0)
     moved_bits = (from_kilo(stands_kbps) - measured.passed_bps[rows]) * elapsed_s

@@ -29,7 +29,7 @@ class Congestion:
     calm_intervals: IntArray
 
     @classmethod
-    def none(cls, vns: int) -> Congestion:
+    def initial(cls, vns: int) -> Congestion:
         """Return the state in which nothing is congested."""
         return cls(np.zeros(vns, dtype=np.bool_), np.full(vns, np.nan), np.zeros(vns, dtype=np.int64))
 

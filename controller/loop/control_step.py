@@ -56,12 +56,12 @@ class ControlState(NamedTuple):
         """Return the state in which nobody talks to anybody."""
         return cls(
             PairTable.empty(),
-            MeterCounters.unknown(0),
-            Measurement.none(0),
-            SendRateControllers.idle(0),
-            RateAllocators.calm(len(vns), groups),
-            Enforcement.none(),
-            ReceiveBudgets.unused(len(vns)),
+            MeterCounters.initial(0),
+            Measurement.initial(0),
+            SendRateControllers.initial(0),
+            RateAllocators.initial(len(vns), groups),
+            Enforcement.empty(),
+            ReceiveBudgets.initial(len(vns)),
             np.empty(0, dtype=np.int16),
         )
 

@@ -53,7 +53,7 @@ def apply_grants(
             before, enforcement, changes, shaped, entries.metered, limit_bps, now_s
         )
     if bounds is not None:
-        of_entries = bounds.of(entries.sender)
+        of_entries = bounds.select(entries.sender)
         enforcement, changes = within_bounds(before, enforcement, changes, seen.measured, of_entries, now_s)
         enforcement, backstops = within_bounds(before, enforcement, backstops, seen.measured, of_entries, now_s)
     counters = seen.counters.modified(changes.rows, now_s, own=True)

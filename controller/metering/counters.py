@@ -42,7 +42,7 @@ class MeterReadings:
     confirmed_s: FloatArray
 
     @classmethod
-    def none(cls, entries: int) -> MeterReadings:
+    def initial(cls, entries: int) -> MeterReadings:
         """Return readings that no switch has filled in yet; their columns are there to be written to."""
         byte_in, dropped, duration, received, confirmed = (np.full(entries, np.nan) for _ in range(5))
         return cls(byte_in, dropped, duration, received, np.zeros(entries, dtype=np.bool_), confirmed)
@@ -96,7 +96,7 @@ class ListedReadings:
             floats, present = measurement_native.read(self.of_kernel, self.modified_s is not None)
             byte_in, dropped, duration_s, received_s, confirmed_s = floats
             return MeterReadings(byte_in, dropped, duration_s, received_s, present, confirmed_s)
-        readings = MeterReadings.none(len(self.meter))
+        readings = MeterReadings.initial(len(self.meter))
         rows = np.flatnonzero(self.meter != NOT_LISTED)
         switch, meters = self.switch[rows], self.stats[self.meter[rows]]
         readings.confirmed_s[rows] = self.confirmed_s[switch]
@@ -137,7 +137,7 @@ class MeterCounters(NamedTuple):
     received_s: FloatArray
 
     @classmethod
-    def unknown(cls, entries: int) -> MeterCounters:
+    def initial(cls, entries: int) -> MeterCounters:
         """Return the state in which nothing has been read yet."""
         nan = np.full(entries, np.nan)
         return cls(nan, nan, nan, nan, nan)

@@ -90,7 +90,7 @@ class Enforcement(NamedTuple):
     evidence: Int16Array
 
     @classmethod
-    def none(cls) -> Enforcement:
+    def empty(cls) -> Enforcement:
         """Return the state without meters."""
         nothing, no_kilo = np.empty(0), np.empty(0, dtype=np.uint32)
         accounts = (nothing,) * 4

@@ -67,7 +67,7 @@ class FloodRates:
     _read_s: float = -math.inf
 
     @classmethod
-    def unknown(cls, vns: int) -> FloodRates:
+    def initial(cls, vns: int) -> FloodRates:
         """Return the rates of VNs of which nothing has been read."""
         unknown, zeros = np.full(vns, np.nan), np.zeros(vns)
         never_s, dropping = np.full((3, vns), -np.inf), np.zeros(vns, dtype=np.bool_)

@@ -31,7 +31,7 @@ class Guarantees(NamedTuple):
     violated_intervals: IntArray
 
     @classmethod
-    def unused(cls, vns: int) -> Guarantees:
+    def initial(cls, vns: int) -> Guarantees:
         """Return the state before anything was sent."""
         nothing = np.zeros(vns)
         return cls(nothing, nothing, np.zeros(vns, dtype=np.bool_), np.zeros(vns, dtype=np.int64))

@@ -48,7 +48,7 @@ class Measurement(NamedTuple):
     silent_intervals: Int16Array
 
     @classmethod
-    def none(cls, entries: int) -> Measurement:
+    def initial(cls, entries: int) -> Measurement:
         """Return the state before the first reading: nothing sent, but not yet known to be idle."""
         zero = np.zeros(entries)
         return cls(zero, zero, zero, zero, np.zeros(entries, dtype=np.int16))

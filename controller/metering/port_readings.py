@@ -20,7 +20,7 @@ class PortChanges:
     elapsed_s: FloatArray
 
     @classmethod
-    def unknown(cls, links: int) -> PortChanges:
+    def initial(cls, links: int) -> PortChanges:
         """Return changes that no switch has filled in yet; their columns are there to be written to."""
         return cls(*(np.full(links, np.nan) for _ in range(3)))
 
@@ -44,7 +44,7 @@ class PortReadings:
     implausible: BoolArray
 
     @classmethod
-    def of(cls, changes: PortChanges, capacity_bps: FloatArray) -> PortReadings:
+    def from_changes(cls, changes: PortChanges, capacity_bps: FloatArray) -> PortReadings:
         """Return what counter changes say; ``capacity_bps`` (links,) is what the links carry.
 
         Counters that went back, or faster than PLAUSIBLE_LOAD times the capacity, are not believed.

@@ -28,7 +28,7 @@ class QueueChanges:
     elapsed_s: FloatArray
 
     @classmethod
-    def unknown(cls, vns: int) -> QueueChanges:
+    def initial(cls, vns: int) -> QueueChanges:
         """Return changes that no switch has filled in yet; their columns are there to be written to."""
         return cls(*(np.full(vns, np.nan) for _ in range(4)))
 
@@ -51,7 +51,7 @@ class QueueReadings:
     implausible: BoolArray
 
     @classmethod
-    def of(cls, changes: QueueChanges, capacity_bps: FloatArray, arrival_bps: FloatArray) -> QueueReadings:
+    def from_changes(cls, changes: QueueChanges, capacity_bps: FloatArray, arrival_bps: FloatArray) -> QueueReadings:
         """Return what counter changes say, shape (vns,).
 
         ``capacity_bps`` is what the VN's edge port carries, ``arrival_bps`` what could arrive for it at most.

@@ -54,7 +54,7 @@ class ReceiveBudgets(NamedTuple):
     updated_s: FloatArray
 
     @classmethod
-    def unused(cls, vns: int) -> ReceiveBudgets:
+    def initial(cls, vns: int) -> ReceiveBudgets:
         """Return the state before anything was received."""
         return cls(np.zeros(SLOTS * vns), np.full(SLOTS, NEVER_S), np.full(1, NEVER_S))
 

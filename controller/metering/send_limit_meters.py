@@ -34,9 +34,9 @@ class SendLimitMeters(NamedTuple):
     dropped_bps: FloatArray
 
     @classmethod
-    def unread(cls, vns: int) -> SendLimitMeters:
+    def initial(cls, vns: int) -> SendLimitMeters:
         """Return the state before the first reading."""
-        return cls(MeterCounters.unknown(vns), np.full(vns, np.nan), np.full(vns, np.nan))
+        return cls(MeterCounters.initial(vns), np.full(vns, np.nan), np.full(vns, np.nan))
 
     def after(self, readings: Readings, capacity_bps: FloatArray) -> SendLimitMeters:
         """Return the state after one more interval; ``capacity_bps`` (vns,) is that of the VNs' edge ports.

@@ -39,7 +39,7 @@ class LinkUptime:
             self._since_s = {link: self._since_s.get(link, now_s) for link in links}
             self.up = links
 
-    def of(self, config: Config) -> list[FabricLink]:
+    def list_links(self, config: Config) -> list[FabricLink]:
         """Return the links of the configuration in its order, then others that are up."""
         found = {}
         for one in config.links:

@@ -17,7 +17,7 @@ class Observer:
 
     def __init__(self, central: CentralController) -> None:
         self.central = central
-        self.traffic = TrafficTotals.none(len(central.vns))
+        self.traffic = TrafficTotals.initial(len(central.vns))
         self.series = TimeSeries(central.vns)
         self.ports = PortRates()
         self.links = LinkUptime()

@@ -52,7 +52,7 @@ class _Ring:
         self.rows[row, 0], self.rows[row, 1] = mean_bps, np.maximum(mean_bps, max_bps)
         self.next = (row + 1) % SECONDS
 
-    def of(self, key: int) -> SeriesRows:
+    def series(self, key: int) -> SeriesRows:
         """Return the rows of a key, oldest first."""
         order = np.roll(np.arange(SECONDS), -self.next)
         order = order[~np.isnan(self.at_s[order])]
@@ -122,7 +122,7 @@ class TimeSeries:
 
     def of_vlan(self, vlan_vid: int) -> SeriesRows:
         """Return the series of a VLAN, which must be one of the fabric's."""
-        return self._vlans.of(self._vlan_at[vlan_vid])
+        return self._vlans.series(self._vlan_at[vlan_vid])
 
     def of_vn(self, vns: VnTable, row: int, now_s: float) -> SeriesRows:
         """Return the series of a VN, from when it was first asked for, and go on watching it.
@@ -134,4 +134,4 @@ class TimeSeries:
         self._watched[key] = replace(one, row=row, asked_s=now_s)
         if len(self._watched) > MAX_WATCHED:
             self._watched.popitem(last=False)
-        return one.ring.of(0)
+        return one.ring.series(0)

@@ -89,7 +89,7 @@ class TrafficTotals:
     _rows: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     @classmethod
-    def none(cls, vns: int) -> TrafficTotals:
+    def initial(cls, vns: int) -> TrafficTotals:
         """Return the sums before anything was sent."""
         columns = np.zeros((len(COLUMNS), vns))
         return cls(
@@ -105,7 +105,7 @@ class TrafficTotals:
 
     def carried(self, old_row: IntArray) -> TrafficTotals:
         """Return the sums for a re-arranged VN table."""
-        fresh = TrafficTotals.none(len(old_row))
+        fresh = TrafficTotals.initial(len(old_row))
         for mine, others in (
             (fresh.bytes, self.bytes),
             (fresh.seconds, self.seconds),

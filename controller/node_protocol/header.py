@@ -102,14 +102,14 @@ class TableColumns(NamedTuple):
     octets: int
 
     @classmethod
-    def of(cls, layout: Layout) -> TableColumns:
+    def from_layout(cls, layout: Layout) -> TableColumns:
         """Return those of a table."""
         eights, fours, ones = (tuple(name for name, dtype in layout if dtype == width) for width in _WIDTHS)
         return cls(eights, fours, ones, sum(np.dtype(dtype).itemsize for _, dtype in layout))
 
 
 COLUMNS: dict[type[Frame], tuple[TableColumns, ...]] = {
-    form: tuple(map(TableColumns.of, form.tables)) for form in FORMS
+    form: tuple(map(TableColumns.from_layout, form.tables)) for form in FORMS
 }
 
 
@@ -118,7 +118,7 @@ def columns_of_entries(kind: int, pairs: bool, left: int, limits: bool) -> Table
     """Return the columns of the second table without ``pairs``, those that are ``left`` out, and ``limits``."""
     out = {name for one, names in LEFT.items() if left & one for name in names}
     out |= {*(PAIRS if pairs else ()), *((LIMIT,) if limits else ())}
-    return TableColumns.of(tuple(column for column in KINDS[kind].tables[1] if column[0] not in out))
+    return TableColumns.from_layout(tuple(column for column in KINDS[kind].tables[1] if column[0] not in out))
 
 
 def is_omitted(column: NDArray[Any]) -> bool:

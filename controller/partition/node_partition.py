@@ -77,7 +77,7 @@ class NodePartition(FabricPartition):
     def __init__(self, central: CentralController, name: str) -> None:
         fabric = central.fabric
         self._central, self._name, self._vns = central, name, fabric.vns
-        links = fabric.links.of(fabric.vns, fabric.network.topology).names
+        links = fabric.links.link_table(fabric.vns, fabric.network.topology).names
         self._digest = fabric_digest(fabric.vns, links)
         nobody = np.full(len(fabric.vns), NO_OWNER)
         interval_s = fabric.config.interval_s
@@ -157,7 +157,7 @@ class NodePartition(FabricPartition):
         self._central.pairs.let_go(dpid)
         self._central.network.let_go(dpid)
         before = fabric.switches[dpid]
-        fabric.switches[dpid] = SwitchRecord.of(before.switch, fabric.vns, fabric.config)
+        fabric.switches[dpid] = SwitchRecord.from_config(before.switch, fabric.vns, fabric.config)
         fabric.switches[dpid].capabilities = before.capabilities
 
     def _owned_by(self, node: str) -> set[int]:

@@ -200,7 +200,7 @@ class Policy(ABC):
     required_readings: ClassVar[frozenset[ReadingKind]] = frozenset()
 
     @classmethod
-    def of(cls, values: Mapping[str, float]) -> Self:
+    def from_parameters(cls, values: Mapping[str, float]) -> Self:
         """Return the policy with these values, one for every parameter."""
         return cls(**values)
 

@@ -86,7 +86,7 @@ class MaxMinPolicy(ByDemands, Policy):
         guaranteed_bps = np.minimum(vns.send_limit_bps[sender], vns.receive_limit_bps[receiver])
         probe, headroom = (view.parameters[name][receiver] for name in ("probe", "headroom"))
         demand_bps = estimate_demands(counters, MIN_DEMAND_BPS, probe, headroom, guaranteed_bps)  # 1
-        constraints = Constraints.of(  # 2
+        constraints = Constraints.build(  # 2
             vns.send_limit_bps,
             vns.receive_limit_bps,
             np.maximum(view.links.capacity_bps - view.cross_guaranteed_bps, MIN_RATE_BPS),

@@ -61,7 +61,7 @@ class ReceiverRows:
     weight: FloatArray
 
     @classmethod
-    def of(cls, view: PolicyView) -> ReceiverRows:
+    def from_view(cls, view: PolicyView) -> ReceiverRows:
         """Return those of the receivers that have senders under control."""
         senders = np.bincount(view.receiver, minlength=len(view.vns))
         receivers = np.flatnonzero(senders)
@@ -103,7 +103,7 @@ class PerReceiverPolicy(Policy):
         """
         rows = memory.derived
         if not isinstance(rows, ReceiverRows) or rows.vns is not view.vns:
-            rows = ReceiverRows.of(view)
+            rows = ReceiverRows.from_view(view)
         (received_bps,) = sum_by_row(view.receiver, (view.measured_bps,), len(view.vns))
         receivers = rows.receivers
         requests = AllocationInput(

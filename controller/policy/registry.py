@@ -44,7 +44,7 @@ def _check_policy(name: str, found: Any, kind: type[Any] = Policy) -> None:
     policy: type[Policy] = found
     if policy.name != name:
         raise InvalidValueError("name", policy.name, f"must be {name!r}, as the entry point is called")
-    policy.of(check_parameters(name, parameters_of(policy), {}))
+    policy.from_parameters(check_parameters(name, parameters_of(policy), {}))
 
 
 def _check_algorithm(name: str, found: Any) -> None:
@@ -76,7 +76,7 @@ def make_policy(
         if isinstance(name, str) and (fault := plugins.fault_of(name, plugins.ALGORITHMS, plugins.POLICIES)):
             raise InvalidValueError(key, name, f"is not loaded: {fault}")
         raise InvalidValueError(key, name, f"is not an allocation algorithm: write one of {', '.join(policies)}")
-    policy = known.of(check_parameters(known.name, parameters_of(known), parameters or {}, parameters_key))
+    policy = known.from_parameters(check_parameters(known.name, parameters_of(known), parameters or {}, parameters_key))
     if interval_ms is not None:
         try:
             policy.check_interval(interval_ms)

@@ -37,7 +37,7 @@ class RateLoopState:
     def new(cls, loops: int) -> RateLoopState:
         """Return loops of which nothing is known."""
         nan = np.full(loops, np.nan)
-        return cls(nan, nan, nan, laws.Curve.none(loops))
+        return cls(nan, nan, nan, laws.Curve.initial(loops))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ def allocate(
     5. Each loop's rate divided among its destinations; an entry has the least on its way (3).
     """
     part = shares(loops, traffic.passed_bps, traffic.active)  # 1
-    feedback = laws.Feedback.of(loops, part, lost, marked)
+    feedback = laws.Feedback.from_uses(loops, part, lost, marked)
     use_bps = loops.sum_of_entries(traffic.passed_bps)
     active = loops.sum_of_entries(traffic.active) > 0
     rate_bps = laws.first_rates(loops, before.rate_bps, standing_bps, capacity_bps)

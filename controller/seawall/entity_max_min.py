@@ -42,7 +42,7 @@ class _Parts:
     weight: FloatArray
 
     @classmethod
-    def of(cls, paths: FlowPaths, entity: IntArray, weight: FloatArray, flow: IntArray) -> _Parts:
+    def build(cls, paths: FlowPaths, entity: IntArray, weight: FloatArray, flow: IntArray) -> _Parts:
         keys = entity[flow] * max(paths.constraints, 1) + paths.constraint
         _, first, of_use = np.unique(keys, return_index=True, return_inverse=True)
         return cls(of_use.reshape(-1), paths.constraint[first], weight[flow[first]])
@@ -95,7 +95,7 @@ def entity_max_min(
     check_flows(paths, capacity_bps, demand_bps, weight)
     _check_entities(entity, weight, paths.flows)
     flow = np.repeat(np.arange(paths.flows), np.diff(paths.offsets))
-    parts = _Parts.of(paths, entity, weight, flow)
+    parts = _Parts.build(paths, entity, weight, flow)
     rate_bps, bound = np.zeros(paths.flows), np.full(paths.flows, BY_DEMAND)
     wanting, rounds = demand_bps > 0.0, 0
     while wanting.any() and rounds < MAX_ROUNDS:

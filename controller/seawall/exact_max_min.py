@@ -77,7 +77,7 @@ class SeawallExact(ByDemands, Policy):
     def decide(self, view: PolicyView, memory: PolicyState) -> ExactDecision:
         """Decide on all entries. Raises InvalidValueError without links: they are what is shared out."""
         known = memory.derived.ways if isinstance(memory.derived, _Problem) else None
-        ways = PathLoops.of(view, replace(memory, derived=known), self.name)
+        ways = PathLoops.from_view(view, replace(memory, derived=known), self.name)
         assert view.links is not None
         assert view.cross_traffic_bps is not None
         vns, loops = view.vns, ways.loops
@@ -85,7 +85,7 @@ class SeawallExact(ByDemands, Policy):
         probe, headroom = (view.parameters[name][view.sender] for name in ("probe", "headroom"))
         demand_bps = estimate_demands(counters, MIN_DEMAND_BPS, probe, headroom)  # 1
         capacity_bps = np.maximum(TARGET * view.links.capacity_bps - view.cross_traffic_bps, MIN_RATE_BPS)  # 2
-        constraints = Constraints.of(vns.send_max_bps, vns.receive_max_bps, capacity_bps)
+        constraints = Constraints.build(vns.send_max_bps, vns.receive_max_bps, capacity_bps)
         if known is ways and isinstance(memory.derived, _Problem):
             paths = memory.derived.paths
         else:

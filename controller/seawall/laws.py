@@ -53,7 +53,7 @@ class Feedback:
     unknown: FloatArray
 
     @classmethod
-    def of(cls, loops: Loops, part: FloatArray, lost: FloatArray, marked: FloatArray) -> Feedback:
+    def from_uses(cls, loops: Loops, part: FloatArray, lost: FloatArray, marked: FloatArray) -> Feedback:
         """Return the feedback of each loop from that of each use, (uses,), NaN where it is unknown (section 4.3).
 
         p_loss is the sum of p_d * loss_d, p_mark that of p_d * mark_d * (1 - loss_d).
@@ -176,7 +176,7 @@ class Curve:
     marked_mean: FloatArray
 
     @classmethod
-    def none(cls, loops: int) -> Curve:
+    def initial(cls, loops: int) -> Curve:
         """Return the memory of new loops."""
         nan = np.full(loops, np.nan)
         return cls(nan, nan, nan, nan)

@@ -31,7 +31,7 @@ class PathLoops:
     up: BoolArray
 
     @classmethod
-    def of(cls, view: PolicyView, memory: PolicyState, name: str) -> PathLoops:
+    def from_view(cls, view: PolicyView, memory: PolicyState, name: str) -> PathLoops:
         """Return the ways; most of the time they are those of the interval before.
 
         Raises InvalidValueError without links: they are what the policy called ``name`` shares out.
@@ -65,7 +65,7 @@ class LinkState:
     lost: FloatArray
 
     @classmethod
-    def of(cls, view: PolicyView, memory: PolicyState, ways: PathLoops) -> LinkState:
+    def from_view(cls, view: PolicyView, memory: PolicyState, ways: PathLoops) -> LinkState:
         """Return what the readings say.
 
         1. What the entries bring to each link, and those of other VLANs.
@@ -116,7 +116,7 @@ def used_pair_rates(view: PolicyView) -> FloatArray:
 def _loops(view: PolicyView, rows: IntArray) -> Loops:
     assert view.links is not None
     offsets, link = view.links.pair_links(view.entries, rows)
-    return Loops.of(view.entries.sender[rows], offsets, in_path_order(offsets, link), len(view.links.names))
+    return Loops.build(view.entries.sender[rows], offsets, in_path_order(offsets, link), len(view.links.names))
 
 
 def in_path_order(offsets: IntArray, link: IntArray) -> IntArray:

@@ -34,7 +34,7 @@ class Loops:
     use_link: IntArray
 
     @classmethod
-    def of(cls, sender: IntArray, offsets: IntArray, link: IntArray, links: int) -> Loops:
+    def build(cls, sender: IntArray, offsets: IntArray, link: IntArray, links: int) -> Loops:
         """Return the loops of entries that ``sender`` (entries,) sends over ``link[offsets[e]:offsets[e + 1]]``.
 
         Raises InvalidValueError where the columns do not fit each other, ColumnError for a link that does not exist.

@@ -114,8 +114,8 @@ class _SenderShares(Policy):
 
     def decide(self, view: PolicyView, memory: PolicyState) -> SeawallDecision:
         """Decide on all entries. Raises InvalidValueError without links: they are what is shared out."""
-        ways = PathLoops.of(view, memory, self.name)  # 1
-        loops, links = ways.loops, LinkState.of(view, memory, ways)  # 2
+        ways = PathLoops.from_view(view, memory, self.name)  # 1
+        loops, links = ways.loops, LinkState.from_view(view, memory, ways)  # 2
         constants = self._constants(view, loops)
         state, weight = self._state(memory, view, loops, links), view.vns.weight[loops.sender]
         active = loops.sum_of_entries(view.active) > 0
@@ -214,7 +214,7 @@ class _SenderShares(Policy):
             found = fresh & (loops.sum_of_entries(~granted) == 0)
             columns["rate_bps"] = np.where(found, np.minimum(found_bps, links.capacity_bps[loops.link]), rate_bps)
         if self.law is Law.PROPORTIONAL:
-            return RateLoopState(**columns, curve=laws.Curve.none(len(loops)))
+            return RateLoopState(**columns, curve=laws.Curve.initial(len(loops)))
         curve = laws.Curve(*(memory.vn_link_column(name, loops.sender, loops.link) for name in _OF_CURVE))
         return RateLoopState(**columns, curve=curve)
 

@@ -52,8 +52,8 @@ class SeawallStrawman(Policy):
 
     def decide(self, view: PolicyView, memory: PolicyState) -> StrawmanDecision:
         """Decide on all entries: each for itself. Raises InvalidValueError without links."""
-        ways = PathLoops.of(view, memory, self.name)
-        loops, links = ways.loops, LinkState.of(view, memory, ways)
+        ways = PathLoops.from_view(view, memory, self.name)
+        loops, links = ways.loops, LinkState.from_view(view, memory, ways)
         share_bps = _shares(loops, view, links.capacity_bps)  # 1
         least_bps = loops.least(share_bps)
         before_bps = memory.pair_column("rate_bps")

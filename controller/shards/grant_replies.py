@@ -52,7 +52,7 @@ class GrantReplies:
     forfeits: BoolArray
 
     @classmethod
-    def of(
+    def build(
         cls, table: ReceiverTable, reports: TrafficReport, set_rate: SetRate, decisions: Iterable[Decision]
     ) -> GrantReplies:
         """Return the answers to these reports, after these decisions."""

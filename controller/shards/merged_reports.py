@@ -43,7 +43,7 @@ class MergedReports:
     active: BoolArray
 
     @classmethod
-    def of(
+    def build(
         cls,
         table: ReceiverTable,
         own: IntArray,

@@ -37,7 +37,7 @@ class PairPartition:
     _found: dict[int, tuple[GrantMessage, IntArray, IntArray | slice]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, entries: PairTable, mine: BoolArray, owns: Mapping[int, BoolArray]) -> PairPartition:
+    def build(cls, entries: PairTable, mine: BoolArray, owns: Mapping[int, BoolArray]) -> PairPartition:
         """Return it for the VNs that are ``mine`` and those that each peer ``owns``, (vns,) each."""
         own = np.flatnonzero(mine[entries.receiver])
         to = {number: np.flatnonzero(theirs[entries.receiver]) for number, theirs in owns.items()}

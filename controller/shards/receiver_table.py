@@ -32,7 +32,7 @@ class ReceiverTable:
     _of_all: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     @classmethod
-    def of(cls, parts: Sequence[Pairs]) -> ReceiverTable:
+    def from_parts(cls, parts: Sequence[Pairs]) -> ReceiverTable:
         """Return the table of these pairs, each of which is in one part alone."""
         nothing = np.empty(0, dtype=np.int64)
         sender, receiver = (np.concatenate([nothing, *(part[end] for part in parts)]) for end in (0, 1))

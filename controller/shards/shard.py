@@ -102,7 +102,7 @@ class Shard(RemoteSide):
         self.state = ControlState.start(vns, groups)
         self._told, self._began_s = ReceivedGrants(len(vns)), np.inf
         self._memories = self._nothing = self.state.allocators.memories
-        self._table = ReceiverTable.of([])
+        self._table = ReceiverTable.from_parts([])
         self._crossing: PairPartition | None = None
         self._granted: dict[int, PeerGrants] = {}
         self._began: control_step.Began | None = None
@@ -292,7 +292,9 @@ class Shard(RemoteSide):
         # Initialize is on its way, at least.
         under = table.controlled_rows(receivers.allocators.congested | vns.always_controlled)
         left_out &= ~OmittedColumns.AMOUNTS if self.is_network_wide else -1
-        gathered = MergedReports.of(table, self._crossing_now().own, senders, said_here, list(live.values()), left_out)
+        gathered = MergedReports.build(
+            table, self._crossing_now().own, senders, said_here, list(live.values()), left_out
+        )
         reports, observed = gathered.reports(under), seen.observed
         links = (seen.links or LinkTable.of_access(vns)) if self.is_network_wide else None
         seen = gathered.interval_context(seen)
@@ -316,7 +318,7 @@ class Shard(RemoteSide):
         if self._lacks_peers(view.seen.now_s):
             set_rate = _not_above(set_rate, view.reports)
             self._memories = self._nothing  # learned from part of the senders
-        self._answers = answers = GrantReplies.of(self._table, view.reports, set_rate, allocators.decisions)
+        self._answers = answers = GrantReplies.build(self._table, view.reports, set_rate, allocators.decisions)
         congested = np.where(self.decided_mask, allocators.congested, self._told.congested)
         allocators = allocators._replace(congested=congested, memories=self._nothing, decisions=())
         told = SenderMessages(*answers.for_local_senders(own), answers.forfeits_of_own(own))
@@ -365,7 +367,7 @@ class Shard(RemoteSide):
         """Return where the entries lead; it is made again when there are others, or other owners."""
         if self._crossing is None or self._crossing.entries is not self.state.entries:
             decides = {number: peer.decides for number, peer in self.peers.items()}
-            self._crossing = PairPartition.of(self.state.entries, self.decided_mask, decides)
+            self._crossing = PairPartition.build(self.state.entries, self.decided_mask, decides)
         return self._crossing
 
     # -- receivers: what peers have reported
@@ -387,7 +389,7 @@ class Shard(RemoteSide):
         """Let the table be of these entries; policies remember what they knew of those that were there."""
         parts = [own, *((one.sender, one.receiver) for one in said)]
         if not self._table.is_of(parts):
-            before, self._table = self._table, ReceiverTable.of(parts)
+            before, self._table = self._table, ReceiverTable.from_parts(parts)
             old_row = self._table.old_rows(before)
             self._memories = tuple(memory.carried(old_row) for memory in self._memories)
 

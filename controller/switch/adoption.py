@@ -111,5 +111,5 @@ def adopted_pairs(rows: HostFlows, network: ForwardingState, dpid: int, standing
         return NO_ROW if row is None else row
 
     ends = rows.map_distinct("in_port", sender), rows.map_distinct("mac", receiver)
-    pairs = InstalledPairs(*ends, *standing.of(rows.meter_id))
+    pairs = InstalledPairs(*ends, *standing.select(rows.meter_id))
     return pairs.only((pairs.sender != NO_ROW) & (pairs.receiver != NO_ROW) & (pairs.sender != pairs.receiver))

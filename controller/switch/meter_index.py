@@ -40,7 +40,7 @@ class MeterStatsBatch(Mapping[int, NDArray[np.void]]):
         self.bounds = dict(zip(self.dpids, pairwise([0, *ends.tolist()]), strict=True))
 
     @classmethod
-    def of(cls, stats: Mapping[int, NDArray[np.void]]) -> MeterStatsBatch:
+    def from_stats(cls, stats: Mapping[int, NDArray[np.void]]) -> MeterStatsBatch:
         """Return the same meters as one array, which they may be already."""
         if isinstance(stats, MeterStatsBatch):
             return stats
@@ -52,7 +52,7 @@ class MeterStatsBatch(Mapping[int, NDArray[np.void]]):
         """Return the meters of these switches alone."""
         if self.bounds.keys() <= dpids.keys():
             return self
-        return MeterStatsBatch.of({dpid: meters for dpid, meters in self.items() if dpid in dpids})
+        return MeterStatsBatch.from_stats({dpid: meters for dpid, meters in self.items() if dpid in dpids})
 
     def lists_as(self, other: MeterStatsBatch) -> bool:
         """Return whether the same switches list the same meters in ``other``."""
@@ -101,7 +101,7 @@ class MeterPositions(NamedTuple):
     switch: RowArray
 
     @classmethod
-    def of(cls, row: RowArray, ends: IntArray, rows: int) -> MeterPositions:
+    def build(cls, row: RowArray, ends: IntArray, rows: int) -> MeterPositions:
         """Return the places of meters that stand for ``row`` (NO_ENTRY: none) and end at each switch's ``ends``."""
         meter, switch = np.full(rows, NOT_LISTED, dtype=np.int32), np.zeros(rows, dtype=np.int32)
         _place(ends, row, meter, switch)
@@ -200,7 +200,7 @@ class MeterIndex:
             if one.row is row and len(one.places.meter) == rows:
                 self._placed.append(self._placed.pop(at))
                 return one
-        placed = _Placed(row, MeterPositions.of(row, ends, rows), {})
+        placed = _Placed(row, MeterPositions.build(row, ends, rows), {})
         self._placed = [*self._placed[1 - _MAX_PLACED :], placed]
         return placed
 

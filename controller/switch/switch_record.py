@@ -177,7 +177,7 @@ class SwitchRecord:
     _vn_meter_columns: tuple[IntArray, IntArray] | None = None
 
     @classmethod
-    def of(cls, switch: Switch, vns: VnTable, config: Config) -> SwitchRecord:
+    def from_config(cls, switch: Switch, vns: VnTable, config: Config) -> SwitchRecord:
         """Return the record of a switch not yet connected; each of its VNs has its meter id.
 
         Raises InvalidValueError when there are more VNs than ids.

@@ -92,7 +92,7 @@ class Modified:
     burst_bits: FloatArray
 
     @classmethod
-    def of(cls, changes: MeterChanges) -> Modified:
+    def from_changes(cls, changes: MeterChanges) -> Modified:
         """Return those of an interval."""
         return cls(changes.rows, changes.rate_bps, changes.burst_bits)
 
@@ -141,7 +141,7 @@ class Recorder:
             return
         if self._known is None or not _same(self._known, before):
             self._add(encode_start(before))
-        changes = Modified.of(result.changes)
+        changes = Modified.from_changes(result.changes)
         self._add(encode_interval(Interval(now_s, readings, observed, changes, result.limit_bps, shaped)))
         self._known = dataclasses.replace(before, state=after)
 

@@ -53,7 +53,7 @@ def replay(records: Iterable[Start | Interval], other: PolicyChoice | None = Non
             start, state = record, record.state
             others = dict.fromkeys(record.policies, other) if other is not None else {}
             if shadow is None or shadow.policies != others:
-                shadow = Shadow.of(record.vns, others)
+                shadow = Shadow.build(record.vns, others)
             groups = groups_of(record.vns, record.policies)
             continue
         if start is None or state is None or shadow is None:

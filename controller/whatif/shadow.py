@@ -38,7 +38,7 @@ class Shadow:
     rate_bps: FloatArray
 
     @classmethod
-    def of(cls, vns: VnTable, policies: Choices) -> Shadow:
+    def build(cls, vns: VnTable, policies: Choices) -> Shadow:
         """Return shadows that have seen nothing yet.
 
         Raises InvalidValueError, naming ``shadow`` or ``shadow_parameters.NAME``, for an unknown algorithm or parameter
@@ -48,7 +48,7 @@ class Shadow:
             make_policy(policy.algorithm, policy.parameters, key="shadow", parameters_key="shadow_parameters")
         groups = groups_of(vns, policies)
         shadowed = np.isin(vns.vlan_vid, list(policies))
-        calm = RateAllocators.calm(len(vns), groups)
+        calm = RateAllocators.initial(len(vns), groups)
         return cls(dict(policies), groups, shadowed, calm, PairTable.empty(), np.empty(0))
 
     @property

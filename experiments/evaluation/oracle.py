@@ -181,7 +181,9 @@ class _Shared:
             limits_bps = np.concatenate([send_bps, receive_bps])
             return max_min(self._paths, limits_bps, demand_bps, np.ones(len(demand_bps))).rate_bps
         if self._promise == "ceilings":
-            constraints = Constraints.of(send_bps, receive_bps, self._link_bps, send_ceiling_bps, receive_ceiling_bps)
+            constraints = Constraints.build(
+                send_bps, receive_bps, self._link_bps, send_ceiling_bps, receive_ceiling_bps
+            )
             offsets = np.concatenate([[0], np.cumsum([len(one) for one in self._links])]).astype(np.int64)
             paths = constraints.paths(self.sender, self.receiver, offsets, np.concatenate(self._links))
             return allocate_network(paths, constraints, demand_bps, weight[self.sender])[0]

@@ -139,7 +139,7 @@ class ModelQueue:
         excess = self.packets - self.limit
         return self._drop_head(excess) if self._options.head_drop else self._drop_tail(excess, new_runs, rng)
 
-    def of(self, source: Sender) -> int:
+    def waiting_packets(self, source: Sender) -> int:
         """Return how many packets of a source wait here."""
         return _of(self.runs, source)
 
@@ -176,7 +176,7 @@ class ModelQueue:
             if gone < packets:
                 self.runs.append((source, packets - gone, sent_slot, min(marked, packets - gone)))
             if gone:
-                losses.append((source, gone, self.of(source)))
+                losses.append((source, gone, self.waiting_packets(source)))
                 self._forget(source, gone)
         return losses
 
@@ -242,7 +242,7 @@ class OutPort:
 
     def beyond(self, source: Sender) -> int:
         """Return how many packets of a source are at this port and at those after it on its way."""
-        here = sum(queue.of(source) for queue in self.queues.values())
+        here = sum(queue.waiting_packets(source) for queue in self.queues.values())
         here += _of((run for _, run in self.arrived), source)
         later = source.port_after(self)
         return here if later is None else here + later.beyond(source)

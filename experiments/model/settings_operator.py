@@ -20,7 +20,7 @@ class Operator:
     def __init__(self, central: CentralController) -> None:
         self._central = central
         self._file = FileValues(central.config)
-        self._overrides = Overrides.of(self._file, {}, {})
+        self._overrides = Overrides.build(self._file, {}, {})
         self._values = resolve(self._overrides, central.fabric.admitted.core_overload)
         self._revision = 0
 

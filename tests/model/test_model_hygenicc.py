@@ -168,7 +168,7 @@ def test_where_no_marks_come_back_rates_stand():
     fabric = run.plane.central.fabric
     marks = fabric.phantoms
     before_bps = fabric.state.machines.limit_bps.copy()
-    dumb = type(marks).none(len(fabric.vns))
+    dumb = type(marks).initial(len(fabric.vns))
     for number in range(10):
         fabric.phantoms = dumb
         run.model.run(2.0 + (number + 1) * INTERVAL_S)

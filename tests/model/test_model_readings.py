@@ -117,7 +117,7 @@ def test_links_are_read():
     model.run(2.0)
     *_, last = recorded(plane, model, 0.5)
     ports, fabric = last.observed.ports, plane.central.fabric
-    links = fabric.links.of(fabric.vns, fabric.network.topology)
+    links = fabric.links.link_table(fabric.vns, fabric.network.topology)
     assert ports.known.all()
     vns, mine = plane.central.vns, plane.central.vns.row_of(2, 4, 1)
     senders = [row for row in range(len(vns)) if vns.vlan_vid[row] == 2 and row != mine]

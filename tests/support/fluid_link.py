@@ -39,7 +39,7 @@ class World:
         offsets = np.concatenate([[0], np.cumsum([len(way) for way in self.ways])]).astype(np.int64)
         links = np.array([link for way in self.ways for link in way], dtype=np.int64)
         self.capacity_bps = np.array(self.capacity_bps, dtype=np.float64)
-        self.loops = Loops.of(np.array(self.sender, dtype=np.int64), offsets, links, len(self.capacity_bps))
+        self.loops = Loops.build(np.array(self.sender, dtype=np.int64), offsets, links, len(self.capacity_bps))
         self.state = RateLoopState.new(len(self.loops))
         if self.demand_bps is None:
             self.demand_bps = np.full(len(self.ways), 1e12)

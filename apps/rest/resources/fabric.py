@@ -45,7 +45,7 @@ def list_switches(query: request_parameters.PageQuery) -> Json:
 def list_links(query: request_parameters.PageQuery) -> Json:
     """List the links between switches: whether they are up, what is promised of them and what they carry."""
     here = service()
-    links = here.observer.links.of(here.central.config)
+    links = here.observer.links.list_links(here.central.config)
     first = (read_cursor(query.cursor, int) or (0,))[0]
     shown, more = links[first : first + query.limit], len(links) > first + query.limit
     views = []

@@ -53,7 +53,7 @@ def keys_of(here: Service, picked: Columns) -> Json:
     keys["ports"] = [[switch.name, port.port_no] for switch, port in _ports(here)]
     keys["links"] = [
         [f"{central.fabric.switch_name(end.dpid)}:{end.port_no}" for end in one.link]
-        for one in here.observer.links.of(config)[:MAX_LINKS]
+        for one in here.observer.links.list_links(config)[:MAX_LINKS]
     ]
     return keys
 
@@ -121,7 +121,7 @@ def _loads(here: Service) -> Json:
             traffic.received_bps(dpid, port_no[mine]),
             traffic.sent_bps(dpid, port_no[mine]),
         )
-    links = here.observer.links.of(here.central.config)[:MAX_LINKS]
+    links = here.observer.links.list_links(here.central.config)[:MAX_LINKS]
     loads = [[link_load(here, one.link.a, one.link.b), link_load(here, one.link.b, one.link.a)] for one in links]
     return {
         "ports": [_kilo(received), _kilo(sent)],

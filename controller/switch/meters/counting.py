@@ -26,10 +26,10 @@ class CountingMeters(CounterMeters):
     receiver: IntArray
 
     @classmethod
-    def none(cls) -> CountingMeters:
+    def empty(cls) -> CountingMeters:
         """Return the state in which no pair has one."""
         nothing = np.empty(0, dtype=np.int64)
-        return cls(nothing, MeterCounters.unknown(0), nothing, nothing)
+        return cls(nothing, MeterCounters.initial(0), nothing, nothing)
 
     def __len__(self) -> int:
         return len(self.meter_id)

@@ -53,7 +53,7 @@ class MeterSettingsTable(Mapping[int, MeterSetting]):
             raise KeyError(meter_id)
         return MeterSetting(int(self.rate_kbps[row]), int(self.burst_kbits[row]))
 
-    def of(self, meter_id: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+    def select(self, meter_id: IntArray) -> tuple[IntArray, IntArray, IntArray]:
         """Return the columns of the meters of these ids, all of which are there."""
         rows = np.searchsorted(self.meter_id, meter_id)
         return self.meter_id[rows], self.rate_kbps[rows], self.burst_kbits[rows]

@@ -25,9 +25,9 @@ class PhantomMeters(CounterMeters):
     """A row for each VN; NO_METER where it has none."""
 
     @classmethod
-    def none(cls, vns: int) -> PhantomMeters:
+    def initial(cls, vns: int) -> PhantomMeters:
         """Return the state in which nobody has one."""
-        return cls(np.full(vns, NO_METER, dtype=np.int64), MeterCounters.unknown(vns))
+        return cls(np.full(vns, NO_METER, dtype=np.int64), MeterCounters.initial(vns))
 
     def __bool__(self) -> bool:
         return self._any

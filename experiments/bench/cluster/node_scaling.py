@@ -131,7 +131,7 @@ class _Size(NamedTuple):
     arrives_s: float
 
     @classmethod
-    def of(cls, entries: int) -> _Size:
+    def from_pair_count(cls, entries: int) -> _Size:
         """Return that of a node with about so many entries."""
         times = max(1, math.ceil(entries / MAX_OF_SWITCHES))
         return cls(SWITCHES * times, PORTS if entries <= MAX_OF_PORTS else 2 * PORTS, ARRIVES_S * times)
@@ -202,7 +202,7 @@ class _Fabric:
 
     def __init__(self, kind: tuple[int, bool], entries: int) -> None:
         nodes, self._shared = kind
-        size = self._size = _Size.of(entries)
+        size = self._size = _Size.from_pair_count(entries)
         self.now_s, self._vns = 1000.0, size.switches * size.ports
         self.nodes, vns = [_Node(number, *kind, size) for number in range(nodes)], self._vns
         self._receivers = max(4, round(entries / vns))

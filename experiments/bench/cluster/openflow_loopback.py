@@ -50,7 +50,7 @@ class LoopbackSwitches:
         bodies = [self._read(dpid, meters[dpid]) for dpid in self._dpids]
         with self._measured():
             stats = {dpid: decode_meter_stats(b"".join(parts)) for dpid, parts in zip(self._dpids, bodies, strict=True)}
-            reports, fabric = MeterStatsBatch.of(stats), self._central.fabric
+            reports, fabric = MeterStatsBatch.from_stats(stats), self._central.fabric
             rows, enforcement = fabric.listing.find(fabric.switches, reports).entry, fabric.state.enforcement
             update_monitors(
                 self._watches, reports.whole, reports.ends, rows, (enforcement.rate_kbps, enforcement.burst_kbits)

@@ -259,7 +259,7 @@ def test_whatever_is_kept_what_is_in_force_fits(
         before = vns.get(file.names[row], Override({}, 0)).values
         vns[file.names[row]] = Override({**before, f"{way}_limit_bps": rate * 1_000_000}, revision)
     vlans = {vlan[0]: Override({"send_limit_bps": vlan[1] * 1_000_000}, 20, 20)} if vlan else {}
-    values = resolve(Overrides.of(file, vlans, vns), central.fabric.admitted.core_overload)
+    values = resolve(Overrides.build(file, vlans, vns), central.fabric.admitted.core_overload)
     for column in (values.vns.send_limit_bps, values.vns.receive_limit_bps):
         assert (file.port_sums_bps(column) <= file.capacity_bps).all()
     for name, override in vns.items():  # what is in force is what was set, and what only lowers always is

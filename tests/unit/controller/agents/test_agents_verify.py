@@ -18,7 +18,7 @@ def lies(read_at, *, counted=1.0, reported=1.0, late_s=0.0, intervals=200):
     The meter is read where ``read_at`` says so, and then as it was up to ``late_s`` before: the later, the fuller the
     switch's queue is, which fills and empties by turns.
     """
-    one, lied = Verification.none(1), False
+    one, lied = Verification.initial(1), False
     for number in range(intervals):
         at_s = number * INTERVAL_S - (late_s if number // 30 % 2 else 0.0)
         reading = np.array([counted * RATE_BPS / 8 * at_s, at_s]) if read_at(number) else np.full(2, np.nan)

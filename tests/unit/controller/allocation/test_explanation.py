@@ -196,7 +196,7 @@ def network(rng):
     limits = [rng.integers(1, 13, vns) * 10.0 for _ in range(2)]
     tops = [limit * rng.choice([1.0, 1.0, 1.5, 2.0, 4.5], vns) for limit in limits]
     links_bps = rng.integers(2, 31, 2 * vns) * 10.0
-    constraints = Constraints.of(*limits, links_bps, *tops)
+    constraints = Constraints.build(*limits, links_bps, *tops)
     pairs = np.array([(s, r) for s in range(vns) for r in range(vns) if s != r])
     pairs = pairs[np.sort(rng.permutation(len(pairs))[:flows])]
     link = np.column_stack([pairs[:, 0], vns + pairs[:, 1]]).ravel()
@@ -259,7 +259,7 @@ def test_what_binds_an_entry_of_the_network_is_what_lets_it_have_more(seed):
 
 def test_a_guarantee_that_is_used_up_binds_though_the_excess_is_bound_elsewhere():
     """VN 1 sends 90 to VNs 0 and 2: 30 are guaranteed by VN 0, which may borrow up to 60, the rest by VN 2."""
-    constraints = Constraints.of(
+    constraints = Constraints.build(
         np.array([70.0, 90.0, 40.0]),
         np.array([30.0, 40.0, 90.0]),
         np.empty(0),

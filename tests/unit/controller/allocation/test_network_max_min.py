@@ -29,7 +29,7 @@ def star(limits, ceilings, capacity, pairs):
     """VNs at a switch: ``limits`` and ``ceilings`` [(send, receive)], VN v at port v // 2 (two VLANs a port)."""
     ports = (len(limits) + 1) // 2
     limits, ceilings = np.array(limits, dtype=float), np.array(ceilings, dtype=float)
-    constraints = Constraints.of(
+    constraints = Constraints.build(
         limits[:, 0].copy(),
         limits[:, 1].copy(),
         np.full(2 * ports, float(capacity)),
@@ -148,7 +148,7 @@ def test_a_sender_that_is_not_greedy_is_not_probed_for_ever():
 
 def test_core_links_bind_and_the_explanation_says_so():
     """Two senders behind a core link of 60, one receiver in front; and one sender next to the receiver."""
-    constraints = Constraints.of(np.full(4, 50.0), np.full(4, 200.0), np.array([60.0]))
+    constraints = Constraints.build(np.full(4, 50.0), np.full(4, 200.0), np.array([60.0]))
     paths = constraints.paths(np.array([0, 1, 2]), np.array([3, 3, 3]), np.array([0, 1, 2, 2]), np.array([0, 0]))
     grants = granted(paths, constraints, counters([40.0] * 3, [40.0] * 3, [90.0] * 3), np.array([1.0, 2.0, 1.0]), 1.0)
     np.testing.assert_allclose(grants.grant_bps, [20.0, 40.0, 50.0])
@@ -185,12 +185,12 @@ def test_an_entry_that_has_what_it_demands_is_told_what_binds_next():
 
 def test_bad_input_is_named():
     with pytest.raises(ColumnError, match=r"send_ceiling_bps\[1\]: 4.0 must not be below the limit 5"):
-        Constraints.of(np.full(2, 5.0), np.full(2, 5.0), np.ones(1), np.array([5.0, 4.0]))
+        Constraints.build(np.full(2, 5.0), np.full(2, 5.0), np.ones(1), np.array([5.0, 4.0]))
     with pytest.raises(ColumnError, match=r"link_capacity_bps\[0\]"):
-        Constraints.of(np.full(2, 5.0), np.full(2, 5.0), np.zeros(1))
+        Constraints.build(np.full(2, 5.0), np.full(2, 5.0), np.zeros(1))
     with pytest.raises(InvalidValueError, match="receive_limit_bps"):
-        Constraints.of(np.full(2, 5.0), np.full(3, 5.0), np.ones(1))
-    constraints = Constraints.of(np.full(2, 5.0), np.full(2, 5.0), np.ones(1))
+        Constraints.build(np.full(2, 5.0), np.full(3, 5.0), np.ones(1))
+    constraints = Constraints.build(np.full(2, 5.0), np.full(2, 5.0), np.ones(1))
     one, none = np.array([0]), np.array([0, 0])
     with pytest.raises(ColumnError, match=r"receiver\[0\]: 2"):
         constraints.paths(one, np.array([2]), none, np.array([], dtype=np.int64))

@@ -30,10 +30,10 @@ def test_readings_are_alike(seed: int, meters: int, limits: bool) -> None:
         stats[column] = np.where(rng.random(meters) < 0.1, COUNTER_UNAVAILABLE, rng.integers(0, 10**9, meters))
     stats["duration_s"] = rng.random(meters)
     rows = np.where(rng.random(meters) < 0.8, rng.permutation(40)[:meters], NO_ENTRY).astype(np.int32)
-    reports = MeterStatsBatch.of({1: stats[:cut], 2: stats[:0], 3: stats[cut:]})
+    reports = MeterStatsBatch.from_stats({1: stats[:cut], 2: stats[:0], 3: stats[cut:]})
     modified_s = rng.choice([1.0, 2.0, 3.0], 40) if limits else None
     times_s = (np.array([4.0, 4.25, 4.5]), rng.choice([2.5, 3.5, np.nan], 3))
-    places = MeterPositions.of(rows, reports.ends, 40)
+    places = MeterPositions.build(rows, reports.ends, 40)
     compiled = ListedReadings(*places, reports.whole, *times_s, modified_s).columns
     with numpy_alone():
         plain = ListedReadings(*places, reports.whole, *times_s, modified_s).columns

@@ -43,7 +43,7 @@ def seen(passed, dropped=0.0, active=(True, True, True)):
 
 
 def calm():
-    return RateAllocators.calm(len(VNS), GROUPS)
+    return RateAllocators.initial(len(VNS), GROUPS)
 
 
 def congested_by(state, measured):
@@ -163,7 +163,7 @@ def test_receivers_are_shared_out_each_by_its_own_algorithm():
     entries, _ = ENTRIES.add(more, np.full(2, hub), np.array([21, 22]))
     passed = np.where(entries.receiver == hub, 60e6, 50e6)
     report = unlimited_reports(passed)
-    state = RateAllocators.calm(len(VNS), groups)
+    state = RateAllocators.initial(len(VNS), groups)
     for _ in range(2):
         state, set_rate, _ = answer_reports(state, groups, entries, VNS, report, around(entries))
     granted = np.full(5, np.nan)
@@ -185,7 +185,7 @@ FE = groups_of(VNS, {10: PolicyChoice("fe", {"k": 0.5}), 20: PolicyChoice("fe", 
 
 
 def test_an_algorithms_memory_follows_its_receiver_and_its_entries():
-    state, _, _ = ask(RateAllocators.calm(len(VNS), FE), seen(50e6), np.inf, FE)
+    state, _, _ = ask(RateAllocators.initial(len(VNS), FE), seen(50e6), np.inf, FE)
     state, _, _ = ask(state, seen(50e6), LIMIT / 3, FE)
     before = fe_state(state)
     assert before == pytest.approx({HUB: LIMIT / 3 * 0.75})
@@ -221,7 +221,7 @@ def test_with_groups_keeps_the_congestion():
 def test_another_vlans_new_algorithm_leaves_a_memory_alone():
     policies = {10: PolicyChoice("fe", {"k": 0.5}), 20: PolicyChoice("fs", {})}
     groups = groups_of(VNS, policies)
-    state, _, _ = ask(RateAllocators.calm(len(VNS), groups), seen(50e6), np.inf, groups)
+    state, _, _ = ask(RateAllocators.initial(len(VNS), groups), seen(50e6), np.inf, groups)
     state, _, _ = ask(state, seen(50e6), LIMIT / 3, groups)
     number = [group.policy.name for group in groups].index("fe")
     before = fe_state(state, number)
@@ -272,7 +272,7 @@ class Always(Policy):
 def test_an_entry_whose_meter_is_not_read(silence, unread, expected):
     groups = (PolicyGroup("always", Always(50e6, silence), np.flatnonzero(VNS.vlan_vid == 10)),)
     seen_now = around(ENTRIES)._replace(unread_intervals=np.array([unread, 0, 0]))
-    state = RateAllocators.calm(len(VNS), groups)
+    state = RateAllocators.initial(len(VNS), groups)
     _, grants, kept = ask(state, seen(30e6), 30e6, groups, seen=seen_now)
     assert grants.get(0, 30e6) == expected
     assert (grants[1], grants[2]) == (50e6, 50e6)
@@ -282,5 +282,5 @@ def test_an_entry_whose_meter_is_not_read(silence, unread, expected):
 def test_a_silent_entry_that_holds_may_still_be_lowered():
     groups = (PolicyGroup("always", Always(10e6, StaleMode.HOLD), np.flatnonzero(VNS.vlan_vid == 10)),)
     seen_now = around(ENTRIES)._replace(unread_intervals=np.full(3, 99))
-    _, grants, _ = ask(RateAllocators.calm(len(VNS), groups), seen(30e6), 30e6, groups, seen=seen_now)
+    _, grants, _ = ask(RateAllocators.initial(len(VNS), groups), seen(30e6), 30e6, groups, seen=seen_now)
     assert grants == dict.fromkeys(range(3), 10e6)

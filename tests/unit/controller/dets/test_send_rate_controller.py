@@ -89,7 +89,7 @@ def test_a_receiver_that_vanished_limits_nobody_for_ever(control):
 def test_a_machine_that_holds_keeps_its_rate_while_nobody_answers():
     """Its policy fails closed; the other one is free after KEEP_ALIVE_INTERVALS."""
     both = np.array([0, 1])
-    state = SendRateControllers.idle(2).on_initialize(InitializeTrafficControl(both))
+    state = SendRateControllers.initial(2).on_initialize(InitializeTrafficControl(both))
     state = state.on_set_rate(SetRate(both, np.array([5e6, 5e6])))
     for _ in range(KEEP_ALIVE_INTERVALS + 1):
         state = state.on_interval(np.array([True, False]))
@@ -136,7 +136,7 @@ def test_who_sends_more_than_its_limit_elsewhere_has_nothing_left():
     entries, _ = PairTable.empty().add(np.array([0, 0]), np.array([1, 2]), np.array([4, 5]))
     passed = np.array([130e6, 0.0])
     measured = Measurement(passed, passed * 0, passed, passed, np.zeros(2, np.int16))
-    report = traffic_reports(SendRateControllers.idle(2), np.array([1]), entries, vns, measured)
+    report = traffic_reports(SendRateControllers.initial(2), np.array([1]), entries, vns, measured)
     assert report.available_bps.tolist() == [0.0]
 
 

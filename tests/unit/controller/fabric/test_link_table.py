@@ -31,7 +31,7 @@ def topology(*broken):
 
 def links_of(found):
     names = {1: "s1", 2: "s2", 3: "c3", 4: "c4"}
-    return LinkTable.of(VNS, names, CORE, found.paths(), found.links())
+    return LinkTable.build(VNS, names, CORE, found.paths(), found.links())
 
 
 def used(links, *pairs):

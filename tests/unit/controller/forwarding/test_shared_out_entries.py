@@ -16,7 +16,7 @@ from controller.switch.switch_record import SwitchRecord
 SWITCHES, PORTS, VLANS = (1, 2, 3, 4), (1, 2), (10, 20)
 CONFIG = fabric({dpid: {port: list(VLANS) for port in PORTS} for dpid in SWITCHES})
 VNS = VnTable.of_config(CONFIG)
-METERS = {s.dpid: SwitchRecord.of(s, VNS, CONFIG).meters_in_use() for s in CONFIG.switches.values()}
+METERS = {s.dpid: SwitchRecord.from_config(s, VNS, CONFIG).meters_in_use() for s in CONFIG.switches.values()}
 HOSTS = [Host(vid, mac) for vid in VLANS for mac in (2, 4, 6, 8)]
 
 dpids, hosts = st.sampled_from(SWITCHES), st.sampled_from(HOSTS)

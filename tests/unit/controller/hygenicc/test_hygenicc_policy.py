@@ -248,7 +248,7 @@ def across(core_bps):
     topology.record_probe(ends[1], ends[0], 0.0)
     known = dict.fromkeys(ends, core_bps) if core_bps else {}
     names = {1: "s1", 2: "s2"}
-    return vns, LinkTable.of(vns, names, known, topology.paths(), topology.links())
+    return vns, LinkTable.build(vns, names, known, topology.paths(), topology.links())
 
 
 @pytest.mark.parametrize(

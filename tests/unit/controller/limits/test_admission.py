@@ -168,7 +168,7 @@ def test_the_core_has_to_carry_every_matrix(key, links):
 
 def test_a_lower_limit_is_accepted_even_where_others_have_too_much():
     config = parsed("16M")
-    overrides, admitted = Overrides.of(FileValues(config), {}, {}), AdmittedLimits(config)
+    overrides, admitted = Overrides.build(FileValues(config), {}, {}), AdmittedLimits(config)
     limits = VnTable.of_config(config)
     before = limits.with_columns(
         send_limit_bps=limits.send_limit_bps * 10, receive_limit_bps=limits.receive_limit_bps * 10

@@ -26,7 +26,7 @@ def bounded(before: Enforcement, after: Enforcement, bounds: MeterBounds) -> tup
     changes = MeterChanges(np.array([0]), after.rate_kbps, after.burst_kbits)
     columns = columns_of([bounds], np.zeros(1, np.int64))
     assert columns is not None
-    silent = Measurement.none(1)
+    silent = Measurement.initial(1)
     after = after._replace(modified_s=np.full(1, 0.055))
     return within_bounds(before, after, changes, silent, columns, 0.055)
 

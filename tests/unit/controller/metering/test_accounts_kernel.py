@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(measurement_native.library is None, reason="the 
 @pytest.mark.parametrize("seed", range(4))
 def test_rooms_have_the_bits_of_their_numpy_form(vns: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
-    accounts, now_s, limit_bps = ReceiveBudgets.unused(vns), 0.0, rng.uniform(1e6, 1e10, vns)
+    accounts, now_s, limit_bps = ReceiveBudgets.initial(vns), 0.0, rng.uniform(1e6, 1e10, vns)
     limit_bps[rng.random(vns) < 0.2] = 1e15
     for _ in range(60):  # slots fill up, are old after a pause, and some are longer than others
         before_s, now_s = now_s, now_s + float(rng.choice([0.011, 0.055, 0.13, 1.4], p=[0.3, 0.5, 0.15, 0.05]))
@@ -38,7 +38,7 @@ def test_rooms_have_the_bits_of_their_numpy_form(vns: int, seed: int) -> None:
 @given(seed=st.integers(0, 2**32 - 1), vns=st.integers(0, 600))
 def test_how_vns_fare_has_the_bits_of_its_numpy_form(seed: int, vns: int) -> None:
     rng = np.random.default_rng(seed)
-    state, limit_bps = Guarantees.unused(vns), rng.uniform(1e6, 1e9, vns)
+    state, limit_bps = Guarantees.initial(vns), rng.uniform(1e6, 1e9, vns)
     for _ in range(30):
         offered_bps = rng.choice([0.0, 500.0, 1e6, 1e9], vns)
         received_bps = offered_bps * rng.choice([0.5, 0.96, 1.0], vns)

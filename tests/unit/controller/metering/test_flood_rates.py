@@ -30,7 +30,7 @@ def read(floods, counters, now_s, answered=ANSWERED):
 
 
 def read_twice(second, first=None):
-    floods = FloodRates.unknown(3)
+    floods = FloodRates.initial(3)
     zeros = dict.fromkeys(("m21", "m11", "m31", "m12", "m22"), (0, 0, 0))
     read(floods, stats(1.0, **(first or zeros)), 10.0)
     read(floods, second, 11.0)
@@ -62,7 +62,7 @@ def test_what_is_not_known_is_not_taken_for_nothing(second):
 
 
 def test_the_counters_of_a_late_switch_are_told_from_when_it_answered_last():
-    floods, zeros = FloodRates.unknown(3), {"m12": (0, 0, 0), "m22": (0, 0, 0)}
+    floods, zeros = FloodRates.initial(3), {"m12": (0, 0, 0), "m22": (0, 0, 0)}
     nobody = np.zeros(3, dtype=np.bool_)
     read(floods, stats(1.0, **zeros), 10.0)
     read(floods, stats(2.0), 11.0, nobody)
@@ -73,7 +73,7 @@ def test_the_counters_of_a_late_switch_are_told_from_when_it_answered_last():
 
 
 def test_meters_that_were_modified_count_from_then():
-    floods, zeros = FloodRates.unknown(3), dict.fromkeys(("m11", "m21", "m31", "m12", "m22"), (0, 0, 0))
+    floods, zeros = FloodRates.initial(3), dict.fromkeys(("m11", "m21", "m31", "m12", "m22"), (0, 0, 0))
     read(floods, stats(1.0, **zeros | {"m11": (20_000, 0, 0), "m12": (20_000, 0, 0)}), 10.0)
     floods.modified(np.array([0]), 10.5)
     floods.modified(np.array([0]), 10.8)
@@ -87,7 +87,7 @@ def test_meters_that_were_modified_count_from_then():
 
 
 def test_counters_that_were_set_by_others_are_read_twice_again():
-    floods, zeros = FloodRates.unknown(3), dict.fromkeys(("m11", "m21", "m31", "m12", "m22"), (0, 0, 0))
+    floods, zeros = FloodRates.initial(3), dict.fromkeys(("m11", "m21", "m31", "m12", "m22"), (0, 0, 0))
     read(floods, stats(1.0, **zeros), 10.0)
     floods.forgotten(np.array([0]))
     read(floods, stats(2.0, **zeros | {"m11": (125_000, 0, 0), "m12": (125_000, 0, 0)}), 11.0)
@@ -97,7 +97,7 @@ def test_counters_that_were_set_by_others_are_read_twice_again():
 
 
 def test_a_receiver_gets_what_all_others_of_its_vlan_flood():
-    floods = FloodRates.unknown(3)
+    floods = FloodRates.initial(3)
     floods.passed_bps = np.array([2e6, 3e6, np.nan])
     floods.settle(VLANS, LIMITS, 0.0)
     assert floods.received_bps.tolist() == [3e6, 2e6, 5e6]
@@ -106,7 +106,7 @@ def test_a_receiver_gets_what_all_others_of_its_vlan_flood():
 
 
 def test_an_account_stands_still_while_floods_change_little():
-    floods = FloodRates.unknown(3)
+    floods = FloodRates.initial(3)
     floods.passed_bps = np.array([2e6, 0.0, 0.0])
     floods.settle(VLANS, LIMITS, 0.0)
     before = floods.received_bps
@@ -127,7 +127,7 @@ def test_dropping_begins_at_once_and_ends_after_a_while():
 
 
 def test_counters_are_read_now_and_then():
-    floods = FloodRates.unknown(3)
+    floods = FloodRates.initial(3)
     assert floods.due(11.0)
     assert not floods.due(11.0 + READ_S / 2)
     assert floods.due(11.0 + READ_S)

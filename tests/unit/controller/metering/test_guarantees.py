@@ -15,7 +15,7 @@ RATES = st.floats(0.0, 1e11)
 
 
 def run(offered_bps, received_bps, intervals, state=None):
-    state = state or Guarantees.unused(1)
+    state = state or Guarantees.initial(1)
     for _ in range(intervals):
         state = state.after(np.array([offered_bps]), np.array([received_bps]), LIMIT_BPS, INTERVAL_S)
     return state
@@ -59,7 +59,7 @@ def test_a_limit_that_is_raised_is_owed_little_by_little():
 
 @given(st.lists(st.tuples(RATES, RATES), min_size=1, max_size=30))
 def test_who_gets_all_that_is_offered_never_misses_anything(rates):
-    state = Guarantees.unused(1)
+    state = Guarantees.initial(1)
     for offered_bps, more_bps in rates:
         state = state.after(np.array([offered_bps]), np.array([offered_bps + more_bps]), LIMIT_BPS, INTERVAL_S)
     assert not state.violated[0]

@@ -19,7 +19,7 @@ UNKNOWN = rates(np.nan, np.nan)
 
 
 def test_a_rise_is_seen_at_once_and_fades_slowly():
-    state = measure(Measurement.none(1), rates(100.0))
+    state = measure(Measurement.initial(1), rates(100.0))
     assert state.measured_bps[0] == 100.0
     for _ in range(40):
         state = measure(state, rates(100.0))
@@ -30,14 +30,14 @@ def test_a_rise_is_seen_at_once_and_fades_slowly():
 
 
 def test_the_unknown_changes_nothing_that_is_known():
-    state = measure(Measurement.none(1), rates(100.0, 30.0))
+    state = measure(Measurement.initial(1), rates(100.0, 30.0))
     after = measure(state, UNKNOWN)
     assert (after.offered_bps[0], after.dropped_bps[0], after.passed_bps[0]) == (100.0, 30.0, 70.0)
     assert after.silent_intervals[0] == state.silent_intervals[0] == 0
 
 
 def test_unknown_is_not_silent_and_silence_counts():
-    state = measure(Measurement.none(1), rates(1.0))
+    state = measure(Measurement.initial(1), rates(1.0))
     for _ in range(3 * IDLE_INTERVALS):
         state = measure(state, UNKNOWN)
     assert state.active[0]
@@ -48,7 +48,7 @@ def test_unknown_is_not_silent_and_silence_counts():
 
 
 def test_what_is_offered_and_dropped_whole_is_activity():
-    state = Measurement.none(1)
+    state = Measurement.initial(1)
     for _ in range(2 * IDLE_INTERVALS):
         state = measure(state, rates(50.0, 50.0))
     assert state.active[0]

@@ -88,7 +88,7 @@ def test_the_readings_that_are_compared_say_something() -> None:
     """What is compared above would prove little if nothing was known, or nothing was wrong."""
     rng, entries = np.random.default_rng(1), 2000
     ends = rng.integers(0, 5, entries), np.sort(rng.integers(0, 5, entries))
-    last, unread = Measurement.none(entries), np.zeros(entries, np.int16)
+    last, unread = Measurement.initial(entries), np.zeros(entries, np.int16)
     for readings in (listed(rng, entries), columns(rng, entries)):
         seen = evaluate_readings(ends, counters(rng, entries), last, unread, readings, np.full(5, 1e10))
         known = ~np.isnan(seen.seen_s)

@@ -16,12 +16,12 @@ NAN = float("nan")
 
 def queue(sent_bytes, sent_packets, dropped_packets, elapsed_s, arrival_bps=3 * CAPACITY_BPS):
     changes = QueueChanges(*(np.array([one]) for one in (sent_bytes, sent_packets, dropped_packets, elapsed_s)))
-    return QueueReadings.of(changes, np.array([CAPACITY_BPS]), np.array([arrival_bps]))
+    return QueueReadings.from_changes(changes, np.array([CAPACITY_BPS]), np.array([arrival_bps]))
 
 
 def port(sent_bytes, dropped_packets, elapsed_s):
     changes = PortChanges(*(np.array([one]) for one in (sent_bytes, dropped_packets, elapsed_s)))
-    return PortReadings.of(changes, np.array([CAPACITY_BPS]))
+    return PortReadings.from_changes(changes, np.array([CAPACITY_BPS]))
 
 
 def test_a_queue_is_read_on_its_own_clock_and_drops_are_as_long_as_what_was_sent():

@@ -28,17 +28,17 @@ def reading(in_bytes, dropped_bytes, at_s):
 
 
 def test_rates_are_known_from_the_second_reading_on_and_stand_while_nothing_is_read():
-    meters = SendLimitMeters.unread(2).after(reading(0, 0, 1.0), CAPACITY_BPS)
+    meters = SendLimitMeters.initial(2).after(reading(0, 0, 1.0), CAPACITY_BPS)
     assert np.isnan(meters.offered_bps).all()
     meters = meters.after(reading(1e6, 25e4, 2.0), CAPACITY_BPS)
     assert (meters.offered_bps[0], meters.dropped_bps[0]) == (8e6, 2e6)
     assert np.isnan([meters.offered_bps[1], meters.dropped_bps[1]]).all()
     assert meters.offered_to_passed.tolist() == [8 / 6, 1.0]
-    assert meters.after(MeterReadings.none(2), CAPACITY_BPS).offered_bps[0] == 8e6
+    assert meters.after(MeterReadings.initial(2), CAPACITY_BPS).offered_bps[0] == 8e6
 
 
 def test_a_modify_begins_a_new_count_and_what_is_forgotten_is_unknown():
-    meters = SendLimitMeters.unread(2).after(reading(1e6, 0, 1.0), CAPACITY_BPS)
+    meters = SendLimitMeters.initial(2).after(reading(1e6, 0, 1.0), CAPACITY_BPS)
     modified = meters.modified(np.array([0]), 1.0).after(reading(1e6, 0, 2.0), CAPACITY_BPS)
     assert modified.offered_bps[0] == 8e6
     forgotten = meters.forgotten(np.array([0])).after(reading(9e6, 0, 2.0), CAPACITY_BPS)
@@ -46,7 +46,7 @@ def test_a_modify_begins_a_new_count_and_what_is_forgotten_is_unknown():
 
 
 def test_a_sender_of_which_nothing_passes_multiplies_nothing():
-    meters = SendLimitMeters.unread(2).after(reading(0, 0, 1.0), CAPACITY_BPS)
+    meters = SendLimitMeters.initial(2).after(reading(0, 0, 1.0), CAPACITY_BPS)
     assert meters.after(reading(1e6, 1e6, 2.0), CAPACITY_BPS).offered_to_passed.tolist() == [1.0, 1.0]
 
 
@@ -54,7 +54,7 @@ def test_a_sender_of_which_nothing_passes_multiplies_nothing():
 @given(seed=st.integers(0, 2**32 - 1), vns=st.integers(0, 300))
 def test_readings_where_they_are_listed_show_the_same_compiled(seed: int, vns: int) -> None:
     rng = np.random.default_rng(seed)
-    meters, capacity_bps = SendLimitMeters.unread(vns), rng.random(vns) * 1e9
+    meters, capacity_bps = SendLimitMeters.initial(vns), rng.random(vns) * 1e9
     stats = np.zeros(vns, METER_STATS)
     for interval in range(6):
         stats["duration_s"] += rng.choice([0.001, 0.055, -0.01], vns, p=[0.1, 0.8, 0.1])

@@ -117,7 +117,7 @@ def test_a_guarantee_is_idle_met_or_missed_for_a_reason(watched: Watched) -> Non
 def test_the_hour_forgets_and_the_sum_does_not(watched: Watched) -> None:
     starve(watched, 30)
     violated_s = watched.observer.traffic.violated_s[watched.row]
-    watched.central.fabric.guarantees = type(watched.central.fabric.guarantees).unused(len(watched.central.vns))
+    watched.central.fabric.guarantees = type(watched.central.fabric.guarantees).initial(len(watched.central.vns))
     for _ in range(61 * 60):
         watched.desk.now_s += 1.0
         watched.observer.on_round_end(watched.desk.now_s)
@@ -196,10 +196,10 @@ def test_links_have_been_up_since_they_came() -> None:
     known, found = Link(PortId(1, 9), PortId(9, 1)), Link(PortId(1, 8), PortId(2, 8))
     times.note(frozenset({known}), 5.0)
     times.note(frozenset({known, found}), 7.0)
-    shown = {one.link: (one.capacity_bps, one.up, one.up_since_s) for one in times.of(config)}
+    shown = {one.link: (one.capacity_bps, one.up, one.up_since_s) for one in times.list_links(config)}
     assert shown[known] == (10**9, True, 5.0)
     assert shown[found] == (None, True, 7.0)
     assert shown[Link(PortId(2, 9), PortId(9, 2))][:2] == (10**9, False)
     times.note(frozenset({found}), 9.0)
     times.note(frozenset({known, found}), 11.0)
-    assert {one.link: one.up_since_s for one in times.of(config)}[known] == 11.0
+    assert {one.link: one.up_since_s for one in times.list_links(config)}[known] == 11.0

@@ -77,11 +77,11 @@ def test_traffic_without_entries_is_load():
 )
 def test_ways_that_do_not_fit_are_refused(offsets, link, told):
     with pytest.raises(InvalidValueError, match=told):
-        Loops.of(np.array([0, 1]), np.array(offsets), np.array(link), 3)
+        Loops.build(np.array([0, 1]), np.array(offsets), np.array(link), 3)
 
 
 def test_what_is_lost_upstream_does_not_load_the_next_link():
-    loops = Loops.of(np.array([0]), np.array([0, 3]), np.array([0, 1, 2]), 3)
+    loops = Loops.build(np.array([0]), np.array([0, 3]), np.array([0, 1, 2]), 3)
     loads = link_loads(loops, np.array([100.0]), np.array([0.5, np.nan, 0.0]))
     assert loads.tolist() == [100.0, 50.0, 50.0]
 
@@ -95,7 +95,7 @@ def test_marks_stand_for_the_target_load():
 
 
 def test_shares_of_a_way():
-    loops = Loops.of(np.array([0, 1]), np.array([0, 2, 3]), np.array([0, 1, 1]), 2)
+    loops = Loops.build(np.array([0, 1]), np.array([0, 2, 3]), np.array([0, 1, 1]), 2)
     along = along_paths(loops, np.array([0.5, 0.5, 0.1]))
     assert along == pytest.approx([0.75, 0.75, 0.1])
     assert np.isnan(along_paths(loops, np.array([np.nan, 0.5, 0.1]))[:2]).all()

@@ -109,8 +109,8 @@ def test_a_trace_of_loss_does_not_stop_the_increase():
     """As printed any loss resets inc, however little of the traffic saw it."""
     one = np.ones(1)
     trace = laws.MIN_LOSS / 2
-    loops = Loops.of(np.zeros(2, dtype=np.int64), np.array([0, 1, 2]), np.zeros(2, dtype=np.int64), 1)
-    feedback = laws.Feedback.of(loops, np.array([0.5, 0.5]), np.array([trace, 0.0]), np.zeros(2))
+    loops = Loops.build(np.zeros(2, dtype=np.int64), np.array([0, 1, 2]), np.zeros(2, dtype=np.int64), 1)
+    feedback = laws.Feedback.from_uses(loops, np.array([0.5, 0.5]), np.array([trace, 0.0]), np.zeros(2))
     constants = laws.CurveConstants(0.5 * one, 0.2 * one, 0.01 * one, one / 16, 0.4 * one, 10 * one, 2 * one)
     before = laws.Curve(0 * one, 5.0 * one, 30.0 * one, 0 * one)
     rate, after = laws.curve(C * one, before, feedback, C * one, constants, uses_marks=False)
@@ -137,7 +137,7 @@ def test_a_destination_behind_a_link_of_its_own_is_not_held_to_the_other_one():
 
 
 def test_nothing_received_is_no_division_by_zero():
-    loops = Loops.of(np.zeros(3, dtype=np.int64), np.arange(4), np.zeros(3, dtype=np.int64), 1)
+    loops = Loops.build(np.zeros(3, dtype=np.int64), np.arange(4), np.zeros(3, dtype=np.int64), 1)
     part = shares(loops, np.zeros(3), np.array([True, True, False]))
     assert part.tolist() == [0.5, 0.5, 0.0]
     assert shares(loops, np.zeros(3), np.zeros(3, dtype=bool)).tolist() == [0.0, 0.0, 0.0]
@@ -154,7 +154,7 @@ def test_the_load_does_not_grow_with_the_number_of_entities(entities):
 
 def test_the_papers_split_gives_1875_and_not_2():
     """(2x, x, x) on a share of 4x: within 20 % of 2x after four intervals; the fixed point is 1.875x (section 4.3)."""
-    loops = Loops.of(np.zeros(3, dtype=np.int64), np.arange(4), np.zeros(3, dtype=np.int64), 1)
+    loops = Loops.build(np.zeros(3, dtype=np.int64), np.arange(4), np.zeros(3, dtype=np.int64), 1)
     demand, got, history = np.array([2.0, 1.0, 1.0]), np.ones(3), []
     for _ in range(60):
         rate, _ = entry_rates(loops, np.array([4.0]), shares(loops, got, np.ones(3, dtype=bool)), np.array([0.9]))

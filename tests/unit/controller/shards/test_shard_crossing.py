@@ -38,7 +38,7 @@ def grants(some, rate_bps):
 @given(some=pairs, owner=st.lists(st.sampled_from((0, *OWNERS, 7)), min_size=VNS, max_size=VNS), data=st.data())
 def test_rows_by_peer_are_those_whose_receivers_it_owns(some, owner, data):
     entries, owner = table(some), ints(owner)
-    crossing = PairPartition.of(entries, owner == 0, {one: owner == one for one in OWNERS})
+    crossing = PairPartition.build(entries, owner == 0, {one: owner == one for one in OWNERS})
     size = {"min_size": len(entries), "max_size": len(entries)}
     control = ints(data.draw(st.lists(st.sampled_from(MachineState), **size))).astype(np.int8)
     silent = ints(data.draw(st.lists(st.sampled_from((0, IDLE_INTERVALS - 1, IDLE_INTERVALS)), **size))).astype(
@@ -58,7 +58,7 @@ def test_rows_by_peer_are_those_whose_receivers_it_owns(some, owner, data):
 @given(some=pairs, granted=pairs, others=pairs)
 def test_grants_find_the_rows_of_their_pairs_that_are_there(some, granted, others):
     entries, owner = table(some), ints([0, 0, 0, 2, 2, 2, 5, 5, 5])
-    crossing = PairPartition.of(entries, owner == 0, {one: owner == one for one in OWNERS})
+    crossing = PairPartition.build(entries, owner == 0, {one: owner == one for one in OWNERS})
     for said in (granted, granted, others):
         message = grants({pair for pair in said if owner[pair[1]] == 2}, np.empty(0))
         rows, at = crossing.granted(2, message)

@@ -21,7 +21,7 @@ def gathered(rng: np.random.Generator, change: str) -> tuple[MergedReports, np.n
     """Return what is gathered of one's own and two peers' entries, what was granted, and the limits in force."""
     sender, receiver, part = np.arange(ROWS) % 10, np.arange(ROWS) // 10, rng.integers(0, 3, ROWS)
     pairs = [(sender[part == one], receiver[part == one]) for one in range(3)]
-    table, granted_bps = ReceiverTable.of(pairs), rng.random(ROWS)
+    table, granted_bps = ReceiverTable.from_parts(pairs), rng.random(ROWS)
     limit_bps = granted_bps.copy()
     if change == "own":  # one of one's own has got another limit since
         limit_bps[table.part_rows[0][1]] = 7.0
@@ -44,7 +44,7 @@ def gathered(rng: np.random.Generator, change: str) -> tuple[MergedReports, np.n
         ends = table.entries.sender[place], table.entries.receiver[place]
         said.append(ReportMessage(NOBODY, *(np.empty(0),) * 3, *ends, *rates, limits, available[place], *others))
     seen = SimpleNamespace(measured=SimpleNamespace(passed_bps=own * 0.0), unread_intervals=own)
-    found = MergedReports.of(
+    found = MergedReports.build(
         table,
         own,
         SimpleNamespace(seen=seen),

@@ -51,7 +51,7 @@ def test_columns_of_all_entries_are_put_together_alike(seed: int, count: int, re
     rng = np.random.default_rng(seed)
     sender, receiver = pairs(rng, count)
     part = stretches(rng, count, reports + 1)
-    table = ReceiverTable.of([(sender[part == one], receiver[part == one]) for one in range(reports + 1)])
+    table = ReceiverTable.from_parts([(sender[part == one], receiver[part == one]) for one in range(reports + 1)])
     here = [rng.random(count), rng.integers(0, 2**60, count), rng.random(count) < 0.5]
     said = []
     for one in range(1, reports + 1):
@@ -107,7 +107,7 @@ def test_grants_of_peers_are_obeyed_alike(
     rng = np.random.default_rng(seed)
     entries = PairTable(*pairs(rng, count), np.arange(count))
     to = stretches(rng, VNS, 4)
-    crossing = PairPartition.of(entries, to == 0, {one: to == one for one in (1, 2, 3)})
+    crossing = PairPartition.build(entries, to == 0, {one: to == one for one in (1, 2, 3)})
     vns = SimpleNamespace(always_controlled=rng.random(VNS) < wanted / 4, receive_max_bps=rng.random(VNS) * 1e9)
     vns = type("Vns", (SimpleNamespace,), {"__len__": lambda self: VNS})(**vars(vns))
     told, before = ReceivedGrants(VNS), machines(rng, count, states)
@@ -137,7 +137,7 @@ def test_who_is_told_of_is_found_alike(seed: int, count: int, share: float) -> N
     rng = np.random.default_rng(seed)
     entries = PairTable(*pairs(rng, count), np.arange(count))
     to = stretches(rng, VNS, 3)
-    crossing = PairPartition.of(entries, to == 0, {one: to == one for one in (1, 2)})
+    crossing = PairPartition.build(entries, to == 0, {one: to == one for one in (1, 2)})
     quiet = (stretches(rng, count, 3) == 0) & (rng.random(count) < share)
     control, silent = np.where(quiet, 0, rng.integers(1, 3, count)), np.where(quiet, 10 + rng.integers(0, 2, count), 9)
     told = control.astype(np.int8), silent.astype(np.int16)
@@ -153,14 +153,14 @@ def test_answers_are_made_and_told_to_own_senders_alike(seed: int, count: int, s
     rng = np.random.default_rng(seed)
     sender, receiver = pairs(rng, count)
     part, own = stretches(rng, count, 3), np.arange(count)
-    table = ReceiverTable.of([(sender[part == one], receiver[part == one]) for one in range(3)])
+    table = ReceiverTable.from_parts([(sender[part == one], receiver[part == one]) for one in range(3)])
     own = np.sort(rng.permutation(2 * count)[: len(table.part_rows[0])])
     rows = np.flatnonzero((stretches(rng, count, 4) > 0) | (under == 1.0))
     reports = SimpleNamespace(entry=rows, limit_bps=rng.random(len(rows)) * 1e9)
     is_set = (stretches(rng, len(rows), 2) == 0) & (rng.random(len(rows)) < share) | (share == 1.0)
     set_rate = SetRate(rows[is_set], rng.random(np.count_nonzero(is_set)) * 1e9)
     arguments: Any = table, reports, set_rate, ()
-    now, plain = GrantReplies.of(*arguments), plainly(GrantReplies.of, *arguments)
+    now, plain = GrantReplies.build(*arguments), plainly(GrantReplies.build, *arguments)
     assert (now.rate_bps.tobytes(), now.changed.tobytes()) == (plain.rate_bps.tobytes(), plain.changed.tobytes())
     for found, wanted in zip(now.for_local_senders(own), plainly(plain.for_local_senders, own), strict=True):
         for name in type(wanted).__slots__:

@@ -82,13 +82,13 @@ def test_what_nobody_asked_for_stays_so():
 
 
 def test_who_loses_its_burst_is_told_wherever_it_sends():
-    table = ReceiverTable.of([(ints(0, 1), ints(5, 5)), (ints(2, 3), ints(5, 5))])
+    table = ReceiverTable.from_parts([(ints(0, 1), ints(5, 5)), (ints(2, 3), ints(5, 5))])
     limits = np.full(4, 4e6)
     reports = TrafficReport(np.arange(4), limits, limits, limits > 0, limits, limits, limits > 0)
     forfeits = np.array([False, True, True, False])
     decision = SimpleNamespace(forfeits=forfeits, view=SimpleNamespace(rows=np.arange(4)))
     others = SimpleNamespace(forfeits=None)
-    answers = GrantReplies.of(table, reports, SetRate(ints(1), np.array([1e6])), [others, decision])
+    answers = GrantReplies.build(table, reports, SetRate(ints(1), np.array([1e6])), [others, decision])
     about = ReceiverStatus(ints(5), ints(4), np.array([True]))
     assert answers.forfeits_of_own(ints(10, 11)).tolist() == [11]
     grants = answers.for_peers(about, [1])[1].materialize()

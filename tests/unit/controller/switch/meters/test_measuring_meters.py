@@ -38,7 +38,7 @@ def read(meters, table, duration_s, octets, dpid=2, meter_id=7):
 
 
 def readings(meters, replies, came_s=0.0):
-    reports = MeterStatsBatch.of(replies)
+    reports = MeterStatsBatch.from_stats(replies)
     places = MeterIndex().places_of_meters(meters.dpid(VNS), meters.meter_id, reports)
     times_s = np.full(len(replies), came_s), np.full(len(replies), np.nan)
     return ListedReadings(*places, reports.whole, *times_s, None).columns
@@ -47,7 +47,7 @@ def readings(meters, replies, came_s=0.0):
 @given(st.lists(st.floats(min_value=0.056, max_value=0.115), min_size=3, max_size=12))
 def test_replies_that_are_late_by_up_to_an_interval_change_no_rate(gaps_s):
     """1 to 60 ms of skew: a count is divided by the time that its own meter says has passed."""
-    meters, table = CountingMeters.none().added(column(HERE), column(THERE), column(7)), entries(*PAIRS)
+    meters, table = CountingMeters.empty().added(column(HERE), column(THERE), column(7)), entries(*PAIRS)
     row = table.receiver.tolist().index(THERE)
     found = []
     for duration_s in np.cumsum(gaps_s):
@@ -59,7 +59,7 @@ def test_replies_that_are_late_by_up_to_an_interval_change_no_rate(gaps_s):
 
 
 def test_a_switch_that_says_nothing_or_counts_backwards_is_unknown():
-    meters, table = CountingMeters.none().added(column(HERE), column(THERE), column(7)), entries(PAIRS[0])
+    meters, table = CountingMeters.empty().added(column(HERE), column(THERE), column(7)), entries(PAIRS[0])
     meters, _ = read(meters, table, 1.0, 1e6)
     assert np.isnan(meters.read(VNS, table, readings(meters, {}))[1]).all()
     assert np.isnan(read(meters, table, 2.0, 1e5)[1]).all()
@@ -69,7 +69,7 @@ def test_a_switch_that_says_nothing_or_counts_backwards_is_unknown():
 
 
 def test_meters_keep_their_counters_while_others_come_and_go():
-    meters, table = CountingMeters.none().added(column(HERE), column(THERE), column(7)), entries(*PAIRS)
+    meters, table = CountingMeters.empty().added(column(HERE), column(THERE), column(7)), entries(*PAIRS)
     meters, _ = read(meters, table, 1.0, 0)
     more = meters.added(column(THERE), column(HERE), column(9))
     at, there = more.rows_in(table)
@@ -88,7 +88,7 @@ def test_a_meter_is_found_again_where_a_switch_lists_others_or_other_switches_an
     listing, dpid, meter_id = MeterIndex(), np.array([2, 1, 2], np.uint64), np.array([7, 7, 9])
 
     def places(**listed):
-        reports = MeterStatsBatch.of(
+        reports = MeterStatsBatch.from_stats(
             {int(name[1:]): np.concatenate([stats(one, 0, 1.0) for one in ids]) for name, ids in listed.items()}
         )
         found = listing.places_of_meters(dpid, meter_id, reports)

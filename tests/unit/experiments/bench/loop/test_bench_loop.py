@@ -43,7 +43,7 @@ def test_pairs_of_a_policy_go_over_four_links() -> None:
     fill(plan, central, datapaths)
     pairs = pairs_of(plan, central)
     assert len(set(pairs)) == len(pairs) == len(central.state.entries) == 3 * 160
-    links = central.fabric.links.of(central.vns, central.network.topology)
+    links = central.fabric.links.link_table(central.vns, central.network.topology)
     offsets, _ = links.pair_links(central.state.entries, np.arange(len(pairs)))
     assert np.diff(offsets).tolist() == [4] * len(pairs)
 
