@@ -156,7 +156,7 @@ class AgentPairs:
             self.pairs.append(pair)
         self._ends += [end for _, end in taken]
         count = len(self.pairs)
-        self._carry(np.concatenate([np.arange(count - len(taken)), np.full(len(taken), NEW_ROW)]))
+        self._reindex(np.concatenate([np.arange(count - len(taken)), np.full(len(taken), NEW_ROW)]))
 
     def _set_rates(self, rows: IntArray, rate_kbps: IntArray) -> None:
         mine = self._machines.controlled[rows]  # a rate without Initialize is not for an idle machine
@@ -185,10 +185,10 @@ class AgentPairs:
         self.pairs = [self.pairs[row] for row in kept.tolist()]
         self._ends = [self._ends[row] for row in kept.tolist()]
         self._row_of = {pair: row for row, pair in enumerate(self.pairs)}
-        self._carry(kept)
+        self._reindex(kept)
 
-    def _carry(self, old_row: IntArray) -> None:
-        self._machines = self._machines.carried(old_row)
+    def _reindex(self, old_row: IntArray) -> None:
+        self._machines = self._machines.reindexed(old_row)
         self._rate_kbps = reindex(self._rate_kbps, old_row, NO_RATE)
         self._idle_intervals = reindex(self._idle_intervals, old_row, 0)
         self._silent_intervals = reindex(self._silent_intervals, old_row, IDLE_INTERVALS)

@@ -50,7 +50,7 @@ class AgentCounters:
             np.zeros(entries, dtype=np.bool_),
         )
 
-    def carried(self, old_row: IntArray) -> AgentCounters:
+    def reindexed(self, old_row: IntArray) -> AgentCounters:
         """Return the columns for a re-arranged pair table."""
         empty = AgentCounters.initial(1)
         return AgentCounters(

@@ -83,9 +83,9 @@ class AgentManager(NoAgents):
         number = int(self._number_of_vn[vn])
         return None if number < 0 else self._agents[number]
 
-    def carry(self, before: NoAgents) -> None:
+    def inherit(self, before: NoAgents) -> None:
         """Know of the agents at the same ports what ``before`` knew."""
-        super().carry(before)
+        super().inherit(before)
         self._speech.epoch = self.epoch
         known_ports = before.ports if isinstance(before, AgentManager) else {}
         for port, agent in self.ports.items():
@@ -250,7 +250,7 @@ class AgentManager(NoAgents):
         if now is before and len(self._shaped) == len(now):
             return
         old_row = find_pairs(before, now.sender, now.receiver)
-        self._reports, self._verification = self._reports.carried(old_row), self._verification.carried(old_row)
+        self._reports, self._verification = self._reports.reindexed(old_row), self._verification.reindexed(old_row)
         for name, initial in (("_shaped", False), ("_meant_kbps", -1)):
             column = getattr(self, name)
             column = column if len(column) == len(before) else np.full(len(before), initial, dtype=column.dtype)
@@ -332,7 +332,7 @@ class AgentManager(NoAgents):
         shaped = holds & (self._shaped | (reports.limit_kbps == self._meant_kbps))
         changed = np.flatnonzero(shaped != self._shaped)
         if len(changed):
-            self._fabric.forget_rows(changed)
+            self._fabric.invalidate_rows(changed)
         self._shaped = shaped
 
     def _verify(self, readings: MeterReadings, now_s: float) -> None:

@@ -39,7 +39,7 @@ class Verification:
         last, last_s = np.full((2, entries), np.nan)
         return cls(metered, metered_s, reported, granted, told_s, last, last_s, np.zeros(entries, dtype=np.int64))
 
-    def carried(self, old_row: IntArray) -> Verification:
+    def reindexed(self, old_row: IntArray) -> Verification:
         """Return the state for a re-arranged pair table."""
         empty = Verification.initial(1)
         return Verification(

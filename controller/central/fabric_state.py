@@ -300,25 +300,25 @@ class FabricState:
         """Note where a host is, as a frame has told or, ``standing``, its switch's tables."""
         self.learning.learn(host, port, now_s, standing=standing)
 
-    def forget_counters(self, record: SwitchRecord, meter_id: IntArray | None = None) -> None:
+    def invalidate_counters(self, record: SwitchRecord, meter_id: IntArray | None = None) -> None:
         """Meters of a switch, all or some, may have been set outside of the interval, or by others."""
         if meter_id is None:
             rows = record.metered_rows()
         else:
             rows = record.rows_of(meter_id)
             rows = rows[rows != NO_ENTRY]
-        self.forget_rows(rows)
+        self.invalidate_rows(rows)
         senders = [row for row, own in record.vn_meters.items() if meter_id is None or own.send in meter_id]
-        self.send_limits = self.send_limits.forgotten(np.array(senders, dtype=np.int64))
+        self.send_limits = self.send_limits.invalidated(np.array(senders, dtype=np.int64))
         flooding, of_floods = record.vn_meter_columns()
         flooding = flooding if meter_id is None else flooding[np.isin(of_floods[1:3], meter_id).any(axis=0)]
-        self.floods.forgotten(flooding)
-        self.phantoms = self.phantoms.forgotten(record.switch.dpid, self.vns, meter_id)
-        self.measuring = self.measuring.forgotten(record.switch.dpid, self.vns, meter_id)
+        self.floods.invalidated(flooding)
+        self.phantoms = self.phantoms.invalidated(record.switch.dpid, self.vns, meter_id)
+        self.measuring = self.measuring.invalidated(record.switch.dpid, self.vns, meter_id)
 
-    def forget_rows(self, rows: IntArray) -> None:
+    def invalidate_rows(self, rows: IntArray) -> None:
         """The counters of these entries come from elsewhere now."""
-        self.state = self.state._replace(counters=self.state.counters.forgotten(rows))
+        self.state = self.state._replace(counters=self.state.counters.invalidated(rows))
 
     def stand_at(self, rows: IntArray, settings: Sequence[MeterSetting]) -> None:
         """The meters of these entries stand at these settings, whatever they were set to."""

@@ -24,7 +24,7 @@ class NoAgents:
         self._fabric = fabric
         self._refused_unconfigured = 0
 
-    def carry(self, before: NoAgents) -> None:
+    def inherit(self, before: NoAgents) -> None:
         """Know of the agents at the same ports what ``before`` knew."""
         self.epoch = before.epoch
 

@@ -51,7 +51,7 @@ class PairMeterManager:
         """A pair talks no longer."""
         self._old_pairs.add(pair)
 
-    def carry(self, unmetered: Iterable[Pair]) -> None:
+    def inherit(self, unmetered: Iterable[Pair]) -> None:
         """Know the pairs that talk and have no meters; the network knows those that have."""
         self._unmetered = dict.fromkeys(unmetered)
         self._fabric.network.pairs.add(self._unmetered)

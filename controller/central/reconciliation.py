@@ -78,7 +78,7 @@ class Reconciler:
         record.foreign = foreign
         record.installed, record.changed_keys = flows.copy(), set()
         yield
-        fabric.forget_counters(record)
+        fabric.invalidate_counters(record)
         for named in batches(vn_meter_flows(record.installed), _LOOKED_AT_ONCE):
             record.adopt_vn_meters(named, fabric.vns, fabric.network.numbers)
             yield
@@ -274,7 +274,7 @@ class Reconciler:
         record.odd = {i: both for i, both in unlike.items() if i not in own_way}
         differing -= own_way
         record.update.put_meters({i: wanted[i] for i in sorted(differing)}, found.keys())
-        self.fabric.forget_counters(record, np.array(sorted(differing | unwanted), dtype=np.int64))
+        self.fabric.invalidate_counters(record, np.array(sorted(differing | unwanted), dtype=np.int64))
         record.update.meter_deletes += sorted(unwanted)
         return len(differing) + len(unwanted)
 

@@ -55,7 +55,7 @@ class Reconfiguration:
         allocators = self._allocators.with_groups(self._before.fabric.control.groups, fabric.control.groups)
         fabric.state = fabric.state._replace(allocators=allocators)
         central.pairs.flush()
-        _carry_marks(self._before.fabric, fabric, self._rows)
+        _inherit_marks(self._before.fabric, fabric, self._rows)
         for dpid, standing in self._standing.items():
             _plan(fabric, fabric.switches[dpid], standing)
 
@@ -79,7 +79,7 @@ class Beforehand:
         """
         before, after = central.fabric, self.fabric
         old_row = after.vns.rows_in(before.vns)
-        _carry_ports(before, after)
+        _inherit_ports(before, after)
         for dpid in sorted(_kept(before, after)):
             record = before.switches[dpid]
             if record.connected:
@@ -122,15 +122,15 @@ def reconfigure(
     standing = {dpid: before.wanted_meters(before.switches[dpid]) for dpid in there}
     for dpid in kept:
         for_marks = before.phantoms.ids_of(dpid, before.vns) + before.measuring.ids_of(dpid, before.vns)
-        _carry_record(before.switches[dpid], after.switches[dpid], row_of, config, for_marks)
+        _inherit_record(before.switches[dpid], after.switches[dpid], row_of, config, for_marks)
     after.follow_bounds()
-    _carry_network(before, made, row_of, kept)
-    allocators = _carry_state(before, after, row_of, kept, now_s)
-    _carry_views(before, after, row_of, kept)
+    _inherit_network(before, made, row_of, kept)
+    allocators = _inherit_state(before, after, row_of, kept, now_s)
+    _inherit_views(before, after, row_of, kept)
     reconciler = Reconciler(after)
-    reconciler.agents.carry(central.agents)
+    reconciler.agents.inherit(central.agents)
     unmetered = [pair for pair in map(row_of.pair, central.pairs.unmetered) if pair is not None]
-    reconciler.pairs.carry(unmetered)
+    reconciler.pairs.inherit(unmetered)
     done = Reconfiguration(frozenset(before.switches.keys() - kept), central.reconciler, row_of, standing, allocators)
     central.set_reconciler(reconciler)
     return done
@@ -156,7 +156,7 @@ def _rows_of(before: FabricState, after: FabricState) -> _Rows:
     return _Rows(old_of_new, new_of_old)
 
 
-def _carry_record(
+def _inherit_record(
     before: SwitchRecord, after: SwitchRecord, row_of: _Rows, config: Config, for_marks: Iterable[int]
 ) -> None:
     """Let a switch have the meters, the tables and the abilities that it has; new VNs get meters of their own.
@@ -188,11 +188,11 @@ def _carry_record(
     )
 
 
-def _carry_network(before: FabricState, made: Beforehand, row_of: _Rows, kept: set[int]) -> None:
+def _inherit_network(before: FabricState, made: Beforehand, row_of: _Rows, kept: set[int]) -> None:
     """Let the network know the links and the hosts that are still there."""
     after = made.fabric
-    _carry_ports(before, after)
-    after.network.carry_links(before.network, kept)
+    _inherit_ports(before, after)
+    after.network.inherit_links(before.network, kept)
     for dpid in kept:
         record = after.switches[dpid]
         if record.connected:
@@ -201,17 +201,17 @@ def _carry_network(before: FabricState, made: Beforehand, row_of: _Rows, kept: s
                 pass
             after.network.paths.switch_up(dpid)
     after.network.update_paths()
-    after.network.carry_hosts(before.network, row_of.new)
+    after.network.inherit_hosts(before.network, row_of.new)
 
 
-def _carry_ports(before: FabricState, after: FabricState) -> None:
+def _inherit_ports(before: FabricState, after: FabricState) -> None:
     """Let ports by name have the numbers that they have, and those that are fenced carry nothing."""
-    after.network.numbers.carry(before.network.numbers)
+    after.network.numbers.inherit(before.network.numbers)
     for port in before.network.fenced ^ after.network.fenced:
         after.network.fence(port, port in before.network.fenced)
 
 
-def _carry_state(
+def _inherit_state(
     before: FabricState, after: FabricState, row_of: _Rows, kept: set[int], now_s: float
 ) -> RateAllocators:
     """Give ``after`` the entries that stay, and all that is known of them; return the allocators, yet to be grouped."""
@@ -224,12 +224,12 @@ def _carry_state(
     nothing = np.zeros(len(entries))
     after.state = control_step.ControlState(
         entries,
-        old.counters.carried(old_row),
-        old.measured.carried(old_row),
-        old.machines.carried(old_row),
+        old.counters.reindexed(old_row),
+        old.measured.reindexed(old_row),
+        old.machines.reindexed(old_row),
         after.state.allocators,
-        old.enforcement.carried(old_row, nothing, nothing, now_s),
-        old.accounts.carried(row_of.old),
+        old.enforcement.reindexed(old_row, nothing, nothing, now_s),
+        old.accounts.reindexed(row_of.old),
         reindex(old.unread_intervals, old_row, 0),
         old.decided_s,
         None if old.adopted_bps is None else old.adopted_bps[old_row],
@@ -237,29 +237,29 @@ def _carry_state(
     for row in range(len(entries)):
         pair = Pair(int(entries.sender[row]), int(entries.receiver[row]))
         was = Pair(int(row_of.old[pair.sender]), int(row_of.old[pair.receiver]))
-        after.network.pairs.carry(pair, int(entries.meter_id[row]) or None, before.network.pairs.hosts_of(was))
-    carried = old.allocators.carried(old_row)
-    return carried._replace(
-        congested=reindex(carried.congested, row_of.old, False),
-        calm_intervals=reindex(carried.calm_intervals, row_of.old, 0),
-        memories=tuple(memory.carried_vns(row_of.old) for memory in carried.memories),
+        after.network.pairs.inherit(pair, int(entries.meter_id[row]) or None, before.network.pairs.hosts_of(was))
+    allocators = old.allocators.reindexed(old_row)
+    return allocators._replace(
+        congested=reindex(allocators.congested, row_of.old, False),
+        calm_intervals=reindex(allocators.calm_intervals, row_of.old, 0),
+        memories=tuple(memory.reindexed_vns(row_of.old) for memory in allocators.memories),
     )
 
 
-def _carry_views(before: FabricState, after: FabricState, row_of: _Rows, kept: set[int]) -> None:
+def _inherit_views(before: FabricState, after: FabricState, row_of: _Rows, kept: set[int]) -> None:
     """Keep what is shown of VNs: rates, congestion, guarantees."""
     after.received_bps = reindex(before.received_bps, row_of.old, 0.0)
-    after.congestion = before.congestion.carried(row_of.old)
-    after.send_limits = before.send_limits.carried(row_of.old)
-    after.floods = before.floods.carried(row_of.old)
-    after.guarantees = before.guarantees.carried(row_of.old)
-    after.send_guarantees = before.send_guarantees.carried(row_of.old)
+    after.congestion = before.congestion.reindexed(row_of.old)
+    after.send_limits = before.send_limits.reindexed(row_of.old)
+    after.floods = before.floods.reindexed(row_of.old)
+    after.guarantees = before.guarantees.reindexed(row_of.old)
+    after.send_guarantees = before.send_guarantees.reindexed(row_of.old)
     after.notifications = reindex(before.notifications, row_of.old, 0.0)
     after.notified_s = reindex(before.notified_s, row_of.old, np.nan)
     after.deliveries |= {dpid: before.deliveries[dpid] for dpid in kept}
 
 
-def _carry_marks(before: FabricState, after: FabricState, row_of: _Rows) -> None:
+def _inherit_marks(before: FabricState, after: FabricState, row_of: _Rows) -> None:
     """Go on counting marks by the meters that stand; their entries have named them again."""
     after.phantoms = after.phantoms.remembering(before.phantoms, row_of.old)
     ends = row_of.old[after.measuring.sender], row_of.old[after.measuring.receiver]
@@ -275,6 +275,6 @@ def _plan(fabric: FabricState, record: SwitchRecord, standing: MeterSettingsTabl
     differing = settings.differing(standing)
     gone = np.setdiff1d(standing.meter_id, settings.meter_id).tolist()
     differing.difference_update(gone)
-    fabric.forget_counters(record, np.array(sorted(differing), dtype=np.int64))
+    fabric.invalidate_counters(record, np.array(sorted(differing), dtype=np.int64))
     record.update.put_meters({meter_id: settings[meter_id] for meter_id in sorted(differing)}, standing.keys())
     record.update.meter_deletes += gone

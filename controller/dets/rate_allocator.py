@@ -91,9 +91,9 @@ class RateAllocators(NamedTuple):
         memories = tuple(known.get(group.key, empty).limited_to(group.vns) for group in groups)
         return self._replace(memories=memories, decisions=())
 
-    def carried(self, old_row: IntArray) -> RateAllocators:
+    def reindexed(self, old_row: IntArray) -> RateAllocators:
         """Return the state for a re-arranged pair table."""
-        return self._replace(memories=tuple(one.carried(old_row) for one in self.memories), decisions=())
+        return self._replace(memories=tuple(one.reindexed(old_row) for one in self.memories), decisions=())
 
 
 def received_rates(entries: PairTable, passed_bps: FloatArray, vns: int) -> FloatArray:

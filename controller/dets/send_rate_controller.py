@@ -64,7 +64,7 @@ class SendRateControllers:
         free = np.full(entries, MachineState.IDLE, dtype=np.int8)
         return cls(free, np.full(entries, np.inf), np.zeros(entries, dtype=np.int16))
 
-    def carried(self, old_row: IntArray) -> SendRateControllers:
+    def reindexed(self, old_row: IntArray) -> SendRateControllers:
         """Return the machines for a re-arranged pair table; new ones are idle."""
         return SendRateControllers(
             reindex(self.control, old_row, MachineState.IDLE),

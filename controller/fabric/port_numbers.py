@@ -21,7 +21,7 @@ class PortNumbers:
     def __init__(self) -> None:
         self._of: defaultdict[int, dict[int, int]] = defaultdict(dict)
 
-    def carry(self, before: PortNumbers) -> None:
+    def inherit(self, before: PortNumbers) -> None:
         """Know what ``before`` knows."""
         for dpid, numbers in before._of.items():
             self._of[dpid] = dict(numbers)

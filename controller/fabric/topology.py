@@ -101,14 +101,14 @@ class Topology:
         self._asked = 0
         self._links_of: defaultdict[int, set[Link]] = defaultdict(set)  # by the dpid of either end
 
-    def carried(self, switches: Iterable[int], is_edge: Callable[[PortId], bool]) -> Topology:
+    def limited_to(self, switches: Iterable[int], is_edge: Callable[[PortId], bool]) -> Topology:
         """Return what is known of the links between some switches, those at edge ports left out."""
-        carried = Topology()
-        carried._switches = self._switches & set(switches)
+        limited = Topology()
+        limited._switches = self._switches & set(switches)
         for ends, at_s in self._heard_s.items():
-            if {end.dpid for end in ends} <= carried._switches and not any(map(is_edge, ends)):
-                carried.record_probe(*ends, at_s)
-        return carried
+            if {end.dpid for end in ends} <= limited._switches and not any(map(is_edge, ends)):
+                limited.record_probe(*ends, at_s)
+        return limited
 
     @property
     def switches(self) -> frozenset[int]:

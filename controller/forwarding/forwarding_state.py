@@ -78,18 +78,18 @@ class ForwardingState:
 
     # -- taking over from a network of another configuration
 
-    def carry_links(self, before: ForwardingState, dpids: Iterable[int]) -> None:
+    def inherit_links(self, before: ForwardingState, dpids: Iterable[int]) -> None:
         """Know the links that ``before`` knows between these switches, and flood along its tree."""
-        self.paths.carry(before.paths, dpids)
+        self.paths.inherit(before.paths, dpids)
         self.update_paths()
 
-    def carry_hosts(self, before: ForwardingState, new_row: IntArray) -> None:
+    def inherit_hosts(self, before: ForwardingState, new_row: IntArray) -> None:
         """Know the hosts that ``before`` knows of VNs that are here; ``new_row`` are rows by what they were then."""
         for host, row in before.hosts().items():
             here = int(new_row[row])
             if here != NOWHERE and self.known.has_room(here, moved=True):
                 self.place_remote_host(host, here)
-                self.known.carry(host, before.known, new_row)
+                self.known.inherit(host, before.known, new_row)
 
     # -- switches and links
 

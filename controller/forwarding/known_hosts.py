@@ -167,7 +167,7 @@ class KnownHosts:
         row = int(self._moved_from[self._slots[host]])
         return None if row == NOWHERE else row
 
-    def carry(self, host: Host, before: KnownHosts, new_row: IntArray) -> None:
+    def inherit(self, host: Host, before: KnownHosts, new_row: IntArray) -> None:
         """A known host is of its VN since when it was ``before``; ``new_row`` are the rows by what they were then."""
         was, slot = before._slots[host], self._slots[host]
         moved_from = int(before._moved_from[was])

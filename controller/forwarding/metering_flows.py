@@ -68,7 +68,7 @@ class MeteringFlows:
         """Return the hosts of the pair's receiver to which its sender has an entry."""
         return [host for host in self._hosts_of_vn(pair.receiver) if self.has_entry(pair, host)]
 
-    def carry(self, pair: Pair, meter_id: int | None, hosts: Iterable[Host]) -> None:
+    def inherit(self, pair: Pair, meter_id: int | None, hosts: Iterable[Host]) -> None:
         """Know a pair with its meter, and the entries to these hosts."""
         self._know(pair, meter_id)
         for host in hosts:

@@ -55,9 +55,9 @@ class PathFlows:
         # What the switches' entries for other switches were made of, by dpid.
         self._fabric_ports: dict[int, _MadeOf] = {}
 
-    def carry(self, before: PathFlows, dpids: Iterable[int]) -> None:
+    def inherit(self, before: PathFlows, dpids: Iterable[int]) -> None:
         """Know the links that ``before`` knows between these switches, and flood along its tree."""
-        self.topology = before.topology.carried(dpids, self._is_edge)
+        self.topology = before.topology.limited_to(dpids, self._is_edge)
         links = self.topology.links()
         self._flood_tree = frozenset(link for link in before._flood_tree if link in links)
         self._retiring = before._retiring

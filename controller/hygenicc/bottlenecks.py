@@ -78,11 +78,11 @@ def find_bottlenecks(
     elsewhere = (marked | ~np.isnan(remembered_bps)) & ~beyond
     place = np.where(elsewhere, np.where(most >= LOADED, worst, unknown), place)
     load_bps[number:] = np.bincount(place, view.measured_bps, minlength=len(load_bps))[number:]
-    unknown_bps = _carried(view, place, remembered_bps, len(load_bps))[number:]
+    unknown_bps = _carried_bps(view, place, remembered_bps, len(load_bps))[number:]
     return BottleneckTable(place, load_bps, np.concatenate([known_bps, unknown_bps]), number)
 
 
-def _carried(view: PolicyView, place: IntArray, remembered_bps: FloatArray, places: int) -> FloatArray:
+def _carried_bps(view: PolicyView, place: IntArray, remembered_bps: FloatArray, places: int) -> FloatArray:
     """Return (places,) what came out of each while it marked, now or as remembered; infinite where that is unknown."""
     marks = view.marks
     carried_bps = np.full(places, -np.inf)

@@ -33,7 +33,7 @@ class Congestion:
         """Return the state in which nothing is congested."""
         return cls(np.zeros(vns, dtype=np.bool_), np.full(vns, np.nan), np.zeros(vns, dtype=np.int64))
 
-    def carried(self, old_row: IntArray) -> Congestion:
+    def reindexed(self, old_row: IntArray) -> Congestion:
         """Return the state for a re-arranged VN table."""
         return Congestion(
             reindex(self.congested, old_row, False),

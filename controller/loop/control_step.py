@@ -122,7 +122,7 @@ def with_released_grants(state: ControlState) -> ControlState:
     held = np.bincount(receiver, np.isfinite(state.adopted_bps), vns) > 0
     kept_row = np.where(held[receiver], NEW_ROW, np.arange(len(receiver)))
     kept = np.flatnonzero(~held)
-    memories = tuple(one.carried(kept_row).limited_to(kept) for one in state.allocators.memories)
+    memories = tuple(one.reindexed(kept_row).limited_to(kept) for one in state.allocators.memories)
     return state._replace(allocators=state.allocators._replace(memories=memories), adopted_bps=None)
 
 

@@ -80,11 +80,11 @@ def add_entries(
     rates[new], bursts[new] = rate_bps[order], burst_bits[order]
     added = ControlState(
         entries,
-        state.counters.carried(old_row, added_s=now_s if added_now else None),
-        state.measured.carried(old_row),
-        state.machines.carried(old_row),
-        state.allocators.carried(old_row),
-        state.enforcement.carried(old_row, rates, bursts, now_s, full=added_now),
+        state.counters.reindexed(old_row, added_s=now_s if added_now else None),
+        state.measured.reindexed(old_row),
+        state.machines.reindexed(old_row),
+        state.allocators.reindexed(old_row),
+        state.enforcement.reindexed(old_row, rates, bursts, now_s, full=added_now),
         state.accounts,
         reindex(state.unread_intervals, old_row, 0),
         state.decided_s,
@@ -127,11 +127,11 @@ def remove_entries(state: ControlState, rows: IntArray) -> ControlState:
     nothing = np.zeros(len(entries))  # no row is new
     return ControlState(
         entries,
-        state.counters.carried(old_row),
-        state.measured.carried(old_row),
-        state.machines.carried(old_row),
-        state.allocators.carried(old_row),
-        state.enforcement.carried(old_row, nothing, nothing, 0.0),
+        state.counters.reindexed(old_row),
+        state.measured.reindexed(old_row),
+        state.machines.reindexed(old_row),
+        state.allocators.reindexed(old_row),
+        state.enforcement.reindexed(old_row, nothing, nothing, 0.0),
         state.accounts,
         reindex(state.unread_intervals, old_row, 0),
         state.decided_s,
@@ -152,8 +152,8 @@ def with_meters(
     rates[rows], bursts[rows] = rate_bps, burst_bits
     return state._replace(
         entries=PairTable(state.entries.sender, state.entries.receiver, meter_id),
-        counters=state.counters.carried(old_row, added_s=now_s),
-        enforcement=state.enforcement.carried(old_row, rates, bursts, now_s),
+        counters=state.counters.reindexed(old_row, added_s=now_s),
+        enforcement=state.enforcement.reindexed(old_row, rates, bursts, now_s),
     )
 
 

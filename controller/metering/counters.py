@@ -147,7 +147,7 @@ class MeterCounters(NamedTuple):
         """The columns in their order."""
         return (self.byte_in_count, self.dropped_byte_count, self.duration_s, self.epoch_s, self.received_s)
 
-    def carried(self, old_row: IntArray, *, added_s: float | None = None) -> MeterCounters:
+    def reindexed(self, old_row: IntArray, *, added_s: float | None = None) -> MeterCounters:
         """Return the state for a re-arranged pair table.
 
         The meter of a new entry either is added at ``added_s`` on the controller's clock, and counts from zero at its
@@ -162,7 +162,7 @@ class MeterCounters(NamedTuple):
             reindex(self.received_s, old_row, np.nan if added_s is None else added_s),
         )
 
-    def forgotten(self, rows: IntArray) -> MeterCounters:
+    def invalidated(self, rows: IntArray) -> MeterCounters:
         """Return the state in which nothing is known of the meters of ``rows`` any more."""
         columns = [self.byte_in_count, self.dropped_byte_count, self.duration_s, self.epoch_s, self.received_s]
         for number, column in enumerate(columns):

@@ -107,7 +107,7 @@ class Enforcement(NamedTuple):
         """What the meters' buckets hold, in bits."""
         return from_kilo(self.burst_kbits)
 
-    def carried(
+    def reindexed(
         self, old_row: IntArray, rate_bps: FloatArray, burst_bits: FloatArray, now_s: float, *, full: bool = True
     ) -> Enforcement:
         """Return the state for a re-arranged pair table; new entries' meters stand at the given rate and burst.

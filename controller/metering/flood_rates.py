@@ -74,7 +74,7 @@ class FloodRates:
         last = _Counters(*[np.full((3, vns), np.nan)] * len(_Counters._fields))
         return cls(unknown, unknown.copy(), zeros, zeros.copy(), dropping, never_s[0], last, *never_s[1:])
 
-    def carried(self, old_row: IntArray) -> FloodRates:
+    def reindexed(self, old_row: IntArray) -> FloodRates:
         """Return the rates for a re-arranged VN table."""
 
         def times(column: FloatArray) -> FloatArray:
@@ -98,7 +98,7 @@ class FloodRates:
         """OFPMC_MODIFY was sent for the meters of what these VNs flood: Open vSwitch counts from zero from then on."""
         self._modified_s[rows] = sent_s
 
-    def forgotten(self, rows: IntArray) -> None:
+    def invalidated(self, rows: IntArray) -> None:
         """Nothing is known of the counters of these VNs any more."""
         last = [column.copy() for column in self._last]
         for column in last:

@@ -36,7 +36,7 @@ class Guarantees(NamedTuple):
         nothing = np.zeros(vns)
         return cls(nothing, nothing, np.zeros(vns, dtype=np.bool_), np.zeros(vns, dtype=np.int64))
 
-    def carried(self, old_row: IntArray) -> Guarantees:
+    def reindexed(self, old_row: IntArray) -> Guarantees:
         """Return the state for a re-arranged VN table."""
         return Guarantees(
             reindex(self.entitled_bps, old_row, 0.0),

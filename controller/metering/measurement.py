@@ -53,7 +53,7 @@ class Measurement(NamedTuple):
         zero = np.zeros(entries)
         return cls(zero, zero, zero, zero, np.zeros(entries, dtype=np.int16))
 
-    def carried(self, old_row: IntArray) -> Measurement:
+    def reindexed(self, old_row: IntArray) -> Measurement:
         """Return the state for a re-arranged pair table."""
         return Measurement(
             reindex(self.offered_bps, old_row, 0.0),

@@ -58,7 +58,7 @@ class ReceiveBudgets(NamedTuple):
         """Return the state before anything was received."""
         return cls(np.zeros(SLOTS * vns), np.full(SLOTS, NEVER_S), np.full(1, NEVER_S))
 
-    def carried(self, old_row: IntArray) -> ReceiveBudgets:
+    def reindexed(self, old_row: IntArray) -> ReceiveBudgets:
         """Return the state for a re-arranged VN table."""
         slots = [reindex(slot, old_row, 0.0) for slot in self._slots()]
         return self._replace(slot_bits=np.concatenate(slots))

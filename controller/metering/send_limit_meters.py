@@ -58,14 +58,14 @@ class SendLimitMeters(NamedTuple):
         """Return the state after OFPMC_MODIFY was sent for the meters of these VNs."""
         return self._replace(counters=self.counters.modified(rows, sent_s))
 
-    def forgotten(self, rows: IntArray) -> SendLimitMeters:
+    def invalidated(self, rows: IntArray) -> SendLimitMeters:
         """Return the state in which nothing is known of the counters of these VNs' meters."""
-        return self._replace(counters=self.counters.forgotten(rows))
+        return self._replace(counters=self.counters.invalidated(rows))
 
-    def carried(self, old_row: IntArray) -> SendLimitMeters:
+    def reindexed(self, old_row: IntArray) -> SendLimitMeters:
         """Return the state for a re-arranged VN table."""
         return SendLimitMeters(
-            self.counters.carried(old_row),
+            self.counters.reindexed(old_row),
             reindex(self.offered_bps, old_row, np.nan),
             reindex(self.dropped_bps, old_row, np.nan),
         )

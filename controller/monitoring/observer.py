@@ -44,7 +44,7 @@ class Observer:
         if self._fabric is central.fabric:
             return
         if not central.vns.has_rows_of(self._vns):
-            self.traffic = self.traffic.carried(central.vns.rows_in(self._vns))
-            self.series = TimeSeries(central.vns).carried(self.series, central.vns)
+            self.traffic = self.traffic.reindexed(central.vns.rows_in(self._vns))
+            self.series = TimeSeries(central.vns).with_history(self.series, central.vns)
         self.promises = LinkCommitments(central.config)
         self._fabric, self._vns = central.fabric, central.vns

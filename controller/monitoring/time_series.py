@@ -83,7 +83,7 @@ class TimeSeries:
         self._max_bps = np.zeros((len(SERIES_COLUMNS), len(vids)))
         self._watched: OrderedDict[VnKey, _WatchedVn] = OrderedDict()
 
-    def carried(self, before: TimeSeries, vns: VnTable) -> TimeSeries:
+    def with_history(self, before: TimeSeries, vns: VnTable) -> TimeSeries:
         """Take over the VNs that are watched and are still there, and the VLANs that are."""
         for key, one in before._watched.items():
             row = vns.row_of(*key)

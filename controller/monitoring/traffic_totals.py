@@ -103,7 +103,7 @@ class TrafficTotals:
             _rows=np.arange(vns, dtype=np.int64),
         )
 
-    def carried(self, old_row: IntArray) -> TrafficTotals:
+    def reindexed(self, old_row: IntArray) -> TrafficTotals:
         """Return the sums for a re-arranged VN table."""
         fresh = TrafficTotals.initial(len(old_row))
         for mine, others in (

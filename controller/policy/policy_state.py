@@ -103,14 +103,14 @@ class PolicyState:
         by_entry = {name: reindex(column, old, np.nan) for name, column in memory.by_entry.items()}
         return replace(memory, rows=rows, by_entry=by_entry, derived=None)
 
-    def carried(self, old_row: IntArray) -> PolicyState:
+    def reindexed(self, old_row: IntArray) -> PolicyState:
         """Return the memory for a re-arranged pair table; entries that are gone are forgotten."""
         old = match_rows(self.rows, old_row)
         rows = np.flatnonzero((old_row != NEW_ROW) & (old != NEW_ROW))
         by_entry = {name: column[old[rows]] for name, column in self.by_entry.items()}
         return replace(self, rows=rows, by_entry=by_entry, derived=None)
 
-    def carried_vns(self, old_vn: IntArray) -> PolicyState:
+    def reindexed_vns(self, old_vn: IntArray) -> PolicyState:
         """Return the memory for a re-arranged VN table; what is known of VNs that are gone is forgotten."""
         by_vn = {name: reindex(column, old_vn, np.nan) for name, column in self.by_vn.items()}
         new_vn = match_rows(old_vn, np.arange(self.vns))

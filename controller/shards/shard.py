@@ -391,7 +391,7 @@ class Shard(RemoteSide):
         if not self._table.is_of(parts):
             before, self._table = self._table, ReceiverTable.from_parts(parts)
             old_row = self._table.old_rows(before)
-            self._memories = tuple(memory.carried(old_row) for memory in self._memories)
+            self._memories = tuple(memory.reindexed(old_row) for memory in self._memories)
 
     def _lacks_peers(self, now_s: float) -> bool:
         """Whether a peer has yet to speak for the first time, and is waited for: it may report senders."""

@@ -84,7 +84,7 @@ def shadow_step(
     entries = after.entries
     allocators = shadow.allocators
     if shadow.entries is not entries:
-        allocators = allocators.carried(find_pairs(shadow.entries, entries.sender, entries.receiver))
+        allocators = allocators.reindexed(find_pairs(shadow.entries, entries.sender, entries.receiver))
     theirs = apply_choices(vns, shadow.policies)
     of_shadow = shadow.shadowed[entries.receiver]
     chosen = of_shadow & (after.machines.controlled | theirs.always_controlled[entries.receiver])  # 1

@@ -53,7 +53,7 @@ class Nodes:
     def live(self) -> list[str]:
         return [name for name in self.centrals if name not in self.dead]
 
-    def owner(self, dpid: int) -> CentralController | None:
+    def controller_of(self, dpid: int) -> CentralController | None:
         """Return the controller of a switch, None if it is dead."""
         return None if self.owner[dpid] in self.dead else self.centrals[self.owner[dpid]]
 
@@ -84,23 +84,23 @@ class Nodes:
         return {dpid: self.centrals[name].switches[dpid] for dpid, name in self.owner.items()}
 
     def switch_connected(self, dpid: int, *holds: Any) -> None:
-        central = self.owner(dpid)
+        central = self.controller_of(dpid)
         assert central is not None
         self.up.add(dpid)
         central.switch_connected(dpid, *holds)
 
     def switch_disconnected(self, dpid: int, now_s: float) -> None:
         self.up.discard(dpid)
-        if (central := self.owner(dpid)) is not None:
+        if (central := self.controller_of(dpid)) is not None:
             central.switch_disconnected(dpid, now_s)
 
     def on_discovery_frame(self, sender: PortId, receiver: PortId, now_s: float) -> None:
-        central = self.owner(receiver.dpid)
-        if central is not None and self.owner(sender.dpid) is not None:
+        central = self.controller_of(receiver.dpid)
+        if central is not None and self.controller_of(sender.dpid) is not None:
             central.on_discovery_frame(sender, receiver, now_s)
 
     def on_packet_in(self, dpid: int, *report: Any) -> None:
-        if (central := self.owner(dpid)) is not None:
+        if (central := self.controller_of(dpid)) is not None:
             central.on_packet_in(dpid, *report)
 
     def take_updates(self) -> dict[int, SwitchUpdate]:

@@ -39,15 +39,15 @@ class CounterMeters(ABC):
         ids: list[int] = self.meter_id[self.of_switch(dpid, vns)].tolist()
         return ids
 
-    def forgotten(self, dpid: int, vns: VnTable, meter_id: IntArray | None) -> Self:
+    def invalidated(self, dpid: int, vns: VnTable, meter_id: IntArray | None) -> Self:
         """Return the state in which nothing is known of the counters of a switch, of all or of some meters."""
         rows = self.of_switch(dpid, vns)
         if meter_id is not None:
             rows = rows[np.isin(self.meter_id[rows], meter_id)]
-        return replace(self, counters=self.counters.forgotten(rows)) if len(rows) else self
+        return replace(self, counters=self.counters.invalidated(rows)) if len(rows) else self
 
     def remembering(self, before: Self, old_row: IntArray) -> Self:
         """Return the state with what was known ``before`` of those whose meter is that of their ``old_row`` there."""
         same = reindex(before.meter_id, old_row, -1) == self.meter_id
-        columns = zip(self.counters, before.counters.carried(old_row), strict=True)
+        columns = zip(self.counters, before.counters.reindexed(old_row), strict=True)
         return replace(self, counters=MeterCounters(*(np.where(same, was, now) for now, was in columns)))

@@ -42,7 +42,7 @@ class CountingMeters(CounterMeters):
         """Return the state with more meters, of which nothing is known yet."""
         senders, receivers = np.concatenate([self.sender, sender]), np.concatenate([self.receiver, receiver])
         more = np.concatenate([np.arange(len(self)), np.full(len(sender), -1)])
-        counters = self.counters.carried(more)
+        counters = self.counters.reindexed(more)
         order = np.lexsort((senders, receivers))
         ids = np.concatenate([self.meter_id, meter_id])
         return CountingMeters(ids, counters, senders, receivers)._rows(order)
@@ -75,5 +75,5 @@ class CountingMeters(CounterMeters):
         return vns.dpid[self.receiver]
 
     def _rows(self, rows: IntArray) -> CountingMeters:
-        counters = self.counters.carried(rows)
+        counters = self.counters.reindexed(rows)
         return CountingMeters(self.meter_id[rows], counters, self.sender[rows], self.receiver[rows])

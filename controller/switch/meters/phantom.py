@@ -40,7 +40,7 @@ class PhantomMeters(CounterMeters):
         """Return the state in which VNs have these meters, of which nothing is known yet; NO_METER takes them away."""
         ids = self.meter_id.copy()
         ids[rows] = meter_id
-        return PhantomMeters(ids, self.counters.forgotten(rows))
+        return PhantomMeters(ids, self.counters.invalidated(rows))
 
     def settings(self, dpid: int, vns: VnTable) -> tuple[IntArray, FloatArray, FloatArray]:
         """Return ids, rates and bursts of a switch's meters."""

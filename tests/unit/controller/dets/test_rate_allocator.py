@@ -194,7 +194,7 @@ def test_an_algorithms_memory_follows_its_receiver_and_its_entries():
     entries, old_row = ENTRIES.add(
         np.array([VNS.row_of(10, 1, 2), VNS.row_of(20, 1, 1)]), np.array([lower, upper]), np.array([31, 32])
     )
-    state = state.carried(old_row)
+    state = state.reindexed(old_row)
     passed = np.where(entries.receiver == HUB, LIMIT / 3, LIMIT)
     report = unlimited_reports(passed)
     state, _, _ = answer_reports(state, FE, entries, VNS, report, around(entries))
@@ -202,7 +202,7 @@ def test_an_algorithms_memory_follows_its_receiver_and_its_entries():
     assert after == pytest.approx({lower: LIMIT, HUB: before[HUB], upper: LIMIT})
     # And an entry of it goes.
     entries, old_row = entries.keep(np.array([False, True, True, False, True]))
-    state = state.carried(old_row)
+    state = state.reindexed(old_row)
     passed = np.where(entries.receiver == HUB, LIMIT / 2, LIMIT)
     report = TrafficReport(np.arange(3), passed, passed * 0, passed < 0, passed, passed * 9, report.active[:3])
     state, _, _ = answer_reports(state, FE, entries, VNS, report, around(entries))

@@ -197,7 +197,7 @@ def test_links_are_up_that_both_ends_have_heard_lately_whatever_comes_and_goes(s
         up = links()
         assert topology.links() == up
         assert news in (None, up != before)
-        assert topology.carried(switches, lambda port: port == A).links() == {link for link in up if A not in link}
+        assert topology.limited_to(switches, lambda port: port == A).links() == {link for link in up if A not in link}
         for dpid in (1, 2, 3):
             assert topology.fabric_ports(dpid) == {end.port_no for link in up for end in link if end.dpid == dpid}
             for port_no in (1, 2):

@@ -330,7 +330,7 @@ def test_it_needs_no_readings_of_queues():
 def test_its_memory_follows_its_rows():
     world = flood()
     drops_of_the_flood(world)
-    moved = world.memory.carried(np.array([NEW_ROW, 0]))
+    moved = world.memory.reindexed(np.array([NEW_ROW, 0]))
     moved = moved.aligned(np.arange(2), None)
     assert np.array_equal(moved.pair_column("limit_bps"), [np.nan, C / 2], equal_nan=True)
 

@@ -17,7 +17,7 @@ NOBODY = np.zeros(4, dtype=np.bool_)
 def meters(rate_bps: np.ndarray, now_s: float) -> Enforcement:
     """Meters that stand at these rates since ``now_s``, half empty, whose senders have saved nothing."""
     none, burst_bits = Enforcement.empty(), np.full(4, 90e3)
-    state = none.carried(np.full(4, -1), rate_bps, burst_bits, now_s, full=False)
+    state = none.reindexed(np.full(4, -1), rate_bps, burst_bits, now_s, full=False)
     state.level_bits[:] = burst_bits / 2
     return state
 

@@ -44,12 +44,12 @@ def test_the_first_reading_of_a_standing_meter_is_unknown():
 
 
 def test_a_meter_added_now_counts_from_its_beginning():
-    before = MeterCounters.initial(0).carried(NEW, added_s=1000.0)
+    before = MeterCounters.initial(0).reindexed(NEW, added_s=1000.0)
     assert read(before, 5e5, at_s=0.05, received_s=1000.05)[0] == pytest.approx(10e6)
 
 
 def test_a_meter_found_on_the_switch_is_unknown():
-    assert np.isnan(read(MeterCounters.initial(0).carried(NEW), 5e5, at_s=0.05)[0])
+    assert np.isnan(read(MeterCounters.initial(0).reindexed(NEW), 5e5, at_s=0.05)[0])
 
 
 def test_a_missing_reply_is_unknown_and_the_next_one_covers_both_intervals():
@@ -77,7 +77,7 @@ def test_our_modify_zeroes_counters_and_not_the_duration():
 
 def test_a_modify_of_a_meter_just_added_counts_from_the_modify():
     """The controller's clock is not the meter's: a new meter's duration starts with its adding."""
-    before = MeterCounters.initial(0).carried(NEW, added_s=5000.0).modified(np.array([0]), 5000.02)
+    before = MeterCounters.initial(0).reindexed(NEW, added_s=5000.0).modified(np.array([0]), 5000.02)
     offered, *_, after = read(before, 4e5, at_s=0.06, received_s=5000.06)
     assert offered == pytest.approx(10e6)
     assert read(after, 9e5, at_s=0.11)[0] == pytest.approx(10e6)
@@ -129,7 +129,7 @@ readings = st.lists(
 @settings(derandomize=True, deadline=None, max_examples=60)
 def test_rates_are_exact_or_unknown(happenings):
     """Whatever happens to a meter, a rate that is told is the traffic since the last reading over the time it took."""
-    counters = MeterCounters.initial(0).carried(NEW, added_s=100.0)
+    counters = MeterCounters.initial(0).reindexed(NEW, added_s=100.0)
     clock_s, added_s, last_duration_s, anew = 100.0, 100.0, 0.0, False
     in_bits = out_bits = since_in = since_s = 0.0
     for what, elapsed_s, rate_bps, part in happenings:

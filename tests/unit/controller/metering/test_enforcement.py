@@ -113,7 +113,7 @@ def delivered_over_granted(nominal_bps, pattern, offers, *, intervals=400, hidde
     """
     grants = grants_bps(pattern, nominal_bps, intervals, seed).astype(float)
     start = np.array([grants[0]])
-    state = Enforcement.empty().carried(np.array([-1]), start, burst_for(start, np.array([False])), 0.0)
+    state = Enforcement.empty().reindexed(np.array([-1]), start, burst_for(start, np.array([False])), 0.0)
     switch = Switch(grants[0], state.burst_bits[0], offers)
     passed, beyond, modifies = [], 0.0, 0
     counted, counted_s = [0.0, 0.0], INTERVAL_S
@@ -374,7 +374,7 @@ def test_who_responds_gets_its_burst_back():
 def test_a_meter_that_was_found_is_left_as_it_stands():
     rates = np.array([50 * MBIT, 50 * MBIT])
     bursts = burst_for(rates, np.array([True, False]))
-    state = Enforcement.empty().carried(np.array([-1, -1]), rates, bursts, 3.0, full=False)
+    state = Enforcement.empty().reindexed(np.array([-1, -1]), rates, bursts, 3.0, full=False)
     assert len(step(state, rates, seen(99 * MBIT, 49 * MBIT, 2), 3.0 + INTERVAL_S)[1].rows) == 0
 
 

@@ -89,7 +89,7 @@ def test_meters_that_were_modified_count_from_then():
 def test_counters_that_were_set_by_others_are_read_twice_again():
     floods, zeros = FloodRates.initial(3), dict.fromkeys(("m11", "m21", "m31", "m12", "m22"), (0, 0, 0))
     read(floods, stats(1.0, **zeros), 10.0)
-    floods.forgotten(np.array([0]))
+    floods.invalidated(np.array([0]))
     read(floods, stats(2.0, **zeros | {"m11": (125_000, 0, 0), "m12": (125_000, 0, 0)}), 11.0)
     assert floods.passed_bps.tolist() == pytest.approx([np.nan, np.nan, 1e6], nan_ok=True)
     read(floods, stats(3.0, **zeros | {"m11": (250_000, 0, 0), "m12": (250_000, 0, 0)}), 12.0)

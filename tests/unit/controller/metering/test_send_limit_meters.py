@@ -41,7 +41,7 @@ def test_a_modify_begins_a_new_count_and_what_is_forgotten_is_unknown():
     meters = SendLimitMeters.initial(2).after(reading(1e6, 0, 1.0), CAPACITY_BPS)
     modified = meters.modified(np.array([0]), 1.0).after(reading(1e6, 0, 2.0), CAPACITY_BPS)
     assert modified.offered_bps[0] == 8e6
-    forgotten = meters.forgotten(np.array([0])).after(reading(9e6, 0, 2.0), CAPACITY_BPS)
+    forgotten = meters.invalidated(np.array([0])).after(reading(9e6, 0, 2.0), CAPACITY_BPS)
     assert np.isnan(forgotten.offered_bps[0])
 
 

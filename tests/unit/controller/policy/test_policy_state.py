@@ -56,11 +56,11 @@ def test_a_column_of_another_shape_is_refused(given_columns, key):
 
 def test_entries_are_re_arranged():
     """Of entries 0 to 4 row 0 goes and one comes in front of the last: 1 becomes 0, 4 becomes 4."""
-    memory = filled().carried(ints(1, 2, 3, NEW_ROW, 4))
+    memory = filled().reindexed(ints(1, 2, 3, NEW_ROW, 4))
     assert (memory.rows.tolist(), memory.derived) == ([0, 4], None)
     known = memory.aligned(ints(0, 3, 4), LINKS).pair_column("e")
     np.testing.assert_array_equal(known, floats(1, np.nan, 4))
-    gone = filled().carried(ints(0, 4))
+    gone = filled().reindexed(ints(0, 4))
     np.testing.assert_array_equal(gone.pair_column("e"), floats(4))
 
 
@@ -83,7 +83,7 @@ def test_the_same_entries_and_links_leave_everything_alone():
 
 
 def test_vns_are_re_arranged_as_by_a_reload():
-    memory = filled().carried_vns(ints(2, NEW_ROW, 0, NEW_ROW))
+    memory = filled().reindexed_vns(ints(2, NEW_ROW, 0, NEW_ROW))
     np.testing.assert_array_equal(memory.vn_column("v"), floats(2, np.nan, 0, np.nan))
     np.testing.assert_array_equal(memory.vn_link_column("r", ints(0, 2, 2), ints(1, 0, 2)), floats(21, 10, 12))
 
@@ -101,6 +101,6 @@ def test_every_entry_that_stays_keeps_its_value(controlled, new, random):
     memory = PolicyState(1).aligned(rows, None).after(by_entry={"row": rows.astype(np.float64)})
     old_row = [*(row for row in range(len(controlled)) if random.random() < 0.7), *[NEW_ROW] * new]
     random.shuffle(old_row)
-    moved = memory.carried(ints(*old_row)).aligned(np.arange(len(old_row)), None).pair_column("row")
+    moved = memory.reindexed(ints(*old_row)).aligned(np.arange(len(old_row)), None).pair_column("row")
     expected = [row if row != NEW_ROW and controlled[row] else np.nan for row in old_row]
     np.testing.assert_array_equal(moved, floats(*expected))

@@ -81,6 +81,6 @@ def test_the_policys_own_memory_goes_on_beside_the_grants_on_their_way():
         arrived = late.decide(asked, late_memory)
         late_memory = arrived.memory
     assert arrived.grant_bps.tolist() == grants[1]
-    moved = late_memory.carried(np.array([1, -1])).aligned(ROWS, None).pair_column("late.0")
+    moved = late_memory.reindexed(np.array([1, -1])).aligned(ROWS, None).pair_column("late.0")
     assert moved[0] == grants[2][1]
     assert np.isnan(moved[1])

@@ -79,8 +79,8 @@ def test_meters_keep_their_counters_while_others_come_and_go():
     assert more.ids_of(1, VNS) == [9]
     assert dict(more.settings(2, VNS)) == {7: UNLIMITED}
     assert np.nanmax(read(more.kept(np.array([False, True])), table, 2.0, 1e6)[1]) == RATE_BPS
-    assert np.isnan(read(more.forgotten(2, VNS, column(7)), table, 2.0, 1e6)[1]).all()
-    assert np.nanmax(read(more.forgotten(2, VNS, column(8)), table, 2.0, 1e6)[1]) == RATE_BPS
+    assert np.isnan(read(more.invalidated(2, VNS, column(7)), table, 2.0, 1e6)[1]).all()
+    assert np.nanmax(read(more.invalidated(2, VNS, column(8)), table, 2.0, 1e6)[1]) == RATE_BPS
     assert np.isnan(read(more, entries(PAIRS[2]), 2.0, 1e6)[1]).all()  # the pair is gone, its meter not yet
 
 

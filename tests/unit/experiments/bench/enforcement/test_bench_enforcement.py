@@ -205,7 +205,7 @@ def test_the_naive_way_modifies_every_meter_in_every_interval():
     from controller.metering.enforcement import Enforcement, burst_for
 
     rates = np.array([5e6, 1e6])
-    state = Enforcement.empty().carried(np.array([-1, -1]), rates, burst_for(rates, np.zeros(2, dtype=bool)), 0.0)
+    state = Enforcement.empty().reindexed(np.array([-1, -1]), rates, burst_for(rates, np.zeros(2, dtype=bool)), 0.0)
     for number in (1, 2):
         known = np.array([True, True])
         state, changes = naive_enforcement(0.2)(state, rates, None, known, number * 0.055)
