@@ -1,16 +1,16 @@
 """What a paper claims, what this project aims at, and how both are judged from the runs of one fabric.
 
 A verdict holds (True) or fails (False) where the whole 95 % confidence interval of the seeds' mean is on one side of
-the threshold, and is UNDECIDED where the threshold lies within. One or two seeds have no interval: there it holds or
-fails if all seeds agree. None: the fabric's runs do not tell. "+-" is half the width of the interval, over seeds only.
-Two controls are compared seed by seed, since a seed means the same bursts for both.
+the threshold, and is UNDECIDED where the threshold lies within. One or two seeds have no interval: there nothing holds
+or fails, however it is judged. None: the fabric's runs do not tell. "+-" is half the width of the interval, over seeds
+only. Two controls are compared seed by seed, since a seed means the same bursts for both.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from experiments.evaluation.measures import confidence
@@ -106,9 +106,15 @@ class Paper:
 
     def judge(self, summaries: Sequence[dict[str, Any]]) -> dict[str, ClaimVerdict]:
         """Return the verdict on every claim and aim by its key."""
-        measured = Measured(summaries)
         judges = {claim.key: claim.judge for claim in self.claims} | {aim.key: aim.judge for aim in self.aims}
-        return {key: judge(measured) for key, judge in judges.items()}
+        return {key: self.verdict(judge, summaries) for key, judge in judges.items()}
+
+    def verdict(self, judge: Judge, summaries: Sequence[dict[str, Any]]) -> ClaimVerdict:
+        """Return what ``judge`` says; undecided where a control that it asks for, ``best`` aside, has too few seeds."""
+        measured = Measured(summaries, self.best)
+        found = judge(measured)
+        few = measured.fewest_seeds < MIN_SEEDS
+        return replace(found, holds=UNDECIDED) if few and found.holds is not None else found
 
     def judge_published(self, summaries: Sequence[dict[str, Any]]) -> dict[str, ClaimVerdict]:
         """Return the verdict on every claim as published by its key, where it has one of its own.
@@ -120,16 +126,16 @@ class Paper:
             if isinstance(claim.published, Published):
                 conditions = claim.published.conditions
                 wanted = [one for one in summaries if one.get("conditions", "product") == conditions]
-                found[claim.key] = claim.published.judge(Measured(wanted))
+                found[claim.key] = self.verdict(claim.published.judge, wanted)
         return found
 
     def deciding(self, summaries: Sequence[dict[str, Any]], verdicts: dict[str, ClaimVerdict]) -> dict[str, str]:
         """Return for each claim that does not hold what turns it, where a run shows that: a name and what it gave."""
-        measured, found = Measured(summaries), {}
+        found = {}
         for claim in self.claims:
             if verdicts[claim.key].holds in (False, UNDECIDED):
                 for name, judge in claim.decides:
-                    verdict = judge(measured)
+                    verdict = self.verdict(judge, summaries)
                     if verdict.holds is True:
                         found[claim.key] = f"{name}: {verdict.result}"
                         break
@@ -137,10 +143,22 @@ class Paper:
 
 
 class Measured:
-    """The measures of one fabric's runs."""
+    """The measures of one fabric's runs.
 
-    def __init__(self, summaries: Sequence[dict[str, Any]]) -> None:
+    ``fewest_seeds`` is how many seeds that control has, of those asked for, that has fewest; ``beside`` is not counted.
+    """
+
+    def __init__(self, summaries: Sequence[dict[str, Any]], beside: str = "") -> None:
         self._summaries = summaries
+        self._beside = beside
+        self.fewest_seeds = math.inf
+
+    def _runs_of(self, experiment: str, control: str) -> list[dict[str, Any]]:
+        wanted = (experiment, control)
+        found = [one for one in self._summaries if (one["experiment"], one["control"]) == wanted]
+        if found and control != self._beside:
+            self.fewest_seeds = min(self.fewest_seeds, len({one["seed"] for one in found}))
+        return found
 
     @property
     def scale(self) -> float:
@@ -155,28 +173,24 @@ class Measured:
     def values(self, experiment: str, control: str, name: str, phase: str | None = None) -> dict[int, Any]:
         """Return a measure by seed, where it is known."""
         found = {}
-        for summary in self._summaries:
-            if (summary["experiment"], summary["control"]) == (experiment, control):
-                figures = summary["figures"] if phase is None else summary["phases"].get(phase, {})
-                if figures.get(name) is not None:
-                    found[summary["seed"]] = figures[name]
+        for summary in self._runs_of(experiment, control):
+            figures = summary["figures"] if phase is None else summary["phases"].get(phase, {})
+            if figures.get(name) is not None:
+                found[summary["seed"]] = figures[name]
         return found
 
     def runs(self, experiment: str, control: str) -> list[dict[str, Any]]:
         """Return the figures of all runs."""
-        wanted = (experiment, control)
-        return [one["figures"] for one in self._summaries if (one["experiment"], one["control"]) == wanted]
+        return [one["figures"] for one in self._runs_of(experiment, control)]
 
     def noted(self, experiment: str, control: str, name: str) -> list[Any]:
         """Return what all runs noted under a name, where they did."""
-        wanted = (experiment, control)
-        notes = [one["notes"] for one in self._summaries if (one["experiment"], one["control"]) == wanted]
+        notes = [one["notes"] for one in self._runs_of(experiment, control)]
         return [one[name] for one in notes if name in one]
 
     def phases(self, experiment: str, control: str, phase: str) -> list[dict[str, Any]]:
         """Return the figures of a phase of all runs."""
-        wanted = (experiment, control)
-        found = [one["phases"] for one in self._summaries if (one["experiment"], one["control"]) == wanted]
+        found = [one["phases"] for one in self._runs_of(experiment, control)]
         return [one[phase] for one in found if phase in one]
 
     def mean(self, experiment: str, control: str, name: str, phase: str | None = None) -> float | None:
@@ -195,9 +209,14 @@ class Measured:
 
 
 def show(values: Sequence[float], form: str = "percent") -> str:
-    """Return mean and, for MIN_SEEDS at least, 95 % confidence interval as text; "-" for no values."""
+    """Return mean and, for MIN_SEEDS at least, 95 % confidence interval as text; "-" for no values.
+
+    Infinite values have no mean: how many there are is told.
+    """
     if not values:
         return "-"
+    if never := sum(map(math.isinf, values)):
+        return f"never ({never} of {len(values)} seeds)"
     scale, digits, unit = {"percent": (100.0, 1, " %"), "plain": (1.0, 3, ""), "count": (1.0, 1, "")}[form]
     mean, half = confidence(list(values))
     more = "" if math.isnan(half) or len(values) < MIN_SEEDS else f" +- {half * scale:.{digits}f}"
@@ -207,13 +226,14 @@ def show(values: Sequence[float], form: str = "percent") -> str:
 def within(values: Sequence[float], low: float = -math.inf, high: float = math.inf) -> Outcome:
     """Return whether the mean of the seeds' ``values`` lies within bounds, both included; None for no values.
 
-    Infinite values ("never") are outside: some of them among others leave it undecided.
+    Infinite values ("never") are outside: some of them among others leave it undecided, as do fewer than MIN_SEEDS.
     """
     if not values:
         return None
-    inside = [low <= one <= high for one in values]
-    if len(values) < MIN_SEEDS or not all(map(math.isfinite, values)):
-        return True if all(inside) else UNDECIDED if any(inside) else False
+    if len(values) < MIN_SEEDS:
+        return UNDECIDED
+    if not all(map(math.isfinite, values)):
+        return UNDECIDED if any(low <= one <= high for one in values) else False
     mean, half = confidence(list(values))
     if low <= mean - half and mean + half <= high:
         return True

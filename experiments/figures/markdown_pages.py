@@ -90,7 +90,7 @@ def overview_page(results: Sequence[PaperResults]) -> str:
         "",
         "Written by `dets figures`; do not edit. *As published*: the paper's law, constants and conditions, scaled as "
         "a page says. *Ours*: the product's default under that policy's name. A verdict is undecided where the 95 % "
-        "interval of the seeds' mean crosses the threshold; with one or two seeds, where they disagree. Only a paper's "
+        "interval of the seeds' mean crosses the threshold, and with fewer than three seeds. Only a paper's "
         "statements count; a page has this project's aims in a table of their own. All systems on the same traffic: "
         "[comparison](comparison.md).",
         "",

@@ -102,10 +102,11 @@ def conditions_digest(paper: Paper, summaries: Sequence[dict[str, Any]], made: M
     rows = [one for one in summaries if "conditions" in one]
     names = [name for name in CONDITIONS if any(one["conditions"] == name for one in rows)]
     rows = _paired(rows, names)
-    measured = {name: Measured([one for one in rows if one["conditions"] == name]) for name in names}
+    under = {name: [one for one in rows if one["conditions"] == name] for name in names}
+    measured = {name: Measured(runs) for name, runs in under.items()}
     claims = []
     for claim in paper.compared:
-        verdicts = {name: claim.judge(measured[name]) for name in names}
+        verdicts = {name: paper.verdict(claim.judge, under[name]) for name in names}
         holds = {name: verdict.holds for name, verdict in verdicts.items()}
         shown = [f"{HOLDS[verdict.holds]}: {verdict.result}" for verdict in verdicts.values()]
         claims.append(

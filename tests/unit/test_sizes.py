@@ -44,7 +44,7 @@ CEILINGS = {
     "controller/whatif": 430,
     "experiments": 650,
     "experiments/bench": 5910,
-    "experiments/evaluation": 970,
+    "experiments/evaluation": 980,
     "experiments/figures": 560,
     "experiments/machine": 950,
     "experiments/measure": 310,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from support.seeds import with_seeds
 
 from experiments.evaluation.claims import Measured
 from experiments.evaluation.run_matrix import scenario_cells
@@ -29,7 +30,7 @@ def run(experiment, tcp=1.0, udp=1.0, back=1, again=0.01):
 
 
 def holds(key, *runs):
-    return CLAIM[key].judge(Measured(runs)).holds
+    return paper.verdict(CLAIM[key].judge, with_seeds(runs)).holds
 
 
 def test_nothing_is_known_without_runs():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.seeds import with_seeds
 
 from experiments.evaluation.claims import Measured
 from experiments.papers.gatekeeper import AIMS, CLAIMS, paper
@@ -37,7 +38,7 @@ def job(kind, share, control, took_s, pair_mbps=None):
 
 
 def judged(key, *runs):
-    return CLAIM[key].judge(Measured(runs))
+    return paper.verdict(CLAIM[key].judge, with_seeds(runs))
 
 
 def test_every_claim_says_that_it_does_not_know_without_runs():

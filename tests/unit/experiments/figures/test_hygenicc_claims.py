@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.seeds import with_seeds
 
 from experiments.evaluation.claims import Measured
 from experiments.papers.hygenicc import BEST, FIGURES, LAW, SENDERS, paper
@@ -23,7 +24,7 @@ def run(experiment, control, swing, idle=0, fabric="model", seed=1):
 
 
 def judged(key, *runs):
-    return CLAIM[key].judge(Measured(runs))
+    return paper.verdict(CLAIM[key].judge, with_seeds(runs))
 
 
 def test_every_claim_says_that_it_does_not_know_without_runs():
@@ -41,7 +42,7 @@ def test_the_tagged_sender_must_not_swing_whoever_it_competes_with(fabric, swing
 def test_the_link_must_not_be_idle_for_long_and_the_cut_that_mends_it_is_named():
     good = [run(name, control, 0.1, idle=5) for name in FIGURES for control in (LAW, BEST)]
     assert judged("utilised", *good).holds is True
-    bad = [run(name, LAW, 0.1, idle=6) for name in FIGURES] + [run(name, BEST, 0.1, idle=5) for name in FIGURES]
+    bad = with_seeds(run(name, cut, 0.1, idle=idle) for name in FIGURES for cut, idle in ((LAW, 6), (BEST, 5)))
     found = judged("utilised", *bad)
     assert (found.holds, found.result) == (False, "cut 0: 6; cut 1: -; cut 2: 5 intervals in a row")
     assert paper.deciding(bad, paper.judge(bad))["utilised"].startswith("cut 2: ")

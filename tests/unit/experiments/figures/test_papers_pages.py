@@ -138,14 +138,14 @@ def test_claims_are_judged_by_what_was_measured():
     runs = [
         {"experiment": "x-a", "control": control, "seed": seed, "figures": {"use": use + seed / 100}, "phases": {}}
         for control, use in (("fp", 0.8), ("fs", 0.7))
-        for seed in (1, 2)
+        for seed in (1, 2, 3)
     ]
     paper = Paper(
         "x", "X", (Claim("least", "1", "more", least), Claim("none", "1", "?", lambda _: ClaimVerdict("-", None)))
     )
     found = paper.judge(runs)
     assert (found["least"].holds, found["none"].holds) == (True, None)
-    assert Measured(runs).mean("x-a", "fp", "use") == pytest.approx(0.815)
+    assert Measured(runs).mean("x-a", "fp", "use") == pytest.approx(0.82)
     assert paper_named("dets").best == "level"
 
 
@@ -214,9 +214,9 @@ def test_the_table_of_figure_5_has_what_tcp_loses_to_udp_and_by_itself():
         ([0.90, 0.92, 0.91], True),
         ([0.70, 0.72, 0.71], False),
         ([0.70, 0.95, 0.90], "undecided"),  # the interval crosses the threshold
-        ([0.81], True),
-        ([0.81, 0.79], "undecided"),  # two seeds have no interval, and disagree
-        ([0.79, 0.78], False),
+        ([0.81], "undecided"),  # one or two seeds have no interval
+        ([0.81, 0.82], "undecided"),
+        ([0.79, 0.78], "undecided"),
     ],
 )
 def test_a_verdict_is_undecided_where_the_interval_of_the_seeds_crosses_the_threshold(values, outcome):
@@ -224,9 +224,40 @@ def test_a_verdict_is_undecided_where_the_interval_of_the_seeds_crosses_the_thre
     assert ("+-" in show(values)) is (len(values) >= 3)
 
 
+@pytest.mark.parametrize("holds", [True, False])
+def test_one_seed_decides_nothing_however_it_is_judged(holds):
+    def runs(control, seeds):
+        return [{"experiment": "x-a", "control": control, "seed": seed, "figures": {}} for seed in range(1, seeds + 1)]
+
+    def judge(measured):
+        seen = measured.runs("x-a", "fp"), measured.runs("x-a", "none"), measured.runs("x-a", "level")
+        return ClaimVerdict("seen", holds if all(seen) else None)
+
+    paper = Paper("x", "X", (), best="level")
+    enough = [*runs("fp", 3), *runs("none", 3), *runs("level", 1)]
+    assert paper.verdict(judge, enough).holds is holds  # the one that stands beside it does not count
+    assert paper.verdict(judge, [*runs("fp", 3), *runs("none", 2), *runs("level", 1)]).holds == UNDECIDED
+    assert paper.verdict(judge, runs("fp", 3)).holds is None
+
+
+def test_every_claim_and_aim_asks_for_runs_in_a_way_that_counts_their_seeds():
+
+    class OneSeed(Measured):
+        def _runs_of(self, experiment, control):
+            self.fewest_seeds = 1
+            return super()._runs_of(experiment, control)
+
+    for one in papers().values():
+        for each in (*one.claims, *one.aims):
+            measured = OneSeed([])
+            each.judge(measured)
+            assert measured.fewest_seeds == 1, f"{one.name} {each.key} asks for no run by its seeds"
+
+
 def test_what_never_happens_fails_and_one_failure_decides_over_the_unknown():
     assert within([float("inf")] * 3, high=2.0) is False
     assert within([1.0, 1.0, float("inf")], high=2.0) == UNDECIDED
+    assert show([1.0, 1.0, float("inf")]) == "never (1 of 3 seeds)"
     assert all_of(True, None, False) is False
     assert all_of(True, UNDECIDED, None) is None
     assert all_of(True, UNDECIDED) == UNDECIDED

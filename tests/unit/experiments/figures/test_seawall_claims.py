@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.seeds import with_seeds
 
 from experiments.evaluation.claims import Measured
 from experiments.papers.seawall import paper
@@ -17,7 +18,7 @@ def run(experiment, control, rates=None, **figures):
 
 
 def judged(key, *runs):
-    return CLAIM[key].judge(Measured(runs)).holds
+    return paper.verdict(CLAIM[key].judge, with_seeds(runs)).holds
 
 
 def tasks(experiment, control, maps_s, reduce_s):
