@@ -6,6 +6,7 @@ Other Ryu applications can run next to it (docs/operator-guide.md). The configur
 
 from __future__ import annotations
 
+import gc
 import os
 import ssl
 import sys
@@ -21,7 +22,7 @@ from apps.ovsdb.queue_reconciler import QueueReconciler
 from apps.reload import Reloader, Reloads
 from apps.runtime import first_config
 from apps.runtime.cooperative_scheduler import CooperativeScheduler
-from apps.runtime.memory_tuning import freeze_gc, keep_made, making_much
+from apps.runtime.memory_tuning import keep_made, making_much
 from apps.runtime.ryu_adapter import (
     OFP_VERSION,
     AppBase,
@@ -127,7 +128,7 @@ class Dets(AppBase):
         self.loops.on_demand("queues", self.queues.wait, self.queues.run_round)
         self._warn_about_other_apps()
         self.manager.ready()
-        freeze_gc()
+        gc.freeze()
         return super().start()
 
     def close(self) -> None:

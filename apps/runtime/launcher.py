@@ -6,6 +6,7 @@ newer eventlet no longer has, and dies on SIGTERM without closing its applicatio
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -20,8 +21,14 @@ def _prepare() -> None:
     warnings.filterwarnings("ignore", message="(?s).*[Ee]ventlet is deprecated.*")
     warnings.filterwarnings("ignore", category=DeprecationWarning)
     warnings.filterwarnings("ignore", category=SyntaxWarning, module=r".*[\\/]ryu[\\/]")  # where Ryu is compiled first
+    # Eventlet's own resolver is 150 modules, and reads neither nsswitch.conf nor what else the C library does.
+    os.environ["EVENTLET_NO_GREENDNS"] = "yes"
     import eventlet
+    import eventlet.green.socket
 
+    from apps.runtime.name_resolution import getaddrinfo
+
+    eventlet.green.socket.getaddrinfo = getaddrinfo
     eventlet.monkey_patch()
     import eventlet.hubs
     import eventlet.wsgi
@@ -52,6 +59,7 @@ def _stop_cleanly() -> None:
 
 def manager(arguments: list[str]) -> int:
     """Run ryu-manager with these arguments."""
+    import eventlet
     from ryu import cfg
 
     help_config = "configuration file of apps/dets.py (default: dets.yaml)"
@@ -83,6 +91,7 @@ def manager(arguments: list[str]) -> int:
 
     log.init_log = init_log_in_format
     _stop_cleanly()
+    eventlet.spawn_n(gc.enable)  # runs when the main greenlet waits for the first time: all is made by then
     try:
         ryu_main(args=arguments, prog="ryu-manager")
     except ModuleNotFoundError as error:
@@ -100,6 +109,7 @@ def _missing_application(arguments: list[str], missing: str) -> str | None:
 
 def ryu_manager() -> int:
     """Entry point ``ryu-manager``: Ryu's own manager, its arguments and ``--dets-config FILE``."""
+    gc.disable()  # it would take a fifth of the start: nearly all of what is imported and made stays
     _prepare()
     return manager(sys.argv[1:])
 
@@ -111,6 +121,8 @@ def main(config: str, apps: list[str]) -> int:
     process also reads the configuration, so that nothing is imported twice.
     """
     application = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "dets.py")
+    if sys.version_info < (3, 12):  # Ryu compares versions with distutils, for which setuptools would load itself
+        os.environ["SETUPTOOLS_USE_DISTUTILS"] = "stdlib"
     arguments = ["-m", "apps.runtime.launcher", "--dets-config", config, application, *apps]
     return os.execv(sys.executable, [sys.executable, *arguments])
 

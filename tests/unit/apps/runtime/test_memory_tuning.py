@@ -1,7 +1,10 @@
 """The heap keeps what it has: rounds that allocate the same columns again cause no page faults."""
 
+import gc
 import subprocess
 import sys
+
+from apps.runtime.memory_tuning import making_much
 
 ROUNDS = """
 import resource, sys
@@ -55,3 +58,16 @@ print(before - resident_bytes())
 def test_what_a_peak_took_goes_back_though_something_stays_between() -> None:
     done = subprocess.run([sys.executable, "-c", PEAK], capture_output=True, text=True, check=True)
     assert int(done.stdout) > 40e6
+
+
+def test_a_collector_that_rests_goes_on_resting() -> None:
+    states = []
+    try:
+        for before in (gc.enable, gc.disable):
+            before()
+            with making_much():
+                states.append(gc.isenabled())
+            states.append(gc.isenabled())
+    finally:
+        gc.enable()
+    assert states == [False, True, False, False]
