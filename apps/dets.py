@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gc
 import os
-import ssl
 import sys
 import time
 from collections.abc import Iterator
@@ -40,7 +39,7 @@ from apps.runtime.ryu_adapter import (
 from apps.runtime.sd_notify import ServiceManager
 from apps.runtime.sockets.greenlet_event import GreenletFlag
 from apps.runtime.supervisor import Supervisor
-from apps.runtime.tls import server_context
+from apps.runtime.tls import RenewableContext, renewable_server
 from apps.settings.errors import StoreError
 from apps.settings.settings import Settings
 from apps.settings.store import SettingsStore
@@ -82,14 +81,15 @@ class Dets(AppBase):
             self.spare = CooperativeScheduler(
                 interval_s, time.monotonic, hub.sleep, GreenletFlag(), hub.Semaphore(), hub.spawn
             )
-            tls = self.config.openflow_tls
-            context = server_context("openflow", tls) if tls is not None else None
+            openflow_tls = renewable_server("openflow", self.config.openflow_tls)
             reserved = self.config.rest.max_connections + RESERVED_FILES
             openflow = self.config.openflow_listen
-            listen_on(openflow.host, openflow.port, context, reserved, self.spare.wait)
+            listen_on(openflow.host, openflow.port, openflow_tls, reserved, self.spare.wait)
             check_free("rest.listen", self.config.rest.listen.host, self.config.rest.listen.port)
-            rest_tls = None if self.config.rest.tls is None else server_context("rest", self.config.rest.tls)
+            rest_tls = renewable_server("rest", self.config.rest.tls)
             self.membership = member_of(self.config)
+            servers = [one for one in (openflow_tls, rest_tls) if one is not None]
+            self.tls_contexts = [*servers, *self.membership.tls_contexts()]
             kept = self.config.rest.store
             store = self.membership.store(kept)
             self._tokens = self.membership.tokens(kept) if self.config.rest.authentication == "token" else None
@@ -182,7 +182,7 @@ class Dets(AppBase):
         status = "degraded" if ailing else health["status"]
         return self.membership.health({**health, "status": status, "loops": loops})
 
-    def _serve_rest(self, tls: ssl.SSLContext | None) -> rest.RestServer:
+    def _serve_rest(self, tls: RenewableContext | None) -> rest.RestServer:
         settings = self.config.rest
         app = rest.create_app(_RestService(self), self._tokens, max(settings.max_connections // 2, 1), settings.ui)
         pace = rest.RequestRateLimiter(settings.requests_per_s, time.monotonic)

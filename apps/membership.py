@@ -14,6 +14,7 @@ from apps.rest.http.access import TokenStore
 from apps.rest.resources.service import RemoteNodes
 from apps.runtime.cooperative_scheduler import CooperativeScheduler
 from apps.runtime.ryu_adapter import run_in_thread
+from apps.runtime.tls import RenewableContext
 from apps.settings.settings import Settings
 from apps.settings.store import SettingsStore, Store
 from apps.settings.tokens import Tokens
@@ -46,6 +47,10 @@ class Standalone:
     def run(function: Callable[..., Any], *arguments: object) -> Any:
         """Return what a function of the store returns, while others go on."""
         return run_in_thread(function, *arguments)
+
+    def tls_contexts(self) -> list[RenewableContext]:
+        """Return the contexts of connections to other processes, whose files are read again with the configuration."""
+        return []
 
     def drive(self, shell: SouthboundDriver, spare: CooperativeScheduler) -> None:
         """Switches are driven by this shell from now on; nothing has been set yet."""

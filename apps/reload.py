@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from apps.runtime.memory_tuning import keep_made, making_much
 from apps.runtime.sd_notify import ServiceManager
+from apps.runtime.tls import RenewableContext
 from apps.settings.file_plan import FilePlan
 from apps.settings.settings import Settings
 from controller.central.reconfiguration import Beforehand, reconfigure
@@ -40,6 +41,7 @@ class Application(Protocol):
     queues: QueueReconciler
     settings: Settings
     manager: ServiceManager
+    tls_contexts: list[RenewableContext]
 
     def read(self, path: str) -> Config:
         """Return the configuration in a file, while others in the process run. Raises ConfigError."""
@@ -136,15 +138,27 @@ class Reloader:
 
         Raises ConfigError when the file is not acceptable, InvalidValueError when it changes what only a restart can,
         StoreError when the change cannot be kept. After these and any other error all is as before: the controller's
-        state, the store and the switches.
+        state, the store and the switches. Certificates are read again too: all of them, or none if one is of no use.
         """
         application = self._application
         before, events = application.settings.file.config, application.shell.central.events
         config = application.read(before.source_name)
         diff: ConfigDiff
         diff, made = application.run_in_thread(_compared, before, config, events)
-        if dry_run or not diff.changes:
+        renewals = application.run_in_thread(_renewals, application.tls_contexts)
+        diff = diff._replace(summary=[*diff.summary, *(f"{key}: certificates renewed" for key in renewals)])
+        if dry_run:
             return diff
+        if diff.changes:
+            self._change(config, made)
+        for renew in renewals.values():
+            renew()
+        if diff.summary:
+            LOG.info("%d values of the configuration have changed: %s", len(diff.changes), shorten(diff.summary, "; "))
+        return diff
+
+    def _change(self, config: Config, made: Beforehand) -> None:
+        application = self._application
         application.manager.reloading()
         try:
             with application.shell.standing_still:
@@ -156,8 +170,6 @@ class Reloader:
             raise
         finally:
             application.manager.ready()
-        LOG.info("%d values of the configuration have changed: %s", len(diff.changes), shorten(diff.summary, "; "))
-        return diff
 
     def on_signal(self) -> None:
         """Reload, unless one waits that has not begun; errors of the file are logged."""
@@ -192,6 +204,12 @@ def _compared(before: Config, config: Config, events: EventLog) -> tuple[ConfigD
     """
     check_changeable(before, config)
     return compare_configs(before, config), Beforehand(config, events)
+
+
+def _renewals(contexts: list[RenewableContext]) -> dict[str, Callable[[], None]]:
+    """Return, by the sections that name them, what renews the TLS contexts whose files have changed."""
+    prepared = {context.key: context.prepare() for context in contexts}
+    return {key: renew for key, renew in prepared.items() if renew is not None}
 
 
 class _Transition:

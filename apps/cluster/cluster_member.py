@@ -6,7 +6,6 @@ gate is there before a switch connects, and the roles before the shell.
 
 from __future__ import annotations
 
-import ssl
 import sys
 import time
 from collections.abc import Callable
@@ -26,12 +25,13 @@ from apps.metrics import Metrics
 from apps.ovsdb.queue_reconciler import QueueReconciler
 from apps.runtime.cooperative_scheduler import CooperativeScheduler
 from apps.runtime.ryu_adapter import PeerDatapath, hub, run_in_thread
+from apps.runtime.tls import RenewableContext
 from apps.settings.settings import Settings
 from apps.settings.store import SettingsStore
 from apps.southbound.connected_switches import SwitchState
 from apps.southbound.southbound_driver import SouthboundDriver
 from controller.cluster.write_gate import WriteGate
-from controller.errors import DetsError, InvalidValueError
+from controller.errors import DetsError
 from controller.fabric.config_model import Cluster
 
 
@@ -44,16 +44,10 @@ class ClusterMember(Standalone):
     """A node of a cluster of which one drives all switches. Raises InvalidValueError."""
 
     def __init__(self, cluster: Cluster) -> None:
-        try:
-            self.node = ClusterNode(cluster, _boot_time_s, hub.spawn, run_in_thread)
-            self._will = LeaseWatchdog(cluster.etcd, cluster.ca, cluster.certificate, cluster.key)
-            self.node.will = self._will.set_lease
-            context = ssl.create_default_context(cafile=cluster.ca)
-            if cluster.certificate is not None:
-                context.load_cert_chain(cluster.certificate, cluster.key)
-            self._hop = NodeClient(cluster.node, context)
-        except OSError as error:
-            raise InvalidValueError("cluster", cluster.ca, f"cannot be used for TLS: {error}") from error
+        self.node = ClusterNode(cluster, _boot_time_s, hub.spawn, run_in_thread)
+        self._will = LeaseWatchdog(cluster.etcd, cluster.ca, cluster.certificate, cluster.key)
+        self.node.will = self._will.set_lease
+        self._hop = NodeClient(cluster.node, self.node.etcd.tls)
         PeerDatapath.new_gate = WriteGate
         self.roles: RoleManager = RoleManager(
             self.node.wanted_role, self.node.write_generation, _boot_time_s, hub.spawn
@@ -66,6 +60,10 @@ class ClusterMember(Standalone):
     def tokens(self, path: str) -> EtcdTokens:
         """Return etcd's; there is nothing at the path."""
         return self.node.tokens
+
+    def tls_contexts(self) -> list[RenewableContext]:
+        """Return that of etcd, which other nodes are asked with too."""
+        return [self.node.etcd.tls]
 
     @staticmethod
     def run(function: Callable[..., Any], *arguments: object) -> Any:

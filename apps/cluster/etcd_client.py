@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from apps.runtime.tls import client_context
+from apps.runtime.tls import renewable_client
 from controller.errors import DetsError
 
 REQUEST_TIMEOUT_S = 1.0
@@ -48,7 +48,7 @@ class EtcdClient:
         self, endpoints: Sequence[str], ca: str | None = None, certificate: str | None = None, key: str | None = None
     ) -> None:
         self._endpoints = list(endpoints)
-        self._context = client_context("cluster", ca, certificate, key)
+        self.tls = renewable_client("cluster", ca, certificate, key)
         self._idle: defaultdict[str, list[http.client.HTTPConnection]] = defaultdict(list)
 
     def close(self) -> None:
@@ -134,7 +134,7 @@ class EtcdClient:
         assert url.hostname is not None
         at = url.hostname, url.port
         connection = (
-            http.client.HTTPSConnection(*at, timeout=REQUEST_TIMEOUT_S, context=self._context)
+            http.client.HTTPSConnection(*at, timeout=REQUEST_TIMEOUT_S, context=self.tls.current)
             if url.scheme == "https"
             else http.client.HTTPConnection(*at, timeout=REQUEST_TIMEOUT_S)
         )

@@ -15,6 +15,7 @@ import sys
 from contextlib import suppress
 
 from apps.cluster.etcd_client import EtcdClient, EtcdError
+from controller.errors import InvalidValueError
 
 END_S = 5.0
 _DIGITS = 20  # of a lease's id, which has 64 bits
@@ -61,6 +62,10 @@ def main(lease_file: int, endpoints: list[str], ca: str | None, certificate: str
     sys.stdin.buffer.read()
     lease_id = int(os.pread(lease_file, _DIGITS, 0))
     if lease_id:
+        with suppress(InvalidValueError):  # the node has taken the files as they were before
+            renew = etcd.tls.prepare()
+            if renew is not None:
+                renew()
         try:
             etcd.revoke(lease_id)
         except EtcdError as error:

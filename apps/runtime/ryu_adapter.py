@@ -34,7 +34,7 @@ from apps.runtime.connection.switch_connection import Reply, SwitchConnection, s
 from apps.runtime.logs import LogFormat, set_format, set_level
 from apps.runtime.port_holder import port_holder
 from apps.runtime.retrying_listener import RetryingListener
-from apps.runtime.tls import TlsConnection
+from apps.runtime.tls import RenewableContext, TlsConnection
 from apps.runtime.tls_handshake import do_handshake
 from controller.errors import InvalidValueError
 
@@ -108,7 +108,7 @@ def on_hangup(work: Callable[[], None]) -> None:
 def listen_on(
     host: str,
     port: int,
-    tls: ssl.SSLContext | None = None,
+    tls: RenewableContext | None = None,
     reserved_files: int = 0,
     wait: Callable[[], None] = lambda: None,
 ) -> None:
@@ -157,21 +157,21 @@ def other_wsgi_apps() -> tuple[str, list[str]] | None:
 class _Server(hub.StreamServer):  # type: ignore[misc]
     """Takes switches for as long as the process lives: Ryu's own ends for good when a connection cannot be taken.
 
-    Connections are taken no faster than CONNECTIONS_PER_S, and who may stay is said by ``limits``. With a ``context``
+    Connections are taken no faster than CONNECTIONS_PER_S, and who may stay is said by ``limits``. With ``tls``
     they are TLS; Ryu's own server uses its certificates up on the first.
     """
 
     def __init__(
         self,
         limits: ConnectionLimits[_IncomingConnection],
-        context: ssl.SSLContext | None,
+        tls: RenewableContext | None,
         wait: Callable[[], None],
         address: tuple[str, int],
         _handle: Callable[..., None],
     ) -> None:
         super().__init__(address, None)
         self.server = RetryingListener(self.server, "OpenFlow", hub.sleep)  # type: ignore[has-type]
-        self._limits, self._context, self._wait = limits, context, wait
+        self._limits, self._tls, self._wait = limits, tls, wait
 
     def serve_forever(self) -> None:
         """Take connections."""
@@ -194,7 +194,7 @@ class _Server(hub.StreamServer):  # type: ignore[misc]
             self._limits.on_handshake_done(visit)
 
         try:
-            sock = visit.plain if self._context is None else self._encrypted(visit)
+            sock = visit.plain if self._tls is None else self._encrypted(visit, self._tls.current)
             if sock is not None:
                 datapath = visit.datapath = PeerDatapath(sock, visit.address)
                 datapath.on_introduced, datapath.on_keep = introduced, lambda: self._limits.mark_controlled(visit)
@@ -206,11 +206,10 @@ class _Server(hub.StreamServer):  # type: ignore[misc]
             self._limits.leave(visit)
             visit.plain.close()
 
-    def _encrypted(self, visit: _IncomingConnection) -> TlsConnection | None:
+    def _encrypted(self, visit: _IncomingConnection, context: ssl.SSLContext) -> TlsConnection | None:
         """Do the TLS handshake; None if it fails. ``cut_off`` closes the socket below it."""
-        assert self._context is not None
         try:
-            connection = self._context.wrap_socket(visit.plain, server_side=True, do_handshake_on_connect=False)
+            connection = context.wrap_socket(visit.plain, server_side=True, do_handshake_on_connect=False)
             visit.plain = connection
             do_handshake(connection, HANDSHAKE_TIMEOUT_S, self._wait)
         except OSError as error:  # ssl.SSLError and time-outs among them

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import ssl
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from controller.errors import InvalidValueError
 from controller.fabric.config_model import Tls
+
+MAX_FILE_BYTES = 4 << 20  # the authorities of a whole system have some 200 kB
 
 
 def server_context(key: str, tls: Tls) -> ssl.SSLContext:
@@ -16,8 +21,7 @@ def server_context(key: str, tls: Tls) -> ssl.SSLContext:
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    for name in ("certificate", "key", "client_ca"):
-        _check_readable(f"{key}.{name}", getattr(tls, name))
+    _read(key, _server_files(tls))
     _show(context, key, tls.certificate, tls.key)
     if tls.client_ca is not None:
         _trust(context, f"{key}.client_ca", tls.client_ca)
@@ -30,8 +34,7 @@ def client_context(key: str, ca: str | None, certificate: str | None, private_ke
 
     Raises InvalidValueError as ``server_context`` does.
     """
-    for name, path in (("ca", ca), ("certificate", certificate), ("key", private_key)):
-        _check_readable(f"{key}.{name}", path)
+    _read(key, {"ca": ca, "certificate": certificate, "key": private_key})
     context = ssl.create_default_context() if ca is None else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if ca is not None:
         _trust(context, f"{key}.ca", ca)
@@ -53,6 +56,40 @@ def _trust(context: ssl.SSLContext, key: str, ca: str) -> None:
         context.load_verify_locations(ca)
     except ssl.SSLError as error:
         raise InvalidValueError(key, ca, f"holds no certificate: {error}") from error
+
+
+class RenewableContext:
+    """A context whose files may be replaced: connections that begin after a renewal use the new ones.
+
+    ``key`` is the section of the configuration that names the files, ``make`` reads them.
+    """
+
+    def __init__(self, key: str, files: Mapping[str, str | None], make: Callable[[], ssl.SSLContext]) -> None:
+        self.key, self._files, self._make = key, files, make
+        self._digests = _read(key, files)
+        self.current = make()
+
+    def prepare(self) -> Callable[[], None] | None:
+        """Return what lets new connections use the files as they are now, None where no file has changed.
+
+        Raises InvalidValueError, naming the file, for files that cannot be used.
+        """
+        digests = _read(self.key, self._files)
+        return None if digests == self._digests else partial(self._renew, digests, self._make())
+
+    def _renew(self, digests: list[bytes], context: ssl.SSLContext) -> None:
+        self._digests, self.current = digests, context
+
+
+def renewable_server(key: str, tls: Tls | None) -> RenewableContext | None:
+    """Return a listener's context, None without TLS; raises InvalidValueError as ``server_context`` does."""
+    return None if tls is None else RenewableContext(key, _server_files(tls), lambda: server_context(key, tls))
+
+
+def renewable_client(key: str, ca: str | None, certificate: str | None, private_key: str | None) -> RenewableContext:
+    """Return a client's context; raises InvalidValueError as ``client_context`` does."""
+    files = {"ca": ca, "certificate": certificate, "key": private_key}
+    return RenewableContext(key, files, lambda: client_context(key, ca, certificate, private_key))
 
 
 class TlsConnection:
@@ -95,11 +132,22 @@ def _refuse_password() -> str:
     raise _EncryptedKeyError("the key is encrypted; a service needs one that is not")
 
 
-def _check_readable(key: str, path: str | None) -> None:
-    if path is None:
-        return
-    try:
-        with open(path, "rb"):
-            pass
-    except OSError as error:
-        raise InvalidValueError(key, path, f"cannot be read: {error.strerror}") from error
+def _server_files(tls: Tls) -> dict[str, str | None]:
+    return {"certificate": tls.certificate, "key": tls.key, "client_ca": tls.client_ca}
+
+
+def _read(key: str, files: Mapping[str, str | None]) -> list[bytes]:
+    """Return the SHA-256 of each file; raise InvalidValueError for one that cannot be read, or is too long."""
+    digests = []
+    for name, path in files.items():
+        if path is None:
+            continue
+        try:
+            with open(path, "rb") as file:
+                content = file.read(MAX_FILE_BYTES + 1)
+        except OSError as error:
+            raise InvalidValueError(f"{key}.{name}", path, f"cannot be read: {error.strerror}") from error
+        if len(content) > MAX_FILE_BYTES:
+            raise InvalidValueError(f"{key}.{name}", path, f"is longer than {MAX_FILE_BYTES} bytes")
+        digests.append(hashlib.sha256(content).digest())
+    return digests

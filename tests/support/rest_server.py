@@ -31,7 +31,7 @@ from apps.rest import RequestRateLimiter, Service, create_app, rate_limited, ser
 from apps.rest.http.wsgi_exchange import Timeouts
 from apps.settings.settings import Settings
 from apps.settings.store import Store
-from apps.runtime.tls import server_context
+from apps.runtime.tls import renewable_server
 from apps.settings.tokens import Tokens
 from controller.central.controller import CentralController
 from controller.config.loader import parse_config
@@ -45,7 +45,7 @@ class Running(Service):
     sleep = staticmethod(eventlet.sleep)
 app = create_app(Running(central, time.monotonic, settings, told["needs_if_match"]), tokens, told["most_streams"])
 gate = rate_limited(app, RequestRateLimiter(told["requests_per_s"], time.monotonic), eventlet.sleep)
-tls = server_context("rest", Tls(**told["tls"])) if told["tls"] else None
+tls = renewable_server("rest", Tls(**told["tls"])) if told["tls"] else None
 server = serve(gate, "127.0.0.1", 0, tls, told["max_connections"], Timeouts(**told["patience"]),
     trusted_proxies=told["trusted_proxies"])
 print(server.port, flush=True)

@@ -7,7 +7,6 @@ goes no further (``HOP``). Waiting is up to the request's greenlet: the control 
 from __future__ import annotations
 
 import http.client
-import ssl
 import time
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -15,6 +14,8 @@ from urllib.parse import urlsplit
 
 import eventlet
 from werkzeug.datastructures import Headers
+
+from apps.runtime.tls import RenewableContext
 
 FORWARDED_HEADER = "Dets-Forwarded-By"
 """the header that names the node which passes a request on"""
@@ -37,12 +38,12 @@ class NodeResponse(NamedTuple):
 
 
 class NodeClient:
-    """What the node ``me`` asks others; ``context`` is for those whose URL is https."""
+    """What the node ``me`` asks others; ``tls`` is for those whose URL is https."""
 
     def __init__(
-        self, me: str, context: ssl.SSLContext | None = None, clock: Callable[[], float] = time.monotonic
+        self, me: str, tls: RenewableContext | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._me, self._context, self._clock = me, context, clock
+        self._me, self._tls, self._clock = me, tls, clock
         self._failed_s: dict[str, float] = {}
 
     def ask(
@@ -61,8 +62,9 @@ class NodeClient:
         where = urlsplit(url)
         assert where.hostname is not None
         if where.scheme == "https":
+            context = None if self._tls is None else self._tls.current
             connection: http.client.HTTPConnection = http.client.HTTPSConnection(
-                where.hostname, where.port, timeout=limit_s, context=self._context
+                where.hostname, where.port, timeout=limit_s, context=context
             )
         else:
             connection = http.client.HTTPConnection(where.hostname, where.port, timeout=limit_s)

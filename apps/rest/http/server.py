@@ -23,6 +23,7 @@ from apps.rest.http.room import MAX_ANSWERS_BYTES, MAX_BODIES_BYTES, Room
 from apps.rest.http.wsgi_exchange import Timeouts
 from apps.runtime.connection.connection_limits import LogRateLimiter
 from apps.runtime.retrying_listener import RetryingListener
+from apps.runtime.tls import RenewableContext
 from apps.runtime.tls_handshake import do_handshake
 
 MAX_CONNECTIONS = 256
@@ -58,7 +59,7 @@ def serve(
     app: WsgiApp,
     host: str,
     port: int,
-    tls: ssl.SSLContext | None = None,
+    tls: RenewableContext | None = None,
     max_connections: int = MAX_CONNECTIONS,
     patience: Timeouts = DEFAULT_TIMEOUTS,
     wait: Callable[[], None] = lambda: None,
@@ -82,7 +83,7 @@ class _Acceptor:
     """Takes connections: serves those that get a place, and answers the others that there are too many."""
 
     app: WsgiApp
-    tls: ssl.SSLContext | None
+    tls: RenewableContext | None
     places: ConnectionSlots
     patience: Timeouts
     wait: Callable[[], None]
@@ -108,7 +109,7 @@ class _Acceptor:
 
     def _serve(self, sock: Any, address: tuple[Any, ...]) -> None:
         try:
-            secured = sock if self.tls is None else self._secure(sock, self.tls)
+            secured = sock if self.tls is None else self._secure(sock, self.tls.current)
             Connection(secured, address, self.app, self.patience, self.wait, self.rooms, self.proxies).serve()
         except (OSError, ValueError) as error:  # ssl.SSLError among them: no certificate, or not TLS at all
             if self.sparing.due(address[0]):

@@ -21,6 +21,7 @@ import apps.reload
 import apps.settings.settings
 from apps.reload import Reloader, Reloads
 from apps.runtime.sd_notify import ServiceManager
+from apps.runtime.tls import RenewableContext
 from apps.settings.errors import StoreError
 from apps.settings.file_plan import FilePlan
 from apps.settings.settings import Caller, Settings
@@ -113,6 +114,7 @@ class App:
         self.store = Store(self.config.rest.store)
         self.settings = Settings(self.shell.central, self.store, lambda: 5.0)
         self.manager = ServiceManager()
+        self.tls_contexts: list[Any] = []
         for dpid in (1, 2):
             self.shell.peers[dpid] = SimpleNamespace(connection=FakeConnection(dpid), meters=object(), queues=object())
             self.shell.central.switch_connected(dpid, (), np.empty(0, METER_CONFIG), 1.0)
@@ -233,6 +235,32 @@ def test_a_reload_that_succeeds_changes_all_of_it(app: App) -> None:
     assert app.shell.peers[1].connection.sent > before["sent"][1]
     row = app.settings.file.row_of[NAME]
     assert central.vns.send_limit_bps[row] == 10_000_000  # the override, over the new file
+    assert reloader(app).reload() == ([], [])
+
+
+def test_certificates_are_renewed_with_the_file_or_not_at_all(app: App, tmp_path: Path) -> None:
+    files = {name: tmp_path / f"{name}.pem" for name in ("rest", "openflow")}
+
+    def context(name: str) -> RenewableContext:
+        files[name].write_text("old")
+        return RenewableContext(name, {"certificate": str(files[name])}, lambda: made[name])  # type: ignore[return-value]
+
+    made = {name: f"old {name}" for name in files}
+    app.tls_contexts = [context("rest"), context("openflow")]
+    made = {name: f"new {name}" for name in files}
+    app.path.write_text(AFTER)
+    before = app.standing()
+    files["rest"].write_text("new")
+    files["openflow"].unlink()
+    with pytest.raises(InvalidValueError, match=r"openflow\.certificate: .* cannot be read"):
+        reloader(app).reload()
+    assert app.standing() == before
+    assert [one.current for one in app.tls_contexts] == ["old rest", "old openflow"]
+    files["openflow"].write_text("old")
+    assert reloader(app).reload(dry_run=True).summary[-1] == "rest: certificates renewed"
+    assert [one.current for one in app.tls_contexts] == ["old rest", "old openflow"]
+    assert reloader(app).reload().summary[-1] == "rest: certificates renewed"
+    assert [one.current for one in app.tls_contexts] == ["new rest", "old openflow"]
     assert reloader(app).reload() == ([], [])
 
 
