@@ -18,6 +18,6 @@ setup(
     package_dir={"": ".."},
     install_requires=[f"dets-controller=={VERSION}"],
     extras_require={"plot": ["matplotlib>=3.9"]},
-    package_data={"experiments.machine": ["*.c", "*.sh"]},
+    package_data={"experiments.machine": ["*.c", "*.sh"], "experiments.papers": ["*.toml"]},
     options={"build": {"build_base": "../build/lab"}},
 )

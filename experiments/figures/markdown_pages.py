@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from experiments.evaluation.claims import UNDECIDED, ClaimVerdict, NotRun, Outcome, Paper, Published
+from experiments.evaluation.elements import Element
 from experiments.figures.provenance import provenance
 from experiments.figures.result_digests import FABRICS, HOLDS, read_digests
-from experiments.papers import papers, source_of
+from experiments.papers import elements_of, papers, source_of
 from experiments.scenarios.scenario import CONDITIONS
 
 UNKNOWN = ClaimVerdict("-", None)
@@ -130,6 +131,8 @@ def paper_page(results: PaperResults) -> str:
         "",
         *(f"- {FABRICS[fabric]}: {provenance(digest)}" for fabric, digest in results.digests.items()),
     ]
+    if elements := elements_of(paper.name):
+        lines += ["", "## Every element, figure and number of the paper", "", *_elements(elements)]
     for fabric, digest in results.conditions.items():
         lines += ["", f"## Under the paper's conditions: {FABRICS[fabric]}", "", *_conditions(digest)]
     return "\n".join(lines) + "\n"
@@ -139,7 +142,7 @@ def _claims(results: PaperResults) -> list[str]:
     """Return a row for each claim with the verdicts, what was found where it does not hold, then those of the aims."""
     fabrics = list(results.digests)
     heads = [f"{kind}, {SHORT[fabric]}" for kind in ("published", "ours") for fabric in fabrics]
-    heads = ["section", "claim", *heads, "found where it does not hold", "what decides"]
+    heads = ["section", "claim", "key", *heads, "found where it does not hold", "what decides"]
     lines = [_row(heads), _row(["---"] * len(heads))]
     for claim in results.paper.claims:
         published = {fabric: results.published(claim.key, fabric) for fabric in fabrics}
@@ -148,13 +151,15 @@ def _claims(results: PaperResults) -> list[str]:
         found = [] if claim.published is None else _found(published, ", as published")
         decides = [results.digests[f].get("decides", {}).get(claim.key) for f in fabrics]
         known = "; ".join(dict.fromkeys(one for one in decides if one))
-        lines.append(_row([claim.section, claim.title, *map(bold, verdicts), "; ".join(found + _found(ours)), known]))
+        cells = [claim.section, claim.title, f"`{claim.key}`", *map(bold, verdicts)]
+        lines.append(_row([*cells, "; ".join(found + _found(ours)), known]))
     if results.paper.aims:
-        heads = ["aim", *(SHORT[fabric] for fabric in fabrics), "found where it does not hold"]
+        heads = ["aim", "key", *(SHORT[fabric] for fabric in fabrics), "found where it does not hold"]
         lines += ["", "Aims of this project, no claims of the paper:", "", _row(heads), _row(["---"] * len(heads))]
     for aim in results.paper.aims:
         ours = {fabric: results.ours(aim.key, fabric) for fabric in fabrics}
-        lines.append(_row([aim.title, *(bold(HOLDS[one.holds]) for one in ours.values()), "; ".join(_found(ours))]))
+        cells = [aim.title, f"`{aim.key}`", *(bold(HOLDS[one.holds]) for one in ours.values()), "; ".join(_found(ours))]
+        lines.append(_row(cells))
     return [*lines, "", *_forms(results.paper)]
 
 
@@ -173,6 +178,16 @@ def _forms(paper: Paper) -> list[str]:
         elif isinstance(claim.published, NotRun):
             lines.setdefault(f"Not run as published; missing: {claim.published.why}", []).append(claim.key)
     return [f"- {text}{': ' + ', '.join(f'`{key}`' for key in keys) if keys else ''}" for text, keys in lines.items()]
+
+
+def _elements(elements: Sequence[Element]) -> list[str]:
+    """Return a row for each element of a paper: the keys of what judges it, or a test, or why it is not judged."""
+    lines = [_row(["where", "what", "judged by"]), _row(["---"] * 3)]
+    for one in elements:
+        keys = ", ".join(f"`{key}`" for key in one.judged)
+        judge = keys or (f"a test: `{one.tested}`" if one.tested else f"not testable here: {one.not_testable}")
+        lines.append(_row([one.where, one.says, judge]))
+    return lines
 
 
 def _systems(results: PaperResults) -> list[str]:

@@ -1,5 +1,7 @@
 """The papers whose claims are judged: one module or package each, with a ``paper``. A new file is found by itself.
 
+``NAME.toml`` beside it has every element of the paper, by what judges it.
+
 Its experiments are those in ``experiments.scenarios`` whose names begin with its own. Start with dets.py.
 """
 
@@ -8,9 +10,11 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Iterable
+from pathlib import Path
 
 from controller.errors import InvalidValueError
 from experiments.evaluation.claims import Paper
+from experiments.evaluation.elements import Element, read_elements
 
 DEFAULT = "dets"
 
@@ -32,6 +36,12 @@ def paper_named(name: str) -> Paper:
     if name not in known:
         raise InvalidValueError("paper", name, f"is not one of {', '.join(known)}")
     return known[name]
+
+
+def elements_of(paper: str) -> list[Element]:
+    """Return every element of a paper, in its order; none where no file has them."""
+    paths = (Path(folder) / f"{paper}.toml" for folder in __path__)
+    return next((read_elements(path) for path in paths if path.exists()), [])
 
 
 def source_of(paper: str) -> str:

@@ -1,6 +1,7 @@
 """Seawall's laws on links of fluid: the paper's promises, and a test for each slip of its listing."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -218,3 +219,12 @@ def test_rates_keep_within_loops_and_depend_on_no_order_and_no_scale(rounds, ent
 def test_equal_entities_end_equal():
     got = mean(World([[0], [0]], [0, 1], [C], demand_bps=[1e12, 1e12]), 200)
     assert got[0] == pytest.approx(got[1], rel=1e-6)
+
+
+def test_a_rate_is_at_most_kappa_times_what_was_used_of_late():
+    loops = SimpleNamespace(link=np.array([0, 0, 0]))
+    peak_bps, standing_bps = np.array([0.1, 0.1, 0.9]) * C, np.array([0.05, 0.3, 0.05]) * C
+    got = laws.clamped(loops, np.full(3, 0.95 * C), peak_bps, standing_bps, np.array([0.9 * C]), kappa=2.0)
+    assert got == pytest.approx([0.2 * C, 0.3 * C, 0.9 * C])  # by its use, by the standing share, by the link
+    faded = laws.faded_peak(np.array([0.8 * C]), np.zeros(1))
+    assert 0.4 * C < faded[0] < 0.8 * C

@@ -91,8 +91,11 @@ def test_every_paper_has_a_page_that_shows_what_does_not_hold(whisper, tmp_path)
     assert [path.name for path in markdown_pages.write_docs(tmp_path / "docs")] == ["results.md", "whisper.md"]
     page = (folder / "whisper.md").read_text()
     heads = "published, model | published, Open vSwitch | ours, model | ours, Open vSwitch"
-    assert f"| section | claim | {heads} | found where it does not hold | what decides |" in page
-    assert "| 2 | hardly anything is sent | holds | **fails** | holds | **fails** | Open vSwitch: loud |  |" in page
+    assert f"| section | claim | key | {heads} | found where it does not hold | what decides |" in page
+    assert (
+        "| 2 | hardly anything is sent | `quiet` | holds | **fails** | holds | **fails** | Open vSwitch: loud |  |"
+        in page
+    )
     assert "`docs/results/whisper-model.json`, `docs/results/whisper-ovs.json`" in page
     assert "whisper-fig1" not in page  # tables of measures are in the JSON
     overview = (tmp_path / "docs" / "results.md").read_text()
