@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from controller.central.fabric_state import ControlContext, FabricState
 from controller.central.no_agents import NoAgents
 from controller.central.readings_collector import collect_readings
+from controller.central.settings_update import follow_frame_sizes
 from controller.columns import FloatArray, IntArray, columns_equal, nan_column
 from controller.events import EventKind
 from controller.fabric.vn_table import VnTable
@@ -20,6 +21,7 @@ from controller.metering.enforcement import MeterChanges
 from controller.metering.fabric_readings import ReadingKind
 from controller.metering.guarantees import Guarantees, sender_entitlements
 from controller.policy.policy_groups import declare_congestion, required_readings
+from controller.switch.frame_sizes import dropped_frame_bytes
 from controller.switch.meter_index import MeterStatsBatch
 from controller.switch.meters.counter_meters import CounterMeters
 from controller.switch.meters.meter_mods import modifications_by_switch
@@ -158,6 +160,8 @@ def _watch_floods(fabric: FabricState, reports: MeterStatsBatch, now_s: float) -
     listed = fabric.listing.find(fabric.switches, reports)
     of_vns = fabric.listing.places_of_vns(listed, reports.ends, len(vns)).meter
     answered = np.array([dpid in reports for dpid in vns.dpids], dtype=np.bool_)[vns.switch]
+    sender = fabric.state.entries.sender
+    follow_frame_sizes(fabric, dropped_frame_bytes(reports.whole, listed, sender, len(vns)), now_s)
     floods.read(reports.whole, of_vns[:, _OF_FLOODS].T, answered, now_s)
     began, ended = floods.settle(vns.vlan, vns.receive_limit_bps, now_s)
     for row in fabric.events.limit_named(EventKind.FLOOD_BEGAN, began, now_s):

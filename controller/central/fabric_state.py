@@ -50,6 +50,7 @@ from controller.metering.send_limit_meters import SendLimitMeters
 from controller.openflow.ethernet import CONTROL_ETH_TYPES
 from controller.policy.policy_groups import Choices, PolicyGroup, apply_choices, choices_of, groups_of, shadows_of
 from controller.switch.delivered_rates import DeliveredRates
+from controller.switch.frame_sizes import min_bursts
 from controller.switch.meter_index import MeterIndex
 from controller.switch.meters.counting import CountingMeters
 from controller.switch.meters.meter_settings import MeterSetting, MeterSettingsTable
@@ -148,6 +149,7 @@ class FabricState:
         self.notified_s: FloatArray = np.full(len(self.vns), np.nan)  # when they did so last
         self.send_limits = SendLimitMeters.initial(len(self.vns))
         self.floods = FloodRates.initial(len(self.vns))
+        self.frame_bytes: FloatArray = np.zeros(len(self.vns))  # the largest frames seen, where they are large
         self.phantoms = PhantomMeters.initial(len(self.vns))
         self.measuring = CountingMeters.empty()
         self._flood_limits: tuple[VnTable, FloatArray] | None = None
@@ -162,8 +164,9 @@ class FabricState:
         self.follow_bounds()
 
     def follow_bounds(self) -> None:
-        """Let the control step know what switches take of a meter, as far as is known by now."""
-        bounds = columns_of([self.switches[dpid].capabilities.bounds for dpid in self.vns.dpids], self.vns.switch)
+        """Let the control step know what switches take of a meter and what frames need, as far as is known by now."""
+        of_switches = [self.switches[dpid].capabilities.bounds for dpid in self.vns.dpids]
+        bounds = columns_of(of_switches, self.vns.switch, to_kilo(min_bursts(self.frame_bytes)))
         if bounds is not None or self.vns.meter_bounds is not None:
             self.control = self.control._replace(vns=self.vns.with_columns(meter_bounds=bounds))
 
@@ -361,7 +364,8 @@ class FabricState:
         )
         agent_burst_s = AGENT_BURST_INTERVALS * self.config.interval_s
         bursts_bits = (
-            *map(pair_changes.first_bursts, rates_bps[:3]),
+            np.maximum(pair_changes.first_bursts(rates_bps[0]), min_bursts(self.frame_bytes[rows])),
+            *map(pair_changes.first_bursts, rates_bps[1:3]),
             packet_in_bursts(rates_bps[3]),
             newcomer_bits[rows],
             packet_in_bursts(rates_bps[5], agent_burst_s),

@@ -123,6 +123,7 @@ def reconfigure(
     for dpid in kept:
         for_marks = before.phantoms.ids_of(dpid, before.vns) + before.measuring.ids_of(dpid, before.vns)
         _inherit_record(before.switches[dpid], after.switches[dpid], row_of, config, for_marks)
+    after.frame_bytes = reindex(before.frame_bytes, row_of.old, 0.0)
     after.follow_bounds()
     _inherit_network(before, made, row_of, kept)
     allocators = _inherit_state(before, after, row_of, kept, now_s)

@@ -7,7 +7,7 @@ from operator import itemgetter
 import numpy as np
 
 from controller.central.fabric_state import ControlContext, FabricState
-from controller.columns import FloatArray, IntArray
+from controller.columns import BoolArray, FloatArray, IntArray
 from controller.events import EventKind
 from controller.fabric.vn_table import VnTable
 from controller.forwarding.pipeline import VnMeters
@@ -15,6 +15,7 @@ from controller.limits.effective_settings import EffectiveSettings
 from controller.limits.new_pair_limits import new_pair_limits
 from controller.limits.overrides import VN_FIELDS, vn_value
 from controller.policy.policy_groups import uses_ceilings, uses_weights
+from controller.switch.frame_sizes import grown
 from controller.switch.meters.meter_mods import modifications
 from controller.units import exact_rate
 
@@ -48,7 +49,26 @@ def _set_vn_meters(fabric: FabricState, before: VnTable, before_flood_bps: Float
     sending = before.send_max_bps != fabric.vns.send_max_bps
     flooding = before_flood_bps != fabric.flood_limit_bps
     first, first_now = new_pair_limits(before), new_pair_limits(fabric.vns)
-    beginning = (first[0] != first_now[0]) | (first[1] != first_now[1])
+    _modify_vn_meters(fabric, sending, flooding, (first[0] != first_now[0]) | (first[1] != first_now[1]), now_s)
+
+
+def follow_frame_sizes(fabric: FabricState, seen_bytes: FloatArray, now_s: float) -> None:
+    """Let meters of VNs of which larger frames were seen than before, ``seen_bytes`` (vns,), pass them."""
+    rows = grown(fabric.frame_bytes, seen_bytes)
+    if not len(rows):
+        return
+    fabric.frame_bytes = fabric.frame_bytes.copy()
+    fabric.frame_bytes[rows] = seen_bytes[rows]
+    fabric.follow_bounds()
+    sending, others = np.zeros((2, len(fabric.vns)), dtype=np.bool_)
+    sending[rows] = True
+    _modify_vn_meters(fabric, sending, others, others, now_s)
+
+
+def _modify_vn_meters(
+    fabric: FabricState, sending: BoolArray, flooding: BoolArray, beginning: BoolArray, now_s: float
+) -> None:
+    """Queue meter-mods for what the marked VNs (vns,) may send, flood and begin with, to switches with meters."""
     fabric.send_limits = fabric.send_limits.modified(np.flatnonzero(sending), now_s)
     fabric.floods.modified(np.flatnonzero(flooding), now_s)
     for dpid in np.unique(fabric.vns.dpid[sending | flooding | beginning]).tolist():

@@ -39,12 +39,24 @@ class MeterBounds(NamedTuple):
         bursts = np.maximum(bursts, np.maximum(self.min_burst_kbits, 1))
         return rates.astype(np.uint32), bursts.astype(np.uint32)
 
+    def min_burst_bits(self, least_bits: float) -> npt.NDArray[np.float64]:
+        """Return the smallest bursts that the bounds allow, in bits, none below ``least_bits``."""
+        kbits = np.minimum(self.min_burst_kbits, self.max_burst_kbits)
+        return np.maximum(kbits * 1_000.0, least_bits)
+
 
 UNBOUNDED = MeterBounds()
 
 
-def columns_of(bounds: list[MeterBounds], rows: npt.NDArray[np.integer]) -> MeterBounds | None:
-    """Return the bounds of each row's switch, of which ``rows`` are the numbers in ``bounds``; None: there are none."""
-    if all(one == UNBOUNDED for one in bounds):
+def columns_of(
+    bounds: list[MeterBounds], rows: npt.NDArray[np.integer], min_burst_kbits: Kilos = 0
+) -> MeterBounds | None:
+    """Return the bounds of each row's switch, of which ``rows`` are the numbers in ``bounds``; None: there are none.
+
+    ``min_burst_kbits`` is what each row needs beside that, as far as its switch takes it.
+    """
+    if all(one == UNBOUNDED for one in bounds) and not np.any(min_burst_kbits):
         return None
-    return MeterBounds._make(np.array(column, dtype=np.int64)[rows] for column in zip(*bounds, strict=True))
+    columns = MeterBounds._make(np.array(column, dtype=np.int64)[rows] for column in zip(*bounds, strict=True))
+    needed = np.minimum(min_burst_kbits, columns.max_burst_kbits)
+    return columns._replace(min_burst_kbits=np.maximum(columns.min_burst_kbits, needed))

@@ -15,7 +15,7 @@ from controller.loop.bounded_meters import within_bounds
 from controller.loop.sender_side import SenderSide
 from controller.metering.backstop import NO_CHANGES, with_backstops
 from controller.metering.counters import MeterCounters
-from controller.metering.enforcement import Enforcement, MeterChanges, enforce
+from controller.metering.enforcement import MIN_BURST_BITS, Enforcement, MeterChanges, enforce
 from controller.metering.receive_budgets import RemainingBudget
 
 
@@ -44,16 +44,17 @@ def apply_grants(
     """Obey the receivers' answers. ``bounds`` are those of the VNs' switches, (vns,); None: there are none."""
     entries, seen = senders.entries, senders.seen
     machines, limit_bps = senders.machines.after_messages(set_rate, keep_alive, ceiling_bps)
+    of_entries = None if bounds is None else bounds.select(entries.sender)
+    min_burst_bits = None if of_entries is None else of_entries.min_burst_bits(MIN_BURST_BITS)
     enforcement, changes = enforce(
-        before, limit_bps, seen.measured, seen.seen_s, now_s, seen.too_soon, rooms, entries.receiver
+        before, limit_bps, seen.measured, seen.seen_s, now_s, seen.too_soon, rooms, entries.receiver, min_burst_bits
     )
     backstops = NO_CHANGES
     if shaped is not None or not entries.all_metered:
         enforcement, changes, backstops = with_backstops(
             before, enforcement, changes, shaped, entries.metered, limit_bps, now_s
         )
-    if bounds is not None:
-        of_entries = bounds.select(entries.sender)
+    if of_entries is not None:
         enforcement, changes = within_bounds(before, enforcement, changes, seen.measured, of_entries, now_s)
         enforcement, backstops = within_bounds(before, enforcement, backstops, seen.measured, of_entries, now_s)
     counters = seen.counters.modified(changes.rows, now_s, own=True)

@@ -12,7 +12,7 @@
 #define NO_MEMORY (-2)
 
 typedef struct { /* enforcement_native.py fills it in this order */
-    double responsive_burst_s, unresponsive_burst_s, frame_bits, min_burst_bits, min_burst_s, unresponsive_drop;
+    double responsive_burst_s, unresponsive_burst_s, frames, min_burst_bits, min_burst_s, unresponsive_drop;
     double unresponsive_intervals, responsive_drop, responsive_intervals, budget_s, repay_s, most_repaid, most_owed;
     double most_unread_s, rate_step_bps, most_kilo;
 } Settings;
@@ -32,9 +32,9 @@ INLINE double whole_burst(double burst_bits, double step_bits)
     return ceil(burst_bits / step_bits) * step_bits;
 }
 
-INLINE double burst_for(double rate_bps, double burst_s, const Settings *s)
+INLINE double burst_for(double rate_bps, double burst_s, double min_burst_bits, const Settings *s)
 {
-    return whole_burst(most(rate_bps * burst_s, 2.0 * s->min_burst_bits), s->rate_step_bps);
+    return whole_burst(most(rate_bps * burst_s, 2.0 * min_burst_bits), s->rate_step_bps);
 }
 
 /* Columns of entries as they were, and as they are to be. */
@@ -54,10 +54,11 @@ typedef struct {
 } After;
 
 /* What is known of a block of entries while it is worked on; ``rate`` and ``burst`` are what their meters were set to, in
- * steps. */
+ * steps, ``min_burst`` is the least of each. */
 typedef struct {
     double *rate, *burst, *limit, *level, *credit, *spent, *depth, *usable;
     i64 *silent;
+    const double *min_burst;
 } Block;
 
 /* Steps 1 and 2 of enforce for the entries from ``start`` on: judge and account. Return whether a limit is below a step. */
@@ -77,6 +78,7 @@ static i64 account(i64 start, i64 n, const Settings *s, double now_s, const doub
     double *restrict limit_after = block->limit, *restrict level_after = block->level;
     double *restrict credit_after = block->credit, *restrict spent_after = block->spent;
     double *restrict depth_bits = block->depth;
+    const double *restrict min_bursts = block->min_burst;
     uint8_t *restrict unresponsive = after->unresponsive + start;
     int16_t *restrict evidence = after->evidence + start;
     offered += start, dropped += start, passed += start, seen += start;
@@ -94,7 +96,7 @@ static i64 account(i64 start, i64 n, const Settings *s, double now_s, const doub
             double offered_bps = offered[i], dropped_bps = dropped[i], now_passed_bps = passed[i], read_s = seen[i];
             double limit = limit_bps[i], allowed = allowed_bps[i], rate = rate_steps[i] * set.rate_step_bps;
             double burst = burst_steps[i] * set.rate_step_bps;
-            double updated = updated_s[i], new_limit = new_limit_bps[i];
+            double updated = updated_s[i], new_limit = new_limit_bps[i], min_burst = min_bursts[i];
             i64 was = proofs[i - first];
             double part = dropped_bps / most(offered_bps, 1.0);
             i64 against = one_more(was > 0 ? was : 0), in_favour = -one_more(was < 0 ? -was : 0);
@@ -116,10 +118,10 @@ static i64 account(i64 start, i64 n, const Settings *s, double now_s, const doub
             double passed_bits = passed_bps * seen_s;
             double filled_bits = rate * (elapsed_s - unseen_s);
             double left_bits = least(level_bits[i] + filled_bits - passed_bits, burst);
-            i64 held_back = dropping | (known & (left_bits < -set.min_burst_bits));
+            i64 held_back = dropping | (known & (left_bits < -min_burst));
             double held_bps = least(passed_bps, rate);
             double unseen_bps = held_back ? held_bps : passed_bps;
-            double since_bits = (deaf ? 0.0 : filled_bits) + set.frame_bits;
+            double since_bits = (deaf ? 0.0 : filled_bits) + min_burst / set.frames;
             double level = least(most(left_bits, 0.0), dropping ? since_bits : (double)INFINITY);
             double lost_bits = left_bits - level;
             double missing_bits = deaf ? 0.0 : lost_bits;
@@ -127,9 +129,9 @@ static i64 account(i64 start, i64 n, const Settings *s, double now_s, const doub
             double filled_bps = pressing ? allowed : limit;
             double credit = credit_bits[i] + filled_bps * elapsed_s - passed_bits - unseen_bps * unseen_s;
             double burst_s = deaf ? set.unresponsive_burst_s : set.responsive_burst_s;
-            credit = least(credit, burst_for(limit, burst_s, &set)) - missing_bits;
+            credit = least(credit, burst_for(limit, burst_s, min_burst, &set)) - missing_bits;
             /* enforce */
-            double depth = burst_for(whole_rate(new_limit, set.rate_step_bps), burst_s, &set);
+            double depth = burst_for(whole_rate(new_limit, set.rate_step_bps), burst_s, min_burst, &set);
             double spent = credit - (known ? 0.0 : level);
             depth_bits[i] = depth;
             limit_after[i] = most(new_limit, set.rate_step_bps);
@@ -220,7 +222,7 @@ static void meters(i64 start, i64 n, const Settings *s, double now_s, const Befo
     const double *restrict seen = seen_s + start;
     const double *restrict usable_bits = block->usable, *restrict now_level = block->level;
     const double *restrict now_credit = block->credit, *restrict spent_bits = block->spent;
-    const double *restrict depth_bits = block->depth;
+    const double *restrict depth_bits = block->depth, *restrict min_bursts = block->min_burst;
     const uint8_t *restrict unresponsive = after->unresponsive + start, *restrict too_soon = soon_read + start;
     uint32_t *rate_after = after->rate_kbps + start, *burst_after = after->burst_kbits + start;
     double *restrict modified_after = after->modified + start, *restrict level_after = after->level + start;
@@ -240,11 +242,12 @@ static void meters(i64 start, i64 n, const Settings *s, double now_s, const Befo
             double was_level = level_bits[i], was_credit = credit_bits[i];
             double updated = updated_s[i], modified = modified_s[i], read_s = seen[i], meter = meter_bps[i];
             double usable = usable_bits[i], level = now_level[i], credit = now_credit[i], spent = spent_bits[i];
+            double min_burst = min_bursts[i];
             i64 known = read_s == read_s;
             double given = least(spent, usable + most_given);
             /* 4 */
             double exact = whole_rate(meter, set.rate_step_bps);
-            double least_burst = most(given, most(set.min_burst_s * exact, set.min_burst_bits));
+            double least_burst = most(given, most(set.min_burst_s * exact, min_burst));
             double burst_step = ceil(least_burst / set.rate_step_bps), burst = burst_step * set.rate_step_bps;
             double excess = most(burst - given - set.rate_step_bps, 0.0);
             double lowered = exact - least(excess / set.repay_s, set.most_repaid * exact);
@@ -252,7 +255,7 @@ static void meters(i64 start, i64 n, const Settings *s, double now_s, const Befo
             /* 3 */
             double elapsed_s = most(now_s - updated, 0.0);
             double ahead = level - usable + (was_rate - meter) * elapsed_s;
-            double budget = most(set.budget_s * meter, set.min_burst_bits);
+            double budget = most(set.budget_s * meter, min_burst);
             double stands_s = most(now_s - modified, set.repay_s);
             i64 saves = (was_rate - rate) * stands_s > burst - level;
             i64 too_deep = deaf[i - first] & (was_burst > 2.0 * depth_bits[i]);
@@ -304,8 +307,8 @@ static i64 longest_block(const i64 *receiver, i64 n)
 
 /* All of enforce, receiver by receiver: what belongs to one stays in the first cache. Rooms bound what the senders of a receiver
  * have together where the times are not 0; else what is allowed is the limit, and not written. ``below`` tells whether a limit
- * granted is below a step, which is the least. Rows to modify go to ``rows``, decreases first; return how many, or NO_MEMORY. */
-enum { COLUMNS_OF_ENFORCE = 36 };
+ * granted is below a step, which is the least. The last column has the least burst of each; empty: the settings'. Rows to modify go to ``rows``, decreases first; return how many, or NO_MEMORY. */
+enum { COLUMNS_OF_ENFORCE = 37 };
 i64 dets_enforce(PyObject *columns, double now_s, double reserve_s, i64 idle_intervals)
 {
     if (!side_by_side(columns, COLUMNS_OF_ENFORCE))
@@ -322,17 +325,30 @@ i64 dets_enforce(PyObject *columns, double now_s, double reserve_s, i64 idle_int
     i64 *below = C(34), *rows = C(35), n = rows_of(columns, 1), lowered_count = 0, raised_from = n - 1;
     int bounded = rooms.times > 0;
     i64 room = bounded ? longest_block(receiver, n) : BLOCK;
-    double *memory = malloc((size_t)room * (9 * sizeof(double) + 1));
+    const double *min_burst = rows_of(columns, 36) ? C(36) : NULL;
+    double *memory = malloc((size_t)room * (10 * sizeof(double) + 1));
     if (!memory)
         return NO_MEMORY;
-    Block block = {memory,            memory + room,     memory + 2 * room, memory + 3 * room,         memory + 4 * room,
-                   memory + 5 * room, memory + 6 * room, memory + 7 * room, (i64 *)(memory + 8 * room)};
+    double *usual = memory + 9 * room;
+    for (i64 i = 0; i < room; i++)
+        usual[i] = set->min_burst_bits;
+    Block block = {memory,
+                   memory + room,
+                   memory + 2 * room,
+                   memory + 3 * room,
+                   memory + 4 * room,
+                   memory + 5 * room,
+                   memory + 6 * room,
+                   memory + 7 * room,
+                   (i64 *)(memory + 8 * room),
+                   usual};
     if (!bounded)
         block.usable = block.credit;
-    uint8_t *what = (uint8_t *)(memory + 9 * room);
+    uint8_t *what = (uint8_t *)(memory + 10 * room);
     *below = 0;
     for (i64 first = 0, end; first < n; first = end) {
         end = bounded ? end_of_block(receiver, first, n) : block_end(first, n);
+        block.min_burst = min_burst ? min_burst + first : usual;
         *below |= account(first, end - first, set, now_s, limit_bps, &before, offered, dropped, passed, seen_s, &after, &block);
         widen_counts(block.silent, silent + first, end - first);
         for (i64 i = first, next; bounded && i < end; i = next) {

@@ -36,7 +36,8 @@ RESPONSIVE_BURST_S = 0.300  # the minimum retransmission time-out of TCP, 200 ms
 UNRESPONSIVE_BURST_S = 0.030
 # Three frames of 1,522 bytes: what a sender's pacing and the switch's batches bring at once.
 FRAME_BITS = 12_176
-MIN_BURST_BITS = 3 * FRAME_BITS
+_FRAMES = 3
+MIN_BURST_BITS = _FRAMES * FRAME_BITS
 MIN_BURST_S = 0.005  # Open vSwitch fills buckets once in a millisecond, and what does not fit is lost
 
 # A sender of which more than this part was dropped for as many intervals did not respond to the drops; one of which
@@ -59,7 +60,7 @@ RATE_STEP_BPS = 1_000.0  # a band's rate and burst are whole kb/s and kb (OpenFl
 MAX_KILO = float(2**32 - 1)  # and it carries no more of them, which bounds every limit (units.MAX_RATE_BPS)
 _SETTINGS = np.array(
     [
-        *(RESPONSIVE_BURST_S, UNRESPONSIVE_BURST_S, FRAME_BITS, MIN_BURST_BITS, MIN_BURST_S, UNRESPONSIVE_DROP),
+        *(RESPONSIVE_BURST_S, UNRESPONSIVE_BURST_S, _FRAMES, MIN_BURST_BITS, MIN_BURST_S, UNRESPONSIVE_DROP),
         *(UNRESPONSIVE_INTERVALS, RESPONSIVE_DROP, RESPONSIVE_INTERVALS, DEADBAND_S, REPAY_S, MAX_REPAY, MAX_DEBT),
         *(MAX_UNREAD_S, RATE_STEP_BPS, MAX_KILO),
     ]
@@ -170,10 +171,12 @@ def whole_rates(rate_bps: FloatArray) -> FloatArray:
     return np.maximum(np.floor(rate_bps / RATE_STEP_BPS), 1.0) * RATE_STEP_BPS
 
 
-def burst_for(rate_bps: FloatArray, unresponsive: BoolArray) -> FloatArray:
+def burst_for(
+    rate_bps: FloatArray, unresponsive: BoolArray, min_burst_bits: FloatArray | float = MIN_BURST_BITS
+) -> FloatArray:
     """Return the burst sizes in whole kb for senders that respond to drops or do not."""
     burst_s = np.where(unresponsive, UNRESPONSIVE_BURST_S, RESPONSIVE_BURST_S)
-    return _whole_bursts(np.maximum(rate_bps * burst_s, 2 * MIN_BURST_BITS))
+    return _whole_bursts(np.maximum(rate_bps * burst_s, 2 * min_burst_bits))
 
 
 def least_burst(burst_bits: FloatArray) -> FloatArray:
@@ -201,7 +204,12 @@ def classify_senders(before: Enforcement, measured: Measurement) -> tuple[BoolAr
 
 
 def update_buckets(
-    before: Enforcement, measured: Measurement, seen_s: FloatArray, unresponsive: BoolArray, elapsed_s: FloatArray
+    before: Enforcement,
+    measured: Measurement,
+    seen_s: FloatArray,
+    unresponsive: BoolArray,
+    elapsed_s: FloatArray,
+    min_burst_bits: FloatArray | float = MIN_BURST_BITS,
 ) -> tuple[FloatArray, FloatArray]:
     """Return level and credit after ``elapsed_s`` more seconds, (entries,) each.
 
@@ -225,15 +233,16 @@ def update_buckets(
     rate_bps = before.rate_bps
     filled_bits = rate_bps * (elapsed_s - unseen_s)
     left_bits = np.minimum(before.level_bits + filled_bits - passed_bits, before.burst_bits)
-    held_back = dropping | (known & (left_bits < -MIN_BURST_BITS))
+    held_back = dropping | (known & (left_bits < -min_burst_bits))
     unseen_bps = np.where(held_back, np.minimum(passed_bps, rate_bps), passed_bps)
-    since_bits = np.where(unresponsive, 0.0, filled_bits) + FRAME_BITS
+    since_bits = np.where(unresponsive, 0.0, filled_bits) + min_burst_bits / _FRAMES
     level_bits = np.clip(left_bits, 0.0, np.where(dropping, since_bits, np.inf))
     missing_bits = np.where(unresponsive, 0.0, left_bits - level_bits)
     pressing = known & (measured.dropped_bps > UNRESPONSIVE_DROP * measured.offered_bps)
     filled_bps = np.where(pressing, before.allowed_bps, before.limit_bps)
     credit_bits = before.credit_bits + filled_bps * elapsed_s - passed_bits - unseen_bps * unseen_s
-    return level_bits, np.minimum(credit_bits, burst_for(before.limit_bps, unresponsive)) - missing_bits
+    depth_bits = burst_for(before.limit_bps, unresponsive, min_burst_bits)
+    return level_bits, np.minimum(credit_bits, depth_bits) - missing_bits
 
 
 def passed_bits(before: Enforcement, measured: Measurement, seen_s: FloatArray, now_s: float) -> FloatArray:
@@ -274,6 +283,7 @@ def _plain_enforce(
     too_soon: BoolArray | None = None,
     rooms: RemainingBudget | None = None,
     receiver: IntArray | None = None,
+    min_burst_bits: FloatArray | None = None,
 ) -> tuple[Enforcement, MeterChanges]:
     """Return which meters to modify so that the limits hold, and the state in which they stand afterwards.
 
@@ -283,15 +293,17 @@ def _plain_enforce(
     were sent something else each time, nothing would ever be known of its senders: so they wait for the next reading,
     but no longer than MAX_UNREAD_S, lest a switch could hold on to a rate.
     ``rooms`` bound what the senders of a ``receiver`` (entries,) may send together; None where queues do.
+    ``min_burst_bits`` (entries,) are bursts that pass a few frames, MIN_BURST_BITS at least; None: that for all.
     """
     known = ~np.isnan(seen_s)
+    least_bits = MIN_BURST_BITS if min_burst_bits is None else min_burst_bits
     unresponsive, evidence = classify_senders(before, measured)
     granted_bps = whole_rates(limit_bps)
     limit_bps = np.maximum(limit_bps, RATE_STEP_BPS)
     elapsed_s = np.maximum(now_s - before.updated_s, 0.0)
     # 1, 2
-    level_bits, credit_bits = update_buckets(before, measured, seen_s, unresponsive, elapsed_s)
-    depth_bits = burst_for(granted_bps, unresponsive)
+    level_bits, credit_bits = update_buckets(before, measured, seen_s, unresponsive, elapsed_s, least_bits)
+    depth_bits = burst_for(granted_bps, unresponsive, least_bits)
     spent_bits = credit_bits - np.where(known, 0.0, level_bits)  # of whom nothing is known, no bucket is filled again
     credit_bits = np.clip(credit_bits, -MAX_DEBT * depth_bits, depth_bits)
     spent_bits = np.clip(spent_bits, -MAX_DEBT * depth_bits, depth_bits)
@@ -301,13 +313,13 @@ def _plain_enforce(
         given_bits = np.minimum(spent_bits, usable_bits)
     exact_bps = whole_rates(meter_bps)
     # 4, for all; step 3 tells whose meters are modified
-    burst_bits = _whole_bursts(np.maximum(given_bits, np.maximum(MIN_BURST_S * exact_bps, MIN_BURST_BITS)))
+    burst_bits = _whole_bursts(np.maximum(given_bits, np.maximum(MIN_BURST_S * exact_bps, least_bits)))
     excess_bits = np.maximum(burst_bits - given_bits - RATE_STEP_BPS, 0.0)
     rate_bps = whole_rates(exact_bps - np.minimum(excess_bits / REPAY_S, MAX_REPAY * exact_bps))
     # 3
     was_bps = before.rate_bps
     ahead_bits = level_bits - usable_bits + (was_bps - meter_bps) * elapsed_s
-    budget_bits = np.maximum(DEADBAND_S * meter_bps, MIN_BURST_BITS)
+    budget_bits = np.maximum(DEADBAND_S * meter_bps, least_bits)
     stands_s = np.maximum(now_s - before.modified_s, REPAY_S)
     saves = (was_bps - rate_bps) * stands_s > burst_bits - level_bits
     too_deep = unresponsive & (before.burst_bits > 2.0 * depth_bits)  # whoever pauses would have that much at once
@@ -341,6 +353,7 @@ def _compiled_enforce(
     too_soon: BoolArray | None = None,
     rooms: RemainingBudget | None = None,
     receiver: IntArray | None = None,
+    min_burst_bits: FloatArray | None = None,
 ) -> tuple[Enforcement, MeterChanges]:
     granted, set_to = (before.limit_bps, before.allowed_bps), (before.rate_kbps, before.burst_kbits)
     stands = (before.modified_s, before.level_bits, before.credit_bits, before.updated_s)
@@ -359,6 +372,7 @@ def _compiled_enforce(
         (*sent, measured.silent_intervals, seen_s, too_soon),
         np.empty(0, dtype=np.int64) if receiver is None else receiver,
         bounds,
+        min_burst_bits,
     )
     limit_bps, allowed_bps, modified_s, level_bits, credit_bits, updated_s = floats
     stands_now = (modified_s, level_bits, credit_bits, updated_s)

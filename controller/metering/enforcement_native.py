@@ -34,6 +34,7 @@ def enforce(
     measured: Columns,
     receiver: IntArray,
     rooms: Columns | None,
+    min_burst_bits: FloatArray | None,
 ) -> tuple[list[FloatArray], tuple[UInt32Array, UInt32Array], tuple[BoolArray, Int16Array], IntArray]:
     """Return the columns of Enforcement, and the rows to modify, decreases first.
 
@@ -41,8 +42,8 @@ def enforce(
     interval is no part of an array that holds more. ``limit_bps`` (entries,) is what is granted, taken for at least
     ``least_bps``; ``before`` are the columns of Enforcement, ``measured`` those of Measurement, what was seen, and who
     was read too soon. ``rooms`` are the columns of Rooms, for receivers of which each has its entries together; None:
-    no meter is bounded. ``idle`` is the reserve of idle senders in seconds, and after how many silent intervals they
-    are idle.
+    no meter is bounded. ``min_burst_bits`` (entries,): None where that of the settings holds for all. ``idle`` is the
+    reserve of idle senders in seconds, and after how many silent intervals they are idle.
     """
     size, nothing = len(limit_bps), np.empty(0)
     allowed_bps = nothing if rooms is None else np.empty(size)
@@ -51,7 +52,10 @@ def enforce(
     judged = np.empty(size, np.bool_), np.empty(size, np.int16)
     below, rows = np.empty(1, np.int64), np.empty(size, np.int64)
     given = (settings, limit_bps, *before, *measured, receiver, *(rooms or (nothing,) * 5))
-    count = measurement_native.library.dets_enforce((*given, *floats, *kilos, *judged, below, rows), now_s, *idle)
+    bursts = nothing if min_burst_bits is None else min_burst_bits
+    count = measurement_native.library.dets_enforce(
+        (*given, *floats, *kilos, *judged, below, rows, bursts), now_s, *idle
+    )
     if count < 0:
         raise MemoryError("no memory for the accounts of one receiver")
     limits_bps = np.maximum(limit_bps, least_bps) if below[0] else limit_bps  # which mostly needs no column of its own

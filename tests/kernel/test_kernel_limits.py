@@ -38,6 +38,18 @@ for _ in range({BROADCASTS}):
     sock.sendto(bytes(100), (sys.argv[1], 9))
 """
 
+UDP_SEGMENT = 103  # of linux/udp.h: the kernel cuts what is sent into datagrams of so many bytes, as late as it can
+SEGMENTS = 44
+SEND_SEGMENTS = f"""
+import socket, sys, time
+sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+sock.setsockopt(socket.IPPROTO_UDP, {UDP_SEGMENT}, 1400)
+end_s = time.monotonic() + 300
+while time.monotonic() < end_s:
+    sock.sendto(bytes(1400 * {SEGMENTS}), (sys.argv[1], 9))
+    time.sleep(0.1)
+"""
+
 
 @dataclass
 class Place:
@@ -120,6 +132,29 @@ def test_hosts_of_a_vlan_reach_each_other_and_nobody_else(place: Place) -> None:
     subprocess.run(command, check=True, timeout=60)
     wait_until(lambda: hosts.received(1, 3).packets >= before[0] + BROADCASTS, "received in VLAN 1")
     assert hosts.received(2, 3).packets - before[1] < BROADCASTS  # an ARP request or so may come
+
+
+def test_frames_that_the_sender_has_not_cut_into_segments_pass_at_their_limit(place: Place) -> None:
+    """Of 62 kB each, which is more than 300 ms of the limit: the burst that meters begin with lets none pass."""
+    hosts = place.hosts
+    for number in (1, 3):
+        offload = ("ethtool", "-K", "eth0", "tx", "on", "gso", "on", "tso", "on", "tx-udp-segmentation", "on")
+        subprocess.run(hosts.inside(number, *offload), check=True, timeout=60)
+    processes = [hosts.sink(3), hosts.start(1, sys.executable, "-c", SEND_SEGMENTS, hosts.address(1, 3))]
+    try:
+        wait_until(lambda: place.mean_bps(1, 3.0) > 0.5 * LIMITS_BPS[1], "passing", 30)
+        before = hosts.received(1, 3)
+        time.sleep(20.0)
+        after = hosts.received(1, 3)
+        frame_bytes = (after.wire_bytes - before.wire_bytes) / (after.packets - before.packets)
+        print(f"{after.rate_bps(before) / 1e6:.3f} Mb/s in frames of {frame_bytes:.0f} bytes")
+        assert after.rate_bps(before) == pytest.approx(LIMITS_BPS[1], rel=0.1)
+        assert frame_bytes > 1400 * SEGMENTS / 2
+    finally:
+        end(*processes)
+        for number in (1, 3):
+            whole = ("ethtool", "-K", "eth0", "tx", "off", "tso", "off", "gso", "off")
+            subprocess.run(hosts.inside(number, *whole), check=True, timeout=60)
 
 
 def test_meters_drop_and_deliver_what_was_granted(blast: Place) -> None:

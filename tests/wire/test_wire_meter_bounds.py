@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from support.wire import WireRun, frame
 
 from controller.forwarding.pipeline import Table
+from controller.openflow.constants import MessageType
 from experiments.switch.meter_table import MeterLimits
 from experiments.switch.options import DatapathOptions
 
@@ -215,3 +217,39 @@ def test_a_meter_that_a_switch_has_already_is_set(tmp_path: Path) -> None:
         talk(run)
         run.wait(lambda: run.meters(1)[VN_METERS + 1][0] > 7, "set")
         assert shown(run, "unmetered_pairs") == []
+
+
+@pytest.mark.rates
+@pytest.mark.parametrize(
+    ("frame_bytes", "limit_bps"), [(9_018, 2_000_000), (64_000, 1_500_000)], ids=["jumbo", "segments"]
+)
+def test_frames_larger_than_a_burst_pass_at_their_limit(tmp_path: Path, frame_bytes: int, limit_bps: int) -> None:
+    """A sender that does not respond to drops, at three times its limit, once with jumbo frames and once with GSO's."""
+    with WireRun(tmp_path, {1: PORTS}) as run:
+        for port in (1, 2):
+            run.introduce(1, port, 0xA0 + port)
+        run.app.patch("/v1/vns/10/s1/2", receive_limit_bps=limit_bps)
+        assert passes(run, 1, 2)
+        run.app.wait_for(lambda: len(shown(run, "pairs")) == 1, "a pair")
+        octets = frame(0xA1, 0xA2, 10).ljust(frame_bytes, b"\0")
+        send_steadily(run, octets, 3 * limit_bps, seconds=3.0)
+        run.fabric.forget_received()
+        mods = run.handled(1, MessageType.METER_MOD)
+        begun_s = time.monotonic()
+        sent = send_steadily(run, octets, 3 * limit_bps, seconds=6.0)
+        passed_bps = 8 * frame_bytes * len(run.fabric.received(1, 2)) / (time.monotonic() - begun_s)
+        assert sent > 2 * len(run.fabric.received(1, 2))
+        frame_bps = 8 * frame_bytes / 6.0
+        assert 0.9 * limit_bps - frame_bps < passed_bps < 1.1 * limit_bps + 2 * frame_bps
+        assert run.handled(1, MessageType.METER_MOD) - mods < 30
+
+
+def send_steadily(run: WireRun, octets: bytes, rate_bps: float, seconds: float) -> int:
+    """Send a frame from port 1 again and again, at a rate; return how often."""
+    begun_s, sent = time.monotonic(), 0
+    while (passed_s := time.monotonic() - begun_s) < seconds:
+        while sent < passed_s * rate_bps / (8 * len(octets)):
+            run.fabric.inject(1, 1, octets)
+            sent += 1
+        time.sleep(0.002)
+    return sent

@@ -12,6 +12,7 @@ from controller.columns import MAX_COUNTED
 from controller.metering import measurement_native
 from controller.metering.enforcement import (
     MAX_UNREAD_S,
+    MIN_BURST_BITS,
     RATE_STEP_BPS,
     RESPONSIVE_DROP,
     UNRESPONSIVE_DROP,
@@ -60,8 +61,14 @@ def measurement(rng: np.random.Generator, entries: int) -> Measurement:
     return Measurement(offered_bps, dropped_bps, offered_bps - dropped_bps, smoothed_bps, silent)
 
 
-@given(seed=st.integers(0, 2**32 - 1), entries=st.integers(0, 200), receivers=st.integers(1, 20), bounded=st.booleans())
-def test_meters_and_accounts_are_the_same(seed: int, entries: int, receivers: int, bounded: bool) -> None:
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    entries=st.integers(0, 200),
+    receivers=st.integers(1, 20),
+    bounded=st.booleans(),
+    large=st.booleans(),
+)
+def test_meters_and_accounts_are_the_same(seed: int, entries: int, receivers: int, bounded: bool, large: bool) -> None:
     rng, now_s = np.random.default_rng(seed), 0.0  # so that what is so long ago is that to the bit
     before, measured = enforcement(rng, entries, now_s), measurement(rng, entries)
     limit_bps = np.where(rng.random(entries) < 0.3, before.limit_bps, rates(rng, entries))
@@ -71,7 +78,9 @@ def test_meters_and_accounts_are_the_same(seed: int, entries: int, receivers: in
     free_bits = rng.normal(0.0, 1e8, (3, receivers))
     saved_bits, lasting_bits = rng.normal(0.0, 1e7, (2, receivers))
     rooms = RemainingBudget(rates(rng, receivers), np.array([0.063, 0.5, 1.0]), free_bits, saved_bits, lasting_bits)
-    arguments = (before, limit_bps, measured, seen_s, now_s, too_soon, *((rooms, receiver) if bounded else ()))
+    min_burst_bits = np.maximum(MIN_BURST_BITS, 10.0 ** rng.uniform(4.0, 6.5, entries)) if large else None
+    shared = (rooms, receiver) if bounded else (None, None)
+    arguments = (before, limit_bps, measured, seen_s, now_s, too_soon, *shared, min_burst_bits)
     after, changes = enforce(*arguments)
     taken_bits = passed_bits_by(before, measured, seen_s, now_s, receiver, receivers)
     with numpy_alone():

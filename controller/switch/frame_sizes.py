@@ -1,0 +1,56 @@
+"""How large the frames are that VNs send, by what meters have dropped: a burst below one frame never passes it.
+
+Such frames are jumbo frames, and those of hosts that leave segments to their network card (TSO, GSO: up to 64 kB) where
+the switch sees them whole, as Open vSwitch's kernel datapath does.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.columns import FloatArray, IntArray
+from controller.forwarding.pipeline import VnMeters
+from controller.metering.enforcement import MIN_BURST_BITS
+from controller.openflow.meters import PACKETS_UNAVAILABLE
+from controller.switch.meter_index import VN_METERS, MeterOwners
+from controller.switch.switch_record import NO_ENTRY
+
+BITS_PER_BYTE = 8
+FRAMES = 2  # what a least burst holds of such frames
+MAX_FRAME_BYTES = 65_535 + 18.0  # of an IP packet with Ethernet header and tag
+LARGE_FRAME_BYTES = MIN_BURST_BITS / BITS_PER_BYTE / FRAMES  # smaller ones pass any burst
+_MIN_GROWTH = 1.05  # means differ a little all the time
+_COUNTABLE_BYTES = 14 << 32  # beyond that the low 32 bits of the packets may have begun again
+
+
+def dropped_frame_bytes(stats: NDArray[np.void], owners: MeterOwners, sender: IntArray, vns: int) -> FloatArray:
+    """Return the mean size of the frames that a meter of each VN has dropped, the largest of its meters, shape (vns,).
+
+    ``stats`` are METER_STATS, ``owners`` whose they are, ``sender`` (entries,) the VNs that send. 0 where no large
+    frame was dropped. A meter drops those that are too large for it, so that the mean is near the largest.
+    """
+    octets, packets = stats["band_byte_count"], stats["band_packet_count"]
+    large = (octets > LARGE_FRAME_BYTES * packets) & (packets > 0) & (packets != PACKETS_UNAVAILABLE)
+    listed = np.flatnonzero(large & (octets < _COUNTABLE_BYTES))
+    found = np.zeros(vns)
+    if len(listed):
+        mean_bytes = np.minimum(octets[listed] / packets[listed], MAX_FRAME_BYTES)
+        entry, vn = owners.entry[listed], owners.vn[listed]
+        of_entries, of_vns = entry != NO_ENTRY, (vn != NO_ENTRY) & (vn % VN_METERS == _SEND_LIMIT)
+        np.maximum.at(found, sender[entry[of_entries]], mean_bytes[of_entries])
+        np.maximum.at(found, vn[of_vns] // VN_METERS, mean_bytes[of_vns])
+    return found
+
+
+_SEND_LIMIT = VnMeters._fields.index("send")
+
+
+def grown(known_bytes: FloatArray, seen_bytes: FloatArray) -> IntArray:
+    """Return the VNs (rows) of which larger frames were seen than was known, shape (vns,) each."""
+    return np.flatnonzero(seen_bytes > _MIN_GROWTH * known_bytes)
+
+
+def min_bursts(frame_bytes: FloatArray) -> FloatArray:
+    """Return the least bursts in bits that pass frames of these sizes; 0 where any burst does."""
+    return np.where(frame_bytes > LARGE_FRAME_BYTES, FRAMES * BITS_PER_BYTE * frame_bytes, 0.0)
