@@ -294,6 +294,35 @@ def test_what_is_confirmed_of_other_messages_says_nothing_of_the_meters_of_pairs
     assert peer.meters_set_s() == 7.055
 
 
+@pytest.mark.parametrize("has_lane", [True, False])
+def test_a_reply_that_comes_late_confirms_nothing_that_was_sent_after_its_request(
+    round_of_one: Round, has_lane: bool
+) -> None:
+    peer, wire, ids = round_of_one.peer, round_of_one.wire, np.array([2])
+
+    def push() -> int:
+        update = round_of_one.shell.central.switches[DPID].update
+        update.modify_meters(modifications(ids, ids, ids), restarts_counts=True)
+        round_of_one.shell.push()
+        return wire.barrier_xid
+
+    def confirm(xid: int, answered_s: float) -> None:
+        answer = struct.pack("!BBHI", ofp.VERSION, MessageType.BARRIER_REPLY, 8, xid)
+        round_of_one.now_s = answered_s
+        if not (has_lane and wire.answers_bulk_request(answer, answered_s)):
+            assert round_of_one.connection.take_reply(MessageType.BARRIER_REPLY, xid, b"")
+        round_of_one.shell.peers.collect_confirmations()
+
+    wire.has_lane = has_lane
+    first, second = push(), push()
+    confirm(first, 7.0)
+    assert peer.meters_set_s() is None
+    assert [reply.done for _, reply in peer.unfinished] == [True, False]
+    confirm(second, 7.05)
+    assert peer.meters_set_s() == 7.05
+    assert all(reply.done for _, reply in peer.unfinished)
+
+
 def looked_at(ago_s: list[float]) -> list[bool]:
     """Return which of switches that were looked at so long ago are looked at again."""
     last_s = [100.0 - one for one in ago_s]
