@@ -46,6 +46,8 @@ class FaultInjection:
     blank_errors: bool = False
     """Errors bear xids that nobody asked with, and nothing of what was refused."""
     error_delay_s: float = 0.0
+    rename_ports: dict[int, str] = field(default_factory=dict)
+    """The numbers of these ports go to interfaces of these names."""
     mangle: Callable[[bytes], bytes] | None = None
     """Applied to every message that goes to the controller."""
 
@@ -194,6 +196,8 @@ class Datapath:
 
     def advance(self, now_s: float) -> None:
         """Let time pass: entries expire, late answers become due, and so does what the switch lags behind with."""
+        while self.faults.rename_ports:
+            self.rename_port(*self.faults.rename_ports.popitem())
         for one in self.conversations:
             while one.lagging and one.lagging[0][0] <= now_s:
                 self._do(one, one.lagging.popleft()[1], now_s)

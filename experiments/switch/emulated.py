@@ -14,11 +14,15 @@ from experiments.switch.meter_table import MeterLimits
 
 @dataclass(frozen=True, slots=True)
 class EmulatedSwitch:
-    """One kind of switch. ``said``: what health or the verdict on its ports says; "": its meters hold the limits."""
+    """One kind of switch. ``said``: what health or the verdict on its ports says; "": its meters hold the limits.
+
+    ``later`` is what happens to it while traffic flows.
+    """
 
     name: str
-    make: Callable[[Datapath], None]
+    make: Callable[[Datapath], None] = lambda _datapath: None
     said: str = ""
+    later: Callable[[Datapath], None] = lambda _datapath: None
 
 
 def _with_limits(**limits: object) -> Callable[[Datapath], None]:
@@ -56,8 +60,12 @@ def _no_meters(datapath: Datapath) -> None:
     datapath.abilities.max_meters = 0
 
 
+def _give_number_away(datapath: Datapath) -> None:
+    datapath.faults.rename_ports |= {1: "other"}
+
+
 EMULATED = (
-    EmulatedSwitch("bounds nothing", lambda _datapath: None),
+    EmulatedSwitch("bounds nothing"),
     EmulatedSwitch("takes bursts up to 1,000 kb", _with_limits(max_burst_kbits=1_000)),
     EmulatedSwitch("takes rates from 64 kb/s", _with_limits(min_rate_kbps=64)),
     EmulatedSwitch("refuses rates that are no multiples of 64 kb/s", _with_limits(rate_step_kbps=64, min_rate_kbps=64)),
@@ -69,4 +77,5 @@ EMULATED = (
     EmulatedSwitch("does everything 30 ms late", _slow_answers),
     EmulatedSwitch("confirms 500 ms late", _late_barriers),
     EmulatedSwitch("bounds bursts and rates, and does not say what it refuses", _silent_errors),
+    EmulatedSwitch("gives a port's number to another interface", said="is fenced", later=_give_number_away),
 )

@@ -13,6 +13,7 @@ import pytest
 from experiments.runs.scenario_run import RunSettings
 from experiments.runs.wire_run import run_on_wire
 from experiments.scenarios.dets_fig5 import joined_by_udp
+from experiments.switch.datapath import Datapath
 from experiments.switch.emulated import EMULATED, EmulatedSwitch
 
 pytestmark = pytest.mark.rates
@@ -39,17 +40,27 @@ KEPT = 0.70
 @pytest.mark.parametrize("kind", EMULATED, ids=[kind.name for kind in EMULATED])
 def test_the_victim_keeps_its_limit_or_health_says_why_not(tmp_path: Path, kind: EmulatedSwitch) -> None:
     said: dict[str, str] = {}
+    switches: list[Datapath] = []
+    now_s = 0.0
+
+    def make(datapath: Datapath) -> None:
+        switches.append(datapath)
+        kind.make(datapath)
 
     def ask(rest_url: str) -> None:
         said["url"] = rest_url
 
-    def note(_passed_s: float) -> None:
+    def note(passed_s: float) -> None:
+        nonlocal now_s
+        now_s += passed_s
+        if now_s >= WARM_UP_S + 0.5 and switches:
+            kind.later(switches.pop())
         said["text"] = ""
         for path in ("health", "ports"):
             with urllib.request.urlopen(f"{said['url']}/v1/{path}", timeout=5) as answer:
                 said["text"] += answer.read().decode()
 
-    run = run_on_wire(SCENARIO, "fp", 1, note, tmp_path, RunSettings(make=kind.make, announce=ask))
+    run = run_on_wire(SCENARIO, "fp", 1, note, tmp_path, RunSettings(make=make, announce=ask))
     begun_s = run.time_s[:-1]
     blast = (begun_s >= WARM_UP_S + 0.5) & (begun_s < WARM_UP_S + BLAST_S)
     by_source = run.delivered_bits[blast].sum(axis=0) / (BLAST_S - 0.5)
