@@ -18,13 +18,13 @@ from typing import Any
 import pytest
 from support.application import Application
 from support.ovs import wait_until
+from support.skipped_rounds import few_skipped
 from support.udp_blast import udp_blast
 
 from apps.agent.root_qdisc import DIRECT_PRIORITY
 from controller.agents.control_frames import CONTROLLER_MAC, FrameAddress, Opcode, encode, records
 from controller.openflow.ethernet import is_control
 from experiments.machine.controller_process import configuration, free_ports
-from experiments.machine.cpu_usage import withheld_s
 from experiments.ovs.agents import fabric_agents
 from experiments.ovs.fabric import OvsFabric, OvsOptions
 from topologies.builders import fig1
@@ -33,7 +33,6 @@ pytestmark = pytest.mark.rates
 
 VLAN = 1
 LIMIT_BPS, BLAST_BPS = 20_000_000, 40_000_000
-FEW_INTERVALS = 2
 FORGED_S = 3.0  # longer than the forty intervals for which an agent obeys a controller that it does not hear
 FORGED_EPOCH = 0xBADBADBA
 ETH_P_ALL = 3
@@ -142,21 +141,16 @@ def test_forged_control_frames_change_nothing_for_others(tmp_path: Path, mode: s
         (report,) = encode(FrameAddress(CONTROLLER_MAC, sender, VLAN, FORGED_EPOCH), Opcode.TRAFFIC_REPORT, entry, 1, 0)
         rate = records(Opcode.SET_RATE, sender=[sender], receiver=[receiver], rate_kbps=[1])
         (set_rate,) = encode(FrameAddress(sender, CONTROLLER_MAC, VLAN, FORGED_EPOCH), Opcode.SET_RATE, rate, 1, 0)
-        before, withheld = app.get("/v1/loop"), withheld_s(app.pid)
-        forging = subprocess.Popen(forge(ovs, report, forged_per_s, FORGED_S), stdout=subprocess.PIPE, text=True)
-        states = set()
-        while forging.poll() is None:
-            states.add(agent(app, 2)["state"])
-            assert is_held(ovs, 2), ceilings_bps(ovs, 2)
-            time.sleep(POLL_S)
+        with few_skipped(app):
+            forging = subprocess.Popen(forge(ovs, report, forged_per_s, FORGED_S), stdout=subprocess.PIPE, text=True)
+            states = set()
+            while forging.poll() is None:
+                states.add(agent(app, 2)["state"])
+                assert is_held(ovs, 2), ceilings_bps(ovs, 2)
+                time.sleep(POLL_S)
         forged = int(forging.communicate()[0])
-        after = app.get(f"/v1/loop?after={before['rounds']}")
         refused = agent(app, 1)["rejected_frames"]
-        print(f"forged {forged} frames, refused {refused}, rounds {after['total_ms']}")
-        skipped = after["skipped_rounds"] - before["skipped_rounds"]
-        by_machine = (withheld_s(app.pid) - withheld) * 1e3 / after["interval_ms"]
-        print(f"{skipped} intervals missed; the controller waited {by_machine:.1f} for a processor")
-        assert skipped <= FEW_INTERVALS + by_machine
+        print(f"forged {forged} frames, refused {refused}")
         assert states == {"trusted"}
         assert forged > forged_per_s * FORGED_S / 2  # the machine is not so slow that little was tried
         assert refused.get("budget", 0) > 0

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from support.skipped_rounds import FEW_INTERVALS
 
 from controller.errors import InvalidValueError
 from experiments.bench.attack.attacks import ATTACKS
 from experiments.bench.attack.bench import MAX_GROWTH_MB, run
 
 SECONDS = 2.0
-FEW_INTERVALS = 2
 
 
 def test_the_switches_next_to_an_attack_are_unharmed() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from support.skipped_rounds import FEW_INTERVALS
+
 from experiments.bench.rest.bench import run
 
 
@@ -13,7 +15,7 @@ def test_the_smallest_run() -> None:
     assert figures["streams open at the end"] == 2
     assert figures["states streamed"] >= 2
     for phase in ("at rest", "a switch comes back"):
-        assert figures[phase]["rounds"] > figures[phase]["missed_intervals"], phase
+        assert figures[phase]["missed_intervals"] <= FEW_INTERVALS + figures[phase]["withheld_intervals"], phase
     assert figures["an attack"]["body 413"] == 50
     assert figures["ten pages, a scrape every 5 s, a client at the rate limit"]["asked"] > 10
     assert [row["target"] for row in result["targets"]] == [0] * 11

@@ -41,7 +41,7 @@ def test_what_a_queue_drops_is_read_with_the_meters_and_replayed(tmp_path: Path)
     row = VnTable.of_config(parse_config(run.app.config_path.read_text())).row_of(10, 1, 2)
     queues = [one.observed.queues for one in records if isinstance(one, Interval) and one.observed is not None]
     known = [one for one in queues if one.known[row]]
-    assert len(known) > len(queues) // 2 > 5
+    assert len(known) >= len(queues) - 2 > 5
     elapsed_s = np.array([one.elapsed_s[row] for one in known])
     for name, expected_bps in (("served_bps", QUEUE_BPS), ("dropped_bps", 300e6 - QUEUE_BPS)):
         mean_bps = np.average([getattr(one, name)[row] for one in known], weights=elapsed_s)

@@ -22,6 +22,7 @@ from experiments.bench.rest.clients import TIMEOUT_S, Operator, Streams, lower_p
 from experiments.bench.rest.hostile_clients import Attack
 from experiments.bench.rest.pages import Pages
 from experiments.machine.controller_process import ControllerProcess, free_ports
+from experiments.machine.cpu_usage import withheld_s
 
 SWITCHES, PORTS = 4, 5
 VLANS, ENTRIES, CHANGES, STREAMS = 1_000, 10_000, 10_000, 50
@@ -48,7 +49,7 @@ def run(
         config = plan.configuration()
         config["rest"]["requests_per_s"] = 1_000
         with ControllerProcess(config, Path(name)) as controller:
-            operator = Operator(controller.rest_url)
+            operator = Operator(controller.rest_url, pid=controller.pid)
             operator.wait_ready()
             time.sleep(SETTLE_S)
             figures = measure(operator, changes, streams, seconds)
@@ -145,7 +146,7 @@ def everything(operator: Operator, some: list[dict[str, Any]], seconds: float) -
 
 def watched(operator: Operator, work: Callable[[], object]) -> dict[str, Any]:
     """Do the work; return how long it took, and what the control loop did meanwhile."""
-    before, began_s = operator.get("/v1/loop"), time.monotonic()
+    withheld, before, began_s = withheld_s(operator.pid), operator.get("/v1/loop"), time.monotonic()
     work()
     took_s = time.monotonic() - began_s
     after = operator.get(f"/v1/loop?after={before['rounds']}")
@@ -154,6 +155,7 @@ def watched(operator: Operator, work: Callable[[], object]) -> dict[str, Any]:
         "seconds": round(took_s, 3),
         "rounds": after["rounds"] - before["rounds"],
         "missed_intervals": missed_intervals(before, after | {"last": after["last"] or before["last"]}),
+        "withheld_intervals": round((withheld_s(operator.pid) - withheld) * 1e3 / INTERVAL_MS, 1),
         "skipped_in_rounds": after["skipped_rounds"] - before["skipped_rounds"],
         "late_answers": after["poll_timeouts"] - before["poll_timeouts"],
         "round_ms_p50": total.get("p50"),

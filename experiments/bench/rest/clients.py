@@ -26,8 +26,9 @@ def lower_priority() -> None:
 class Operator:
     """A client that measures what it asks for."""
 
-    def __init__(self, url: str, address: str = "127.0.0.1") -> None:
+    def __init__(self, url: str, address: str = "127.0.0.1", pid: int = 0) -> None:
         self.address = address  # what it asks from
+        self.pid = pid  # the controller's
         self.host = urllib.parse.urlsplit(url).netloc
 
     def call(self, method: str, path: str, body: object = None) -> bytes:
