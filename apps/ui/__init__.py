@@ -35,7 +35,7 @@ _NAMES = (
         f"{name}.js"
         for name in ("app", "api", "chart", "dom", "format", "limits", "map", "stream", "table", "live_state")
     ),
-    *(f"views/{name}.js" for name in ("fabric", "vlan", "vn", "guarantees", "changes", "events")),
+    *(f"views/{name}.js" for name in ("fabric", "fabric_tables", "vlan", "vn", "guarantees", "changes", "events")),
     "vendor/uPlot-1.6.32/uPlot.iife.min.js",
     "vendor/uPlot-1.6.32/uPlot.min.css",
 )

@@ -25,7 +25,6 @@ export class Refusal extends Error {
   constructor(status, problem, retryAfterS) {
     super(problem.detail ?? `the controller answers ${status}`);
     this.status = status;
-    this.problem = problem;
     this.retryAfterS = retryAfterS;
   }
 }

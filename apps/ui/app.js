@@ -1,12 +1,13 @@
 // Where the page begins: views, status bar, keys, login.
 
 import { get, setToken, whenLoginIsNeeded } from "./api.js";
-import { button, h, isTyping, say, setAttribute, setText, vnHash } from "./dom.js";
-import { follow, live, setPaused, subscribe } from "./live_state.js";
+import { button, h, isTyping, openDialog, say, setAttribute, setText, vnHash } from "./dom.js";
+import { percent } from "./format.js";
+import { follow, live, setPaused, subscribe, violatedCount } from "./live_state.js";
 import { ChangesView } from "./views/changes.js";
 import { EventsView } from "./views/events.js";
 import { FabricView } from "./views/fabric.js";
-import { LedgerView } from "./views/guarantees.js";
+import { GuaranteesView } from "./views/guarantees.js";
 import { VlanView } from "./views/vlan.js";
 import { VnView } from "./views/vn.js";
 
@@ -28,7 +29,7 @@ function viewOf(hash) {
   if (kind === "") return ["fabric", new FabricView()];
   if (kind === "vlan" && isId(vlan)) return ["fabric", new VlanView(Number(vlan))];
   if (kind === "vn" && isId(vlan) && isId(port)) return ["fabric", new VnView(Number(vlan), switchName, Number(port))];
-  if (kind === "guarantees") return ["guarantees", new LedgerView()];
+  if (kind === "guarantees") return ["guarantees", new GuaranteesView()];
   if (kind === "changes") return ["changes", new ChangesView()];
   if (kind === "events") return ["events", new EventsView(new URLSearchParams(query ?? ""))];
   return [null, null];
@@ -104,7 +105,7 @@ function paintView(what) {
 
 const bar = {
   health: h("a", { href: "#/events", class: "health" }, "connecting"),
-  missed: h("span"), age: h("span"), revision: h("a", { href: "#/changes" }), who: h("span"),
+  age: h("span"), revision: h("a", { href: "#/changes" }), who: h("span"),
   pause: button("Pause", () => setPaused(!live.paused), { "aria-pressed": "false" }),
   theme: button("Light or dark", () => changeTheme()),
   keys: button("Keys", () => showKeys()),
@@ -113,12 +114,15 @@ const bar = {
 function paintBar() {
   const state = live.latest;
   const age = (performance.now() - live.at) / 1000, stale = live.isStale();
-  const down = state?.disconnected_switches.length ?? 0;
-  const health = stale ? (live.connected ? "stale" : "no connection") : state.status;
-  setText(bar.health, `${health}${down ? `, ${down} switch${down === 1 ? "" : "es"} down` : ""}`);
-  setAttribute(bar.health, "class", `health ${stale ? "stale" : state.status}`);
-  setAttribute(bar.health, "title", down ? state.disconnected_switches.join(", ") : null);
-  setText(bar.missed, state ? `${state.skipped} of ${state.rounds + state.skipped} intervals missed` : "");
+  const down = state?.disconnected_switches ?? [], violated = violatedCount();
+  const faults = stale ? [live.connected ? "stale" : "no connection"] : [
+    state.status !== "ready" && state.status, down.length && `${down.length} switch${down.length === 1 ? "" : "es"} down`,
+    violated && `${violated} guarantee${violated === 1 ? "" : "s"} violated`, live.isLate && `${percent(live.late, 1)} of intervals missed`,
+  ].filter(Boolean);
+  setText(bar.health, faults.join(", ") || "ready");
+  setAttribute(bar.health, "class", `health${faults.length ? " faulty" : ""}`);
+  setAttribute(bar.health, "href", violated ? "#/guarantees" : "#/events");
+  setAttribute(bar.health, "title", state ? [...down, `${state.skipped} of ${state.rounds + state.skipped} intervals missed since the start`].join(", ") : null);
   setText(bar.age, !Number.isFinite(age) ? "no data yet" : live.paused ? "paused" : `${stale ? "stale, " : ""}${Math.floor(age)} s old`);
   const waits = state && state.installed_revision < state.revision;
   setText(bar.revision, state ? `revision ${state.revision}${waits ? `, ${state.installed_revision} in force` : ", in force"}` : "");
@@ -160,11 +164,7 @@ function onKey(event) {
 }
 
 function showKeys() {
-  const close = button("Close", () => dialog.close());
-  const dialog = h("dialog", { "aria-labelledby": "keys-title", onclose: () => dialog.remove() }, h("h3", { id: "keys-title" }, "Keys"),
-    h("dl", {}, KEYS.flatMap(([key, what]) => [h("dt", {}, key), h("dd", {}, what)])), close);
-  document.body.append(dialog);
-  dialog.showModal();
+  const dialog = openDialog("Keys", {}, h("dl", {}, KEYS.flatMap(([key, what]) => [h("dt", {}, key), h("dd", {}, what)])), button("Close", () => dialog.close()));
 }
 
 // -- login
@@ -177,13 +177,10 @@ function askForToken(detail) {
       event.preventDefault();
       setToken(field.value.trim(), keep.checked);
       dialog.close();
-      dialog.remove();
       done();
       greet().catch(() => {});
     } }, h("p", {}, h("label", { for: "token" }, "Token (dets token create)"), field), h("p", {}, keep, h("label", { for: "keep" }, " Keep it until this tab is closed")), h("button", { type: "submit", class: "primary" }, "Log in"));
-    const dialog = h("dialog", { "aria-labelledby": "login-title", oncancel: (event) => event.preventDefault() }, h("h2", { id: "login-title" }, "Log in"), h("p", { role: "alert" }, detail), form);
-    document.body.append(dialog);
-    dialog.showModal();
+    const dialog = openDialog("Log in", { oncancel: (event) => event.preventDefault() }, h("p", { role: "alert" }, detail), form);
     field.focus();
   });
 }
@@ -198,7 +195,7 @@ async function greet() {
 
 const theme = localStorage.getItem("dets-theme");
 if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
-document.getElementById("status").append(bar.health, bar.missed, bar.age, bar.revision, bar.who, bar.pause, bar.theme, bar.keys);
+document.getElementById("status").append(bar.health, bar.age, bar.revision, bar.who, bar.pause, bar.theme, bar.keys);
 document.getElementById("skip").addEventListener("click", (event) => { event.preventDefault(); main.focus(); });
 whenLoginIsNeeded(askForToken);
 subscribe((what) => {
@@ -208,5 +205,8 @@ subscribe((what) => {
 setInterval(paintBar, CLOCK_MS);
 addEventListener("hashchange", () => { steps += 1; show(); });
 addEventListener("keydown", onKey);
+main.addEventListener("click", ({ target }) => {
+  if (!target.closest("a, button, input") && !String(getSelection())) target.closest("tr")?.querySelector("a")?.click();
+});
 paintBar();
 greet().catch((error) => main.prepend(warning(error.message))).finally(show);

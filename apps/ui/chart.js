@@ -1,11 +1,11 @@
 // Rates over time. All that is known of uPlot is in here.
 
-import { h, setText } from "./dom.js";
-import { rate } from "./format.js";
+import { h, plainTable, setText } from "./dom.js";
+import { localTime, rate } from "./format.js";
 
 const MOST_POINTS = 300, LEAST_S = 60;
 
-/** series: [{key, label, variable (CSS custom property), dash, step}]; `marks` are lines at times, with words. */
+/** series: [{key, label, variable (CSS custom property), width, dash, step}]; `marks` are lines at times, with words. */
 export class Chart {
   constructor(label, series) {
     this.series = series;
@@ -19,16 +19,15 @@ export class Chart {
     this.table.addEventListener("toggle", () => this.writeTable());
     this.element = h("figure", { class: "chart", "aria-label": label }, this.legend, this.box, this.summary, this.table);
     this.resize = new ResizeObserver(() => this.plot?.setSize(this.size()));
-    this.dark = matchMedia("(prefers-color-scheme: dark)");
-    this.redraw = () => this.draw(true);
-    this.dark.addEventListener("change", this.redraw);
-    document.addEventListener("dets-theme", this.redraw);
+    this.ended = new AbortController();
+    const { signal } = this.ended, redraw = () => this.draw(true);
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw, { signal });
+    document.addEventListener("dets-theme", redraw, { signal });
   }
 
   destroy() {
     this.resize.disconnect();
-    this.dark.removeEventListener("change", this.redraw);
-    document.removeEventListener("dets-theme", this.redraw);
+    this.ended.abort();
     this.plot?.destroy();
   }
 
@@ -48,10 +47,7 @@ export class Chart {
     times.push(time);
     values.forEach((value, at) => this.data[at + 1].push(value));
     if (times.length > MOST_POINTS) for (const column of this.data) column.shift();
-    if (this.table.open && this.body) {
-      this.body.prepend(this.tableRow(times.length - 1));
-      while (this.body.children.length > times.length) this.body.lastChild.remove();
-    }
+    if (this.table.open) this.writeTable();
     this.draw();
   }
 
@@ -71,9 +67,9 @@ export class Chart {
       cursor: { y: false, drag: { x: false, y: false } },
       legend: { show: false },
       scales: { x: { range: (_, first, last) => [Math.min(first, last - LEAST_S), last] }, y: { range: (_, __, most) => [0, Math.max(most * 1.1, 1000)] } },
-      axes: [axis, { ...axis, size: 56, values: (_, ticks) => ticks.map(rate) }],
+      axes: [{ ...axis, space: 90, values: (_, ticks) => ticks.map((s) => localTime(1000 * s)) }, { ...axis, size: 56, values: (_, ticks) => ticks.map(rate) }],
       series: [{}, ...this.series.map((one) => ({
-        label: one.label, stroke: colour(one.variable), width: 2, dash: one.dash, points: { show: false },
+        label: one.label, stroke: colour(one.variable), width: one.width ?? 2, dash: one.dash, points: { show: false },
         paths: one.step ? uPlot.paths.stepped({ align: 1 }) : undefined,
       }))],
       hooks: { draw: [(plot) => this.drawMarks(plot, colour("--text"))] },
@@ -86,6 +82,7 @@ export class Chart {
     ctx.save();
     ctx.strokeStyle = colour;
     ctx.fillStyle = colour;
+    ctx.lineWidth = 1;
     ctx.setLineDash([2, 4]);
     ctx.font = `${Math.round(11 * devicePixelRatio)}px sans-serif`;
     let row = 0;
@@ -102,16 +99,10 @@ export class Chart {
   }
 
   writeTable() {
-    this.table.querySelector("table")?.remove();
+    this.table.querySelector("div")?.remove();
     if (!this.table.open) return;
-    const head = h("tr", {}, h("th", { scope: "col" }, "time"), this.series.map((one) => h("th", { scope: "col", class: "num" }, one.label)));
-    const rows = this.data[0].map((_, at) => this.tableRow(at));
-    this.body = h("tbody", {}, rows.reverse());
-    this.table.append(h("table", {}, h("thead", {}, head), this.body));
-  }
-
-  tableRow(at) {
-    return h("tr", {}, h("td", {}, new Date(1000 * this.data[0][at]).toLocaleTimeString([], { hour12: false })),
-      this.series.map((_, column) => h("td", { class: "num" }, rate(this.data[column + 1][at]))));
+    const [times, ...columns] = this.data;
+    const rows = times.map((s, at) => [localTime(1000 * s), ...columns.map((column) => rate(column[at]))]).reverse();
+    this.table.append(plainTable("Rates", ["time", ...this.series.map((one) => one.label)], rows, columns.map((_, at) => at + 1)));
   }
 }

@@ -4,11 +4,11 @@ const SVG = "http://www.w3.org/2000/svg";
 
 function fill(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
-    if (value === null || value === undefined || value === false) continue;
+    if (value == null || value === false) continue;
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else element.setAttribute(name, value === true ? "" : value);
   }
-  element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  element.append(...children.flat().filter((child) => child != null && child !== false));
   return element;
 }
 
@@ -32,6 +32,14 @@ export function setText(element, text) {
 export function setAttribute(element, name, value) {
   if (value === null || value === false) element.removeAttribute(name);
   else if (element.getAttribute(name) !== String(value)) element.setAttribute(name, value);
+}
+
+/** A dialog on top of the page, which is gone when it is closed. */
+export function openDialog(title, attributes, ...content) {
+  const dialog = h("dialog", { "aria-label": title, onclose: () => dialog.remove(), ...attributes }, h("h3", {}, title), ...content);
+  document.body.append(dialog);
+  dialog.showModal();
+  return dialog;
 }
 
 export function isTyping(target) {

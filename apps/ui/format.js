@@ -8,7 +8,7 @@ const digits = (value) => String(Number(value.toPrecision(4)));
 
 /** A rate with at most four digits, as `dets top` has it: 37.5M. */
 export function rate(bps) {
-  if (bps === null || bps === undefined || Number.isNaN(bps)) return "–";
+  if (bps == null || Number.isNaN(bps)) return "–";
   for (const [suffix, scale] of SCALES) if (Math.abs(bps) >= scale) return digits(bps / scale) + suffix;
   return digits(bps);
 }
@@ -46,18 +46,19 @@ export function percent(part, whole) {
 }
 
 export function seconds(s) {
-  if (s === null || s === undefined) return "–";
+  if (s == null) return "–";
   if (s < 10) return `${digits(s)} s`;
   if (s < 120) return `${Math.round(s)} s`;
   return s < 7200 ? `${Math.round(s / 60)} min` : `${digits(s / 3600)} h`;
 }
 
-/** The local time of day, or for another day date and time. */
+const iso = (at) => new Date(at - 60000 * at.getTimezoneOffset()).toISOString();
+
+/** The local time of day as in ISO 8601, or for another day date and time. */
 export function localTime(utc) {
   if (!utc) return "–";
-  const at = new Date(utc), today = new Date();
-  const time = at.toLocaleTimeString([], { hour12: false });
-  return at.toDateString() === today.toDateString() ? time : `${at.toLocaleDateString()} ${time}`;
+  const text = iso(new Date(utc)), day = text.slice(0, 10), time = text.slice(11, 19);
+  return iso(new Date()).startsWith(day) ? time : `${day} ${time}`;
 }
 
 /** The place of a port: the switch's name and the port's number. */

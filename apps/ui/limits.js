@@ -1,7 +1,7 @@
 // Changing a limit: a dry run, a question, the change, and for ten seconds a way back.
 
 import { get, send, vnPath } from "./api.js";
-import { button, h, say } from "./dom.js";
+import { button, h, openDialog, say } from "./dom.js";
 import { exactRate, parseRate, place, rate } from "./format.js";
 import { live } from "./live_state.js";
 
@@ -27,8 +27,6 @@ export class LimitsForm {
       h("p", {}, h("button", { type: "submit" }, "Check"), h("span", { class: "hint" }, " Enter checks; nothing changes before you confirm.")));
     this.element = h("section", { class: "change", "aria-labelledby": "change-title", hidden: true },
       h("h3", { id: "change-title" }, "Limits"), this.form, this.answer, this.after);
-    this.dialog = h("dialog", { "aria-labelledby": "confirm-title" });
-    this.element.append(this.dialog);
   }
 
   /** What is shown; a field that somebody types in is left alone. */
@@ -97,10 +95,9 @@ export class LimitsForm {
   confirm(given, port) {
     const lines = this.lines(given, port);
     this.tell(`It fits. ${lines.join("; ")}`);
-    const cancel = button("Cancel", () => this.dialog.close());
-    const yes = button("Change it", () => { this.dialog.close(); this.make(given); }, { class: "primary" });
-    this.dialog.replaceChildren(h("h3", { id: "confirm-title" }, `Change ${this.name}?`), h("ul", {}, lines.map((line) => h("li", {}, line))), h("p", { class: "buttons" }, cancel, yes));
-    this.dialog.showModal();
+    const cancel = button("Cancel", () => dialog.close());
+    const yes = button("Change it", () => { dialog.close(); this.make(given); }, { class: "primary" });
+    const dialog = openDialog(`Change ${this.name}?`, {}, h("ul", {}, lines.map((line) => h("li", {}, line))), h("p", { class: "buttons" }, cancel, yes));
     cancel.focus();
   }
 
@@ -159,7 +156,7 @@ export class LimitsForm {
     const { vid, switchName, portNo } = this.place;
     const history = await get(`/v1/history?limit=50&vlan=${vid}&switch=${encodeURIComponent(switchName)}&port=${portNo}`).catch(() => ({ changes: [] }));
     const [last] = history.changes;
-    this.tell(last ? `It was changed meanwhile, by ${last.who} (revision ${last.revision}). What is shown now is new: look again.` : "It was changed meanwhile. What is shown now is new: look again.", true);
+    this.tell(`It was changed meanwhile${last ? `, by ${last.who} (revision ${last.revision})` : ""}. What is shown now is new: look again.`, true);
     this.asked = false;
     this.onChange();
   }

@@ -3,6 +3,8 @@
 import { Stream } from "./stream.js";
 
 const STALE_MS = 3000, HIDDEN_MS = 30000, MOST_EVENTS = 1000;
+// A violated guarantee is shown for HOLD_MS longer; of the loop it is shown from LATE on, down to ON_TIME.
+const HOLD_MS = 5000, WINDOW_MS = 60000, LEAST_MS = 10000, LATE = 0.05, ON_TIME = 0.02;
 
 export const live = {
   keys: null,
@@ -13,6 +15,8 @@ export const live = {
   connected: false,
   paused: false,
   session: null,
+  late: 0, // the part of the intervals of the last minute that the loop missed
+  isLate: false,
   isStale: () => performance.now() - live.at > STALE_MS,
 };
 
@@ -34,22 +38,39 @@ function paintSoon() {
   due = true;
   requestAnimationFrame(() => {
     due = false;
-    performance.mark("dets-paint-begins");
     tell("state");
-    performance.measure("dets-paint", "dets-paint-begins");
-    performance.clearMarks("dets-paint-begins");
   });
+}
+
+const violated = new Map(); // by row: how many VNs violate, and when that was said
+let rounds = []; // of the last minute: when, rounds made, rounds missed
+
+/** How many guarantees of a VN's or VLAN's row are violated, or were a moment ago; without a row, of the fabric. */
+export const violatedCount = (row = "all") => violated.get(row)?.[0] ?? 0;
+
+export function note(state, now = performance.now()) {
+  const rows = live.keys?.vlans ? [...state.violated.entries()] : state.violated.map((row) => [row, 1]);
+  for (const [row, count] of [...rows, ["all", state.violated_vns]]) if (count) violated.set(row, [count, now]);
+  for (const [row, [, at]] of violated) if (now - at > HOLD_MS) violated.delete(row);
+  if (state.rounds < rounds.at(-1)?.[1]) rounds = [];
+  rounds.push([now, state.rounds, state.skipped]);
+  rounds = rounds.filter(([at]) => at >= now - WINDOW_MS);
+  const [began, made, missed] = rounds[0], all = state.rounds - made + state.skipped - missed;
+  live.late = all ? (state.skipped - missed) / all : 0;
+  live.isLate = now - began >= LEAST_MS && live.late > (live.isLate ? ON_TIME : LATE);
 }
 
 function take(name, data) {
   if (name === "keys") {
     live.keys = data;
     live.state = null;
+    for (const row of violated.keys()) if (row !== "all") violated.delete(row);
     tell("keys");
   } else if (name === "state") {
     live.state = data;
     live.latest = data;
     live.at = performance.now();
+    note(data);
     paintSoon();
   } else if (name === "event") {
     live.events.push(data);
@@ -97,9 +118,36 @@ document.addEventListener("visibilitychange", () => {
 /** Mean rates of a row of the state, in bit/s, by the name of their column; null is unknown. */
 export function rateOf(column, row) {
   const at = live.keys.columns.indexOf(column), kbps = live.state?.rows[at]?.[row];
-  return kbps === null || kbps === undefined ? null : 1000 * kbps;
+  return kbps == null ? null : 1000 * kbps;
 }
 
 export function rowOfVn(vid, switchName, portNo) {
   return live.keys?.vns?.findIndex((vn) => vn[0] === vid && vn[1] === switchName && vn[2] === portNo) ?? -1;
+}
+
+/** What all views have. `parts` are ended with it. */
+export class View {
+  query = "";
+  parts = [];
+
+  paint() {}
+
+  /** Loads it again after so long, unless it has ended by then. */
+  again(ms = 10000, load = "load") {
+    clearTimeout(this.timer);
+    if (!this.gone) this.timer = setTimeout(() => this[load]().catch(() => {}), ms);
+  }
+
+  /** Loads it again when a limit was changed since. */
+  follow(load = "load") {
+    const now = live.state?.revision ?? this.revision, changed = this.revision !== undefined && now !== this.revision;
+    if (changed) this[load]().catch(() => {});
+    if (changed) this.revision = now;
+  }
+
+  destroy() {
+    this.gone = true;
+    clearTimeout(this.timer);
+    for (const part of this.parts) part.destroy();
+  }
 }

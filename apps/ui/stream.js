@@ -76,7 +76,7 @@ export class Stream {
     const either = AbortSignal.any([signal, ended.signal]);
     let watch = setTimeout(() => ended.abort(), SILENT_MS);
     try {
-      const answer = await sendWithId(path, this.lastId, either);
+      const answer = await send("GET", path, { signal: either, more: this.lastId === null ? {} : { "Last-Event-ID": this.lastId } });
       const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
       for (let rest = ""; ;) {
         const { value, done } = await reader.read();
@@ -98,8 +98,4 @@ export class Stream {
       clearTimeout(watch);
     }
   }
-}
-
-function sendWithId(path, lastId, signal) {
-  return send("GET", path, { signal, more: lastId === null ? {} : { "Last-Event-ID": lastId } });
 }

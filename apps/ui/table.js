@@ -1,26 +1,31 @@
 // A table of any length: rows of one height, as many elements as fit, used again while it scrolls.
 
 import { button, h, isTyping, setAttribute, setText } from "./dom.js";
+import { rate } from "./format.js";
 
 const ROW_PX = 30, MARGIN_ROWS = 8, MOST_ELEMENTS = 80;
 
+const side = ({ num, left }) => (num && !left ? "num" : null);
+
+/** A column of rates: `of` returns that of a row in bit/s, null if it is unknown. */
+export const rateColumn = (key, title, of, hint) => ({ key, title, hint, num: true, value: (i) => of(i) ?? -1, text: (i) => rate(of(i)) });
+
+/** A column of words, which it is also sorted by. */
+export const textColumn = (key, title, of) => ({ key, title, value: of, text: of });
+
 /**
- * columns: [{key, title, hint, num, text(i), value(i), href(i), fill(td, i), width}]; i is a row of the source.
- * `value` is what it is sorted by: a number, or text. `matches(i, words)` is the filter.
+ * columns: [{key, title, hint, num, left, text(i), value(i), href(i), fill(td, i), width}]; i is a row of the source.
+ * `value` is what it is sorted by: a number where `num`, or text. `matches(i, words)` is the filter.
  */
 export class Table {
+  count = 0;
+  order = new Int32Array(0);
+  words = "";
+  first = -1;
+  rows = [];
+
   constructor(label, columns, { sort, descending = true, matches, className = "" }) {
-    this.columns = columns;
-    this.label = label;
-    this.matches = matches;
-    this.sortKey = sort;
-    this.descending = descending;
-    this.count = 0;
-    this.order = new Int32Array(0);
-    this.words = "";
-    this.frozen = false;
-    this.first = -1;
-    this.rows = [];
+    Object.assign(this, { columns, label, matches, descending, sortKey: sort });
     this.filter = h("input", { type: "search", "aria-label": `Filter ${label}`, placeholder: "Filter ( / )", oninput: () => {
       this.words = this.filter.value.trim().toLowerCase();
       this.sort(true);
@@ -28,7 +33,7 @@ export class Table {
     this.shown = h("span", { class: "shown" });
     this.heads = columns.map((column) => {
       const sort = button(column.title, () => this.sortBy(column.key), { title: column.hint ?? null });
-      return h("th", { scope: "col", class: column.num ? "num" : null }, column.value ? sort : column.title);
+      return h("th", { scope: "col", class: side(column) }, column.value ? sort : column.title);
     });
     this.body = h("tbody");
     this.above = h("tr", { class: "space", "aria-hidden": "true" }, h("td", { colspan: columns.length }));
@@ -36,8 +41,6 @@ export class Table {
     this.table = h("table", { "aria-label": label, class: className }, h("thead", {}, h("tr", { "aria-rowindex": 1 }, this.heads)), this.body);
     this.scroller = h("div", { class: "virtual", tabindex: 0, role: "region", "aria-label": `Rows: ${label}`, onscroll: () => this.paint() }, this.table);
     this.element = h("div", { class: "tablebox" }, matches ? h("div", { class: "tools" }, this.filter, this.shown) : null, this.scroller);
-    this.scroller.addEventListener("pointerenter", () => { this.frozen = true; });
-    this.scroller.addEventListener("pointerleave", () => { this.frozen = false; });
     this.scroller.addEventListener("keydown", (event) => this.onKey(event));
     this.observer = new ResizeObserver(() => this.paint(true));
     this.observer.observe(this.scroller);
@@ -70,7 +73,7 @@ export class Table {
 
   /** Sorts, unless somebody is pointing at the rows or works in them. */
   sort(force = false) {
-    const held = this.frozen || this.body.contains(document.activeElement);
+    const held = this.scroller.matches(":hover") || this.body.contains(document.activeElement);
     if (force || !held) this.order = this.sorted();
     this.paint(true);
   }
@@ -112,7 +115,7 @@ export class Table {
   }
 
   makeRow() {
-    const cells = this.columns.map((column) => h("td", { class: column.num ? "num" : null }));
+    const cells = this.columns.map((column) => h("td", { class: side(column) }));
     return { element: h("tr", {}, cells), cells, links: [] };
   }
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import re
+import time
 from pathlib import Path
 
 import pytest
@@ -69,6 +71,36 @@ def test_loads_have_four_steps_and_links_of_a_vlan_are_on_its_paths(call, page):
     ]
     script = "([names, links]) => import('/ui/map.js').then((one) => [...one.linksBetween(names, links)].sort())"
     assert page.evaluate(script, [["s1", "s2"], links]) == [0, 1]
+
+
+def test_a_state_is_shown_a_while_and_everywhere_the_same(open_page, server):
+    """A violated guarantee that is restored stays for 5 s; missed intervals are bad from 5 % on, down to 2 %."""
+    page = open_page(f"http://127.0.0.1:{server.port}", "/ui/api.js")
+    script = """(states) => import("/ui/live_state.js").then(({ live, note, violatedCount }) => states.map(
+      ([at, violated, rounds, skipped]) => {
+        note({ violated, violated_vns: violated.length, rounds, skipped }, at);
+        return [violatedCount(0), violatedCount(3), violatedCount(), live.isLate];
+      }))"""
+    states = [
+        [1000, [3], 0, 0],
+        [2000, [], 18, 0],
+        [5999, [], 90, 0],
+        [7001, [], 108, 0],
+        [13000, [0], 200, 20],  # 9 % of the intervals since the first state
+        [14000, [], 600, 20],  # 3 %
+        [15000, [], 2000, 20],  # 1 %
+        [16000, [], 5, 1],  # another process: nothing is known of its last minute
+    ]
+    shown = page.evaluate(script, states)
+    assert [one[:3] for one in shown[:4]] == [[0, 1, 1], [0, 1, 1], [0, 1, 1], [0, 0, 0]]
+    assert [one[3] for one in shown] == [False] * 4 + [True, True, False, False]
+    assert shown[4][:3] == [1, 0, 1]
+
+
+def test_times_are_iso_8601(call):
+    assert re.fullmatch(r"2024-02-29 [012]\d:[0-5]\d:07", call("format", "localTime", "2024-02-29T12:00:07Z"))
+    assert re.fullmatch(r"[012]\d:[0-5]\d:[0-5]\d", call("format", "localTime", 1000 * time.time()))
+    assert call("format", "localTime", None) == "–"
 
 
 def test_twenty_thousand_rows_are_few_elements_and_sorted(page):

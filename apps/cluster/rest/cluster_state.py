@@ -36,16 +36,18 @@ def cluster_state(
 def merge_states(states: list[Json]) -> Json:
     """Return the state that these make, this node's first, which alone says what is ``missing``."""
     own = dict(states[0])
-    own["rows"] = _added([one["rows"] for one in states])
+    own["rows"], own["violated_vns"] = (_added([one[name] for one in states]) for name in ("rows", "violated_vns"))
     own["status"] = "ready" if all(one["status"] == "ready" for one in states) else "degraded"
     own["unconfirmed_switches"] = sorted({switch for one in states for switch in one["unconfirmed_switches"]})
     if "links" in own:
-        own["congested"], own["missed"] = (_added([one[name] for one in states]) for name in ("congested", "missed"))
+        own["congested"], own["violated"] = (
+            _added([one[name] for one in states]) for name in ("congested", "violated")
+        )
         own["ports"] = [_first(column) for column in zip(*(one["ports"] for one in states), strict=True)]
         links = zip(*(one["links"] for one in states), strict=True)
         own["links"] = [[link[0][0], *_first([one[1:] for one in link])] for link in links]
         return own
-    for name in ("congested", "missed"):
+    for name in ("congested", "violated"):
         own[name] = sorted({row for one in states for row in one[name]})
     own["bottlenecks"] = _first([one["bottlenecks"] for one in states])
     if "pairs" in own:

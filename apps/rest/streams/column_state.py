@@ -75,7 +75,8 @@ def state_of(here: Service, picked: Columns) -> Json:
         "rounds": loop["rounds"] if loop else 0,
     }
     mean_bps = here.observer.traffic.mean_bps[_ROWS]
-    congested, missing = locally_congested(central), fabric.guarantees.violated
+    congested, violated = locally_congested(central), fabric.guarantees.violated
+    state["violated_vns"] = int(np.count_nonzero(violated))
     if picked.is_fabric:
         vids, of_vn = np.unique(central.vns.vlan_vid, return_inverse=True)
         state["rows"] = [
@@ -83,12 +84,12 @@ def state_of(here: Service, picked: Columns) -> Json:
             for name, column in zip(SHOWN, mean_bps, strict=True)
         ]
         state["congested"] = np.bincount(of_vn[congested], minlength=len(vids)).tolist()
-        state["missed"] = np.bincount(of_vn[missing], minlength=len(vids)).tolist()
+        state["violated"] = np.bincount(of_vn[violated], minlength=len(vids)).tolist()
         return state | _loads(here)
     rows = lookup.vn_rows(central, picked.vlan, picked.switch)
     state["rows"] = [_kilo(column[rows]) for column in mean_bps]
     state["congested"] = np.flatnonzero(congested[rows]).tolist()
-    state["missed"] = np.flatnonzero(missing[rows]).tolist()
+    state["violated"] = np.flatnonzero(violated[rows]).tolist()
     state["bottlenecks"] = views.bottlenecks(central, rows)
     if picked.pairs_of is not None:
         receiver = lookup.vn_row_of(central, picked.pairs_of, "pairs_of")

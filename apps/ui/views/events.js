@@ -3,15 +3,15 @@
 import { get } from "../api.js";
 import { h, vnLink } from "../dom.js";
 import { localTime } from "../format.js";
-import { live } from "../live_state.js";
+import { View, live } from "../live_state.js";
 
 const MOST = 500;
 
-export class EventsView {
+export class EventsView extends View {
   title = "Events";
-  query = "";
 
   constructor(filters) {
+    super();
     this.filters = filters;
     this.waiting = [];
     this.last = 0;
@@ -67,8 +67,4 @@ export class EventsView {
     for (const event of this.waiting.splice(0)) if (this.matches(event)) this.items.prepend(this.row(event));
     while (this.items.children.length > MOST) this.items.lastChild.remove();
   }
-
-  paint() {}
-
-  destroy() {}
 }

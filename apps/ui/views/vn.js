@@ -5,24 +5,26 @@ import { Chart } from "../chart.js";
 import { h, plainTable, vnLink } from "../dom.js";
 import { percent, place, rate, rateInWords, seconds } from "../format.js";
 import { LimitsForm } from "../limits.js";
-import { live, rateOf, rowOfVn } from "../live_state.js";
+import { View, live, rateOf, rowOfVn, violatedCount } from "../live_state.js";
 
-const WHY_EVERY_MS = 2000, AGAIN_MS = 10000, MARK_WORDS = { "congestion-began": "congested", "congestion-ended": "calm", "guarantee-violated": "missed", "guarantee-restored": "met", "limit-changed": "limit", "flood-began": "flood", "flood-ended": "flood ended" };
+const WHY_EVERY_MS = 2000, MARK_WORDS = { "congestion-began": "congested", "congestion-ended": "calm", "guarantee-violated": "violated", "guarantee-restored": "restored", "limit-changed": "limit", "flood-began": "flood", "flood-ended": "flood ended" };
 const SERIES = [
   { key: "offered", label: "offered", variable: "--offered", dash: [6, 3] },
+  { key: "limit", label: "receive limit", variable: "--limit", width: 1, step: true },
   { key: "received", label: "received", variable: "--received" },
-  { key: "granted", label: "granted", variable: "--granted", dash: [2, 3] },
-  { key: "limit", label: "receive limit", variable: "--limit", step: true },
+  { key: "granted", label: "granted", variable: "--granted", width: 4, dash: [3, 5] },
 ];
 
-export class VnView {
+export class VnView extends View {
   constructor(vid, switchName, portNo) {
+    super();
     Object.assign(this, { vid, switchName, portNo });
     this.title = `${switchName}:${portNo}, VLAN ${vid}`;
     this.query = `&vlan=${vid}&switch=${encodeURIComponent(switchName)}&pairs_of=${encodeURIComponent(`${vid}/${switchName}/${portNo}`)}`;
     this.path = vnPath(vid, switchName, portNo);
     this.chart = new Chart(`Rates of ${this.title} over the last five minutes`, SERIES);
     this.limits = new LimitsForm(vid, switchName, portNo, () => this.loadVn());
+    this.parts = [this.limits, this.chart];
     this.words = h("p", { class: "words" });
     this.about = h("dl", { class: "about" });
     this.pairs = h("div", {}, h("p", {}, "Nobody sends to it."));
@@ -37,7 +39,7 @@ export class VnView {
     await this.loadVn(signal);
     const series = await get(`/v1/series?vn=${encodeURIComponent(`${this.vid}/${this.switchName}/${this.portNo}`)}`, signal);
     const granted = series.mean.granted.map((bps) => bps || null);
-    this.chart.set(series.at, [series.mean.offered, series.mean.received, granted, series.receive_limit_bps]);
+    this.chart.set(series.at, [series.mean.offered, series.receive_limit_bps, series.mean.received, granted]);
     const events = await get(`/v1/events?vlan=${this.vid}&switch=${encodeURIComponent(this.switchName)}`, signal);
     this.chart.marks = [];
     for (const event of events.events) this.onEvent(event);
@@ -50,8 +52,7 @@ export class VnView {
     this.revision = live.state?.revision;
     this.limits.set(this.vn, answer.headers.get("ETag"));
     this.writeAbout();
-    clearTimeout(this.vnTimer);
-    this.vnTimer = setTimeout(() => this.loadVn().catch(() => {}), AGAIN_MS);
+    this.again(10000, "loadVn");
   }
 
   async loadWhy() {
@@ -85,15 +86,15 @@ export class VnView {
     const items = [
       ["limits", `send ${rate(vn.send_limit_bps)}, receive ${rate(vn.receive_limit_bps)}`],
       ["ceilings", `send ${rate(vn.send_ceiling_bps)}, receive ${rate(vn.receive_ceiling_bps)}`],
-      ["guarantee", `${kept.violated ? "missing" : "met"}; owed and met ${seconds(kept.met_s)}, missed ${seconds(kept.violated_s)}${reasons ? ` (${reasons})` : ""}, nothing owed ${seconds(kept.idle_s)}`],
-      ["missed in the last hour", seconds(kept.violated_last_hour_s)],
+      ["weight", String(vn.weight)],
+      ["guarantee", `met for ${seconds(kept.met_s)}, violated for ${seconds(kept.violated_s)}${reasons ? ` (${reasons})` : ""}, nothing offered for ${seconds(kept.idle_s)}`],
+      ["violated in the last hour", seconds(kept.violated_last_hour_s)],
       ["flood limit", `${rate(vn.flood_limit_bps)}; floods now ${rate(vn.flooded_bps)}, dropped ${rate(vn.flood_dropped_bps)}, others' floods take ${rate(vn.flood_received_bps)}`],
       ["receiving queue", `dropped ${rate(vn.queue_dropped_bps)}; notifications to its senders ${vn.notifications ?? 0}`],
       ["enforceable", vn.enforceable + (vn.enforceable_reasons.length ? `: ${vn.enforceable_reasons.join("; ")}` : "")],
       ["hosts", vn.hosts.join(", ") || "none known"],
       ["revision", String(vn.revision)],
     ];
-    if (vn.weight !== undefined && vn.weight !== null) items.splice(2, 0, ["weight", String(vn.weight)]);
     this.about.replaceChildren(...items.flatMap(([name, text]) => [h("dt", {}, name), h("dd", {}, text)]));
   }
 
@@ -101,21 +102,18 @@ export class VnView {
     const row = rowOfVn(this.vid, this.switchName, this.portNo);
     if (row < 0 || !live.state || !this.vn) return;
     const [offered, received, granted, dropped] = ["offered", "received", "granted", "dropped"].map((key) => rateOf(key, row));
-    this.chart.push(Date.parse(live.state.at) / 1000, [offered, received, granted, this.vn.receive_limit_bps]);
+    this.chart.push(Date.parse(live.state.at) / 1000, [offered, this.vn.receive_limit_bps, received, granted]);
     this.chart.say(`Received ${rateInWords(received)} of ${rateInWords(this.vn.receive_limit_bps)} (${percent(received, this.vn.receive_limit_bps)}), offered ${rateInWords(offered)}, dropped ${rateInWords(dropped)}.`);
     this.limits.paint();
     this.writePairs(live.state.pairs ?? []);
     this.writeWords(row);
-    if (this.revision !== undefined && live.state.revision !== this.revision) {
-      this.revision = live.state.revision;
-      this.loadVn().catch(() => {});
-    }
+    this.follow("loadVn");
   }
 
   writeWords(row) {
     const here = `${this.switchName}:${this.portNo}`, words = [];
     const held = (live.state.pairs ?? []).filter((pair) => pair.control === "limited" && (pair.dropped_bps ?? 0) > 0);
-    if (live.state.missed.includes(row)) words.push("! Its guarantee is missing.");
+    if (violatedCount(row)) words.push("! Its guarantee is violated.");
     if (live.state.congested.includes(row)) words.push("It is congested.");
     if (held.length) words.push(`It throttles ${held.map((pair) => place(pair.sender)).join(", ")}.`);
     for (const one of this.explained ?? []) {
@@ -153,10 +151,7 @@ export class VnView {
   }
 
   destroy() {
-    this.gone = true;
-    clearTimeout(this.vnTimer);
     clearTimeout(this.whyTimer);
-    this.limits.destroy();
-    this.chart.destroy();
+    super.destroy();
   }
 }

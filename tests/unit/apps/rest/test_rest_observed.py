@@ -162,6 +162,9 @@ def test_only_vns_that_miss_their_guarantee(watched: Desk) -> None:
     row = int(watched.central.vns.row_of(10, 0xA1, 2) or 0)
     watched.central.fabric.guarantees.violated[row] = True
     assert [vn["port_no"] for vn in watched.get("/v1/vns?violated=true")["vns"]] == [2]
+    for picked, violated in (("", [1, 0]), ("&vlan=10", [1]), ("&vlan=20", [])):
+        state = frames(watched, picked)[1][1]
+        assert (state["violated"], state["violated_vns"]) == (violated, 1)
 
 
 def test_columns_of_all_vlans(watched: Desk) -> None:
@@ -170,7 +173,7 @@ def test_columns_of_all_vlans(watched: Desk) -> None:
     assert keys["columns"][: len(SERIES_COLUMNS)] == list(SERIES_COLUMNS)
     assert keys["vlans"] == [[10, "tenant-a"], [20, "vlan20"]]
     assert state["rows"][SERIES_COLUMNS.index("offered")] == [50_000, 0]
-    assert (state["congested"], state["missed"]) == ([1, 0], [0, 0])
+    assert (state["congested"], state["violated"], state["violated_vns"]) == ([1, 0], [0, 0], 0)
     assert (state["revision"], state["installed_revision"]) == (1, 1)
     assert len(state["ports"][0]) == len(keys["ports"]) == 4
 

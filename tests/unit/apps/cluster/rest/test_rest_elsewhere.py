@@ -312,13 +312,15 @@ def test_states_that_do_not_go_together_are_not_added_up(two: Two) -> None:
         "disconnected_switches": [],
         "rows": [[1, None]],
         "congested": [0],
-        "missed": [],
+        "violated": [0],
+        "violated_vns": 1,
     }
     state["bottlenecks"] = [None, "link s1:2"]
     whole = merge_states(
         [state, state | {"rows": [[None, None]], "congested": [1], "status": "degraded", "bottlenecks": ["here", None]}]
     )
     assert (whole["rows"], whole["congested"], whole["status"]) == ([[1, None]], [0, 1], "degraded")
+    assert (whole["violated"], whole["violated_vns"]) == ([0], 2)
     assert whole["bottlenecks"] == ["here", "link s1:2"]
     with pytest.raises(ValueError, match="zip"):
         merge_states([state, state | {"rows": [[1, 2, len(vns)]]}])
