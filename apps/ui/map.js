@@ -3,8 +3,7 @@
 import { setAttribute, setText, svg } from "./dom.js";
 import { percent, place, rate } from "./format.js";
 
-const WIDTH = 800, HEIGHT = 520, MIDDLE_X = WIDTH / 2, MIDDLE_Y = HEIGHT / 2;
-const BOX_W = 92, BOX_H = 34, PORT = 16;
+const BOX_W = 92, BOX_H = 34, PORT = 16, STEP = PORT + 6, GAP = 2, LINK_W = 12;
 const MOST_PORTS = 200;
 export const MOST_SWITCHES = 50;
 
@@ -14,31 +13,47 @@ export function step(load, capacity) {
   return Math.min(3, Math.floor((4 * load) / capacity));
 }
 
-/** Places switches on two ellipses, edge switches in the order of their core switches. */
-export function layout(switches, links) {
-  const core = switches.filter((one) => one.role === "core"), edges = switches.filter((one) => one.role === "edge");
-  const near = new Map(core.map((one, at) => [one.switch, at]));
-  const weight = (name) => {
-    const found = links.flatMap((link) => (link.a.switch === name ? [link.b.switch] : link.b.switch === name ? [link.a.switch] : []))
-      .filter((other) => near.has(other)).map((other) => near.get(other));
-    return found.length ? found.reduce((sum, one) => sum + one, 0) / found.length : core.length;
-  };
-  const ordered = core.length > 1 ? edges.map((one, at) => [weight(one.switch), at, one]).sort((x, y) => x[0] - y[0] || x[1] - y[1]).map((one) => one[2]) : edges;
-  const places = new Map();
-  const ring = (group, radiusX, radiusY) => group.forEach((one, at) => {
-    const angle = -Math.PI / 2 + (2 * Math.PI * (at + (group.length === 2 ? 0.5 : 0))) / group.length + (group.length === 2 ? Math.PI / 2 : 0);
-    const alone = group.length === 1;
-    places.set(one.switch, { x: MIDDLE_X + (alone ? 0 : radiusX * Math.cos(angle)), y: MIDDLE_Y + (alone ? 0 : radiusY * Math.sin(angle)) });
-  });
-  if (edges.length === 1 && core.length) {
-    places.set(edges[0].switch, { x: MIDDLE_X, y: HEIGHT - 110 });
-    ring(core, 200, 40);
-    if (core.length === 1) places.set(core[0].switch, { x: MIDDLE_X, y: 130 });
-    return places;
+/** The edge switches, those of one core switch next to each other. */
+function ordered(edges, core, links) {
+  const near = (name) => links.flatMap(({ a, b }) => (a.switch === name ? b.switch : b.switch === name ? a.switch : []))
+    .map((other) => core.findIndex((one) => one.switch === other)).filter((at) => at >= 0);
+  const mean = (found) => found.reduce((sum, one) => sum + one, 0) / found.length || 0;
+  return edges.map((one) => [mean(near(one.switch)), one]).sort((x, y) => x[0] - y[0]).map(([, one]) => one);
+}
+
+/** The rectangle of a switch's ports: outside of the tangent of the edge switches' ellipse, where no link can be. */
+function portBlock({ x, y, nx, ny }, count) {
+  const columns = Math.min(12, Math.ceil(Math.sqrt(3 * count))), w = columns * STEP, h = Math.ceil(count / columns) * STEP;
+  const outside = (w * Math.abs(nx) + h * Math.abs(ny)) / 2 + LINK_W;
+  const clear = Math.min((w + BOX_W) / 2 / Math.abs(nx), (h + BOX_H) / 2 / Math.abs(ny)) + 4;
+  const d = Math.max(outside, clear);
+  return { x: x + nx * d - w / 2, y: y + ny * d - h / 2, w, h, columns };
+}
+
+const apart = (a, b) => a.x + a.w + GAP <= b.x || b.x + b.w + GAP <= a.x || a.y + a.h + GAP <= b.y || b.y + b.h + GAP <= a.y;
+
+/** Places switches on two ellipses, wide enough for all; {places, blocks (of ports, by switch), box (x, y, w, h)}. */
+export function layout(switches, links, portCounts = {}) {
+  const core = switches.filter((one) => one.role === "core"), edges = ordered(switches.filter((one) => one.role === "edge"), core, links);
+  for (let scale = 1; ; scale *= 1.15) {
+    const places = new Map(), blocks = new Map();
+    const ring = (group, a, b, turn) => group.forEach((one, at) => {
+      const angle = turn + (2 * Math.PI * at) / group.length, x = Math.cos(angle), y = Math.sin(angle), n = Math.hypot(b * x, a * y);
+      places.set(one.switch, { x: a * scale * x, y: b * scale * y, nx: (b * x) / n, ny: (a * y) / n });
+    });
+    const sides = edges.length > 1, pair = edges.length === 2 && !core.length;
+    ring(edges, 320, sides ? 190 : 100, pair ? Math.PI : sides ? -Math.PI / 2 : Math.PI / 2);
+    ring(core, ...(core.length < 2 ? [0.01, 0.01] : sides ? [130, 65] : [200, 40]), core.length === 2 ? 0 : -Math.PI / 2);
+    const boxes = [...places].flatMap(([name, at]) => {
+      const own = [{ x: at.x - BOX_W / 2, y: at.y - BOX_H / 2, w: BOX_W, h: BOX_H }];
+      if (portCounts[name]) blocks.set(name, own[1] = portBlock(at, portCounts[name]));
+      return own;
+    });
+    if (scale < 9 && boxes.some((one, at) => boxes.slice(0, at).some((two) => !apart(one, two)))) continue;
+    const [[left, right], [top, bottom]] = [["x", "w", 320], ["y", "h", 150]].map(([from, size, least]) => [
+      Math.min(-least, ...boxes.map((one) => one[from] - 12)), Math.max(least, ...boxes.map((one) => one[from] + one[size] + 12))]);
+    return { places, blocks, box: [left, top, right - left, bottom - top] };
   }
-  ring(ordered, core.length ? 320 : 250, core.length ? 190 : 140);
-  ring(core, 130, 65);
-  return places;
 }
 
 /** Links that lie on a shortest path between two of these switches. */
@@ -71,11 +86,13 @@ export function linksBetween(names, links) {
 export class FabricMap {
   constructor(switches, ports, links) {
     Object.assign(this, { switches, ports, links });
-    this.places = layout(switches, links);
-    this.root = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, class: "map", role: "img", "aria-label": "Map of the fabric; the tables below have the same" });
+    const shown = ports.length <= MOST_PORTS ? ports : [], counts = {};
+    const numbers = shown.map((port) => (counts[port.switch] = (counts[port.switch] ?? 0) + 1) - 1);
+    Object.assign(this, layout(switches, links, counts));
+    this.root = svg("svg", { viewBox: this.box.join(" "), class: "map", role: "img", "aria-label": "Map of the fabric; the tables below have the same" });
     this.halves = links.map((link) => this.drawLink(link));
     this.nodes = new Map(switches.map((one) => [one.switch, this.drawSwitch(one)]));
-    this.squares = ports.length <= MOST_PORTS ? this.drawPorts() : [];
+    this.squares = shown.map((port, at) => this.drawPort(port, numbers[at]));
   }
 
   drawLink(link) {
@@ -100,22 +117,15 @@ export class FabricMap {
     return { group, box, state };
   }
 
-  drawPorts() {
-    const of = new Map();
-    for (const port of this.ports) of.set(port.switch, [...(of.get(port.switch) ?? []), port]);
-    return this.ports.map((port) => {
-      const at = this.places.get(port.switch), mine = of.get(port.switch);
-      const perRow = 12, number = mine.indexOf(port), row = Math.floor(number / perRow);
-      const inRow = Math.min(perRow, mine.length - row * perRow);
-      const outward = at.y >= MIDDLE_Y - 1 ? 1 : -1;
-      const x = at.x + (number % perRow - (inRow - 1) / 2) * (PORT + 6), y = at.y + outward * (BOX_H / 2 + 14 + row * (PORT + 5));
-      const fill = svg("rect", { x: x - PORT / 2, y: y + PORT / 2, width: PORT, height: 0, class: "portload" });
-      const square = svg("rect", { x: x - PORT / 2, y: y - PORT / 2, width: PORT, height: PORT, class: "portbox" });
-      const title = svg("title");
-      const group = svg("g", { class: "port" }, fill, square, svg("text", { x, y: y + 4 }, String(port.port_no)), title);
-      this.root.append(group);
-      return { group, fill, title, bottom: y + PORT / 2 };
-    });
+  drawPort(port, number) {
+    const block = this.blocks.get(port.switch);
+    const x = block.x + (number % block.columns + 0.5) * STEP, y = block.y + (Math.floor(number / block.columns) + 0.5) * STEP;
+    const fill = svg("rect", { x: x - PORT / 2, y: y + PORT / 2, width: PORT, height: 0, class: "portload" });
+    const square = svg("rect", { x: x - PORT / 2, y: y - PORT / 2, width: PORT, height: PORT, class: "portbox" });
+    const title = svg("title");
+    const group = svg("g", { class: "port" }, fill, square, svg("text", { x, y: y + 4 }, String(port.port_no)), title);
+    this.root.append(group);
+    return { group, fill, title, bottom: y + PORT / 2 };
   }
 
   /** Writes loads: `links` are [up, a to b, b to a] in bit/s, `ports` are [received, sent]. */
@@ -138,21 +148,13 @@ export class FabricMap {
       setAttribute(drawn.fill, "height", (PORT * part).toFixed(1));
       setAttribute(drawn.fill, "y", (drawn.bottom - PORT * part).toFixed(1));
       setAttribute(drawn.fill, "class", `portload step${Math.min(3, Math.floor(4 * part))}`);
-      setText(drawn.title, `${place(port)} of ${rate(port.capacity_bps)}: from hosts ${rate(received)}, to hosts ${rate(sent)}; promised ${rate(port.send_limits_bps)} to send, ${rate(port.receive_limits_bps)} to receive`);
+      setText(drawn.title, `${place(port)} of ${rate(port.capacity_bps)}: from hosts ${rate(received)}, to hosts ${rate(sent)}`);
     });
     for (const one of this.switches) {
       const node = this.nodes.get(one.switch), state = states[one.switch] ?? one.state;
-      setText(node.state, this.squares.length || one.role === "core" ? state : `${state}, worst ${this.worst(one.switch, ports)}`);
+      setText(node.state, state);
       setAttribute(node.group, "class", `switch ${one.role}${state === "ready" ? "" : " lost"}${node.faded ? " faded" : ""}`);
     }
-  }
-
-  worst(name, loads) {
-    let most = 0;
-    this.ports.forEach((port, at) => {
-      if (port.switch === name) most = Math.max(most, Math.max(...(loads[at] ?? [0]).map(Number)) / port.capacity_bps);
-    });
-    return `${Math.round(100 * most)} %`;
   }
 
   /** Keeps what a VLAN uses; null shows all. */

@@ -73,6 +73,54 @@ def test_loads_have_four_steps_and_links_of_a_vlan_are_on_its_paths(call, page):
     assert page.evaluate(script, [["s1", "s2"], links]) == [0, 1]
 
 
+FABRICS = {
+    "one switch": ([48], 0),
+    "one edge and a core": ([24], 1),
+    "two edges": ([3, 4], 0),
+    "two edges and a core": ([2, 2], 1),
+    "a star of 11": ([1] * 11, 1),
+    "leaves and spines": ([12] * 8, 4),
+    "fifty switches": ([4] * 46, 4),
+    "a ring without core": ([24] * 8, 0),
+}
+
+
+@pytest.mark.parametrize("name", FABRICS)
+def test_no_port_of_the_map_lies_on_a_link(call, page, name):
+    """Every switch is linked with every other one; no square of a port lies on such a link, and all are in the map."""
+    port_counts, core = FABRICS[name]
+    edges = [f"s{number}" for number in range(len(port_counts))]
+    names = edges + [f"c{number}" for number in range(core)]
+    switches = [{"switch": one, "role": "edge" if one in edges else "core"} for one in names]
+    links = [{"a": {"switch": a}, "b": {"switch": b}, "up": True} for a in names for b in names if a < b]
+    script = """([switches, links, counts]) => import("/ui/map.js").then(({ layout }) => {
+      const { places, blocks, box } = layout(switches, links, counts);
+      return { places: Object.fromEntries(places), blocks: Object.fromEntries(blocks), box };
+    })"""
+    found = page.evaluate(script, [switches, links, dict(zip(edges, port_counts, strict=True))])
+    places, (left, top, width, height) = found["places"], found["box"]
+    assert set(places) == set(names)
+    assert set(found["blocks"]) == set(edges)
+    for block in found["blocks"].values():
+        x, y, right, bottom = block["x"], block["y"], block["x"] + block["w"], block["y"] + block["h"]
+        assert left <= x < right <= left + width
+        assert top <= y < bottom <= top + height
+        corners = [(x, y), (right, y), (x, bottom), (right, bottom)]
+        for link in links:
+            a, b = (places[link[end]["switch"]] for end in "ab")
+            # All corners on one side of the line, or the line ends before the block: they do not meet.
+            sides = [(b["x"] - a["x"]) * (cy - a["y"]) - (b["y"] - a["y"]) * (cx - a["x"]) for cx, cy in corners]
+            beside = min(sides) > 0 or max(sides) < 0
+            beyond = max(a["x"], b["x"]) < x or min(a["x"], b["x"]) > right or max(a["y"], b["y"]) < y
+            assert beside or beyond or min(a["y"], b["y"]) > bottom, link
+    boxes = [{"x": at["x"] - 46, "y": at["y"] - 17, "w": 92, "h": 34} for at in places.values()]
+    boxes += found["blocks"].values()
+    for at, one in enumerate(boxes):
+        for two in boxes[:at]:
+            apart = one["x"] + one["w"] <= two["x"] or two["x"] + two["w"] <= one["x"]
+            assert apart or one["y"] + one["h"] <= two["y"] or two["y"] + two["h"] <= one["y"]
+
+
 def test_a_state_is_shown_a_while_and_everywhere_the_same(open_page, server):
     """A violated guarantee that is restored stays for 5 s; missed intervals are bad from 5 % on, down to 2 %."""
     page = open_page(f"http://127.0.0.1:{server.port}", "/ui/api.js")
