@@ -183,6 +183,10 @@ class Measured:
         """Return the figures of all runs."""
         return [one["figures"] for one in self._runs_of(experiment, control)]
 
+    def by_seed(self, experiment: str, control: str) -> dict[int, dict[str, Any]]:
+        """Return the figures of all runs by seed, those with a measure that is not known too."""
+        return {one["seed"]: one["figures"] for one in self._runs_of(experiment, control)}
+
     def noted(self, experiment: str, control: str, name: str) -> list[Any]:
         """Return what all runs noted under a name, where they did."""
         notes = [one["notes"] for one in self._runs_of(experiment, control)]
@@ -226,14 +230,15 @@ def show(values: Sequence[float], form: str = "percent") -> str:
 def within(values: Sequence[float], low: float = -math.inf, high: float = math.inf) -> Outcome:
     """Return whether the mean of the seeds' ``values`` lies within bounds, both included; None for no values.
 
-    Infinite values ("never") are outside: some of them among others leave it undecided, as do fewer than MIN_SEEDS.
+    Where some values are infinite ("never"), all have to be inside, or all outside. Fewer than MIN_SEEDS are undecided.
     """
     if not values:
         return None
     if len(values) < MIN_SEEDS:
         return UNDECIDED
     if not all(map(math.isfinite, values)):
-        return UNDECIDED if any(low <= one <= high for one in values) else False
+        inside = {low <= one <= high for one in values}
+        return inside.pop() if len(inside) == 1 else UNDECIDED
     mean, half = confidence(list(values))
     if low <= mean - half and mean + half <= high:
         return True

@@ -1,90 +1,95 @@
-"""Figures 6 and 7: how long a job takes next to pairs of TCP or UDP, and what they get meanwhile."""
+"""Figures 6 and 7: how long a job takes next to pairs of TCP or UDP, and what they get meanwhile, seed by seed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from itertools import pairwise
 
-from experiments.evaluation.claims import ClaimVerdict, Judge, Measured, all_of
+from experiments.evaluation.claims import ClaimVerdict, Judge, Measured, above, all_of, show, within
 from experiments.papers.gatekeeper.tenant_claims import NAME, UNKNOWN
 from experiments.scenarios.gatekeeper.fig5 import SILENT
 from experiments.scenarios.gatekeeper.hadoop import ALONE, PNS, SHARES, name_of
 
 PAIRS = PNS // 2
+SHARES_SHOWN = "at 25, 50, 75 %"
 
 
-def job_s(measured: Measured, kind: str, share: int, control: str) -> float | None:
-    """Return when the job was done, mean over seeds; None: not by the end of the run."""
-    return measured.mean(name_of(kind, share), control, "transferred_after_s")
+def job_times_s(measured: Measured, experiment: str, control: str) -> dict[int, float]:
+    """Return when the job was done, by seed; infinite: not by the end of the run."""
+    runs = measured.by_seed(experiment, control)
+    times = {seed: figures.get("transferred_after_s") for seed, figures in runs.items()}
+    return {seed: math.inf if one is None else one for seed, one in times.items()}
 
 
-def background_bps(measured: Measured, kind: str, share: int, control: str) -> float | None:
-    """Return what a pair got on average until the job was done."""
-    rates = measured.values(name_of(kind, share), control, "received_bps_by_receiver_until_transferred").values()
-    means = [sum(one[-PAIRS:]) / PAIRS / measured.scale for one in rates]
-    return sum(means) / len(means) if means else None
+def background_bps(measured: Measured, kind: str, share: int, control: str) -> dict[int, float]:
+    """Return what a pair got on average until the job was done, by seed."""
+    rates = measured.values(name_of(kind, share), control, "received_bps_by_receiver_until_transferred")
+    return {seed: sum(one[-PAIRS:]) / PAIRS / measured.scale for seed, one in rates.items()}
 
 
-def _slower(measured: Measured, kind: str, share: int, control: str, other: str) -> float | None:
-    """Return the job's time under a control over that under another; infinite: it was not done."""
-    base_s, took_s = job_s(measured, kind, share, other), job_s(measured, kind, share, control)
-    if base_s is None:
-        return None
-    if took_s is None:
-        return float("inf") if measured.runs(name_of(kind, share), control) else None
-    return took_s / base_s
+def _ratios(times: dict[int, float], of: dict[int, float]) -> list[float]:
+    """Return times over others, seed by seed; those of a seed whose other did not end are left out."""
+    return [one / of[seed] for seed, one in times.items() if math.isfinite(of.get(seed, math.inf))]
 
 
-def _ratio(value: float | None) -> str:
-    return "-" if value is None else "not done" if value == float("inf") else f"{value:.2f}"
+def _slower(measured: Measured, kind: str, share: int, control: str, other: str) -> list[float]:
+    """Return the job's time under a control over that under another, seed by seed."""
+    name = name_of(kind, share)
+    return _ratios(job_times_s(measured, name, control), job_times_s(measured, name, other))
 
 
 def job_takes(
-    say: str, judge: Callable[[float], bool], kind: str, shares: tuple[int, ...], pair: tuple[str, str]
+    say: str, bounds: tuple[float, float], kind: str, shares: tuple[int, ...], pair: tuple[str, str]
 ) -> Judge:
-    """The job's time under the first control of a pair over that under the second."""
+    """The job's time under the first control of a pair over that under the second lies within bounds."""
 
     def verdict(measured: Measured) -> ClaimVerdict:
         ratios = [_slower(measured, kind, share, *pair) for share in shares]
-        holds = all_of(*(None if one is None else judge(one) for one in ratios))
-        times = ", ".join(f"{_ratio(one)} at {share} %" for share, one in zip(shares, ratios, strict=True))
+        holds = all_of(*(within(one, *bounds) for one in ratios))
+        times = ", ".join(f"{show(one, 'plain')} at {share} %" for share, one in zip(shares, ratios, strict=True))
         central = _slower(measured, kind, 50, "max-min", pair[1])
-        return ClaimVerdict(f"{say}: {times}" if holds is not None else "-", holds, _ratio(central))
+        return ClaimVerdict(f"{say}: {times}" if all(ratios) else "-", holds, show(central, "plain"))
 
     return verdict
 
 
 def best_effort(measured: Measured) -> ClaimVerdict:
     """Judge how much longer the job takes next to TCP without control."""
-    alone_s, took_s = measured.mean(ALONE, "none", "transferred_after_s"), job_s(measured, "tcp", 50, "none")
-    if alone_s is None or took_s is None:
+    alone_s, took_s = (job_times_s(measured, name, "none") for name in (ALONE, name_of("tcp", 50)))
+    ratios = _ratios(took_s, alone_s)
+    if not ratios:
         return UNKNOWN
-    return ClaimVerdict(f"{took_s:.1f} s, alone {alone_s:.1f}: {took_s / alone_s:.2f} times", took_s >= 1.5 * alone_s)
+    took, alone = (show(list(one.values()), "count") for one in (took_s, alone_s))
+    return ClaimVerdict(f"{took} s, alone {alone}: {show(ratios, 'plain')} times", within(ratios, 1.5))
 
 
 def time_falls(measured: Measured, control: str = NAME) -> ClaimVerdict:
     """Judge whether more guaranteed to the job is less time."""
-    times = [job_s(measured, "tcp", share, control) for share in SHARES]
-    if None in times:
+    times = [job_times_s(measured, name_of("tcp", share), control) for share in SHARES]
+    if not all(times):
         return UNKNOWN
-    known = [one for one in times if one is not None]
-    return ClaimVerdict(
-        ", ".join(f"{one:.1f} s" for one in known) + " at 25, 50, 75 %", known == sorted(known, reverse=True)
-    )
+    falls = [[one[seed] - other[seed] for seed in one if seed in other] for one, other in pairwise(times)]
+    shown = ", ".join(f"{show(list(one.values()), 'count')} s" for one in times)
+    return ClaimVerdict(f"{shown} {SHARES_SHOWN}", all_of(*map(above, falls)))
 
 
 def background(kind: str, least: float, own: str = NAME) -> Judge:
-    """What the pairs get, over what they get with static limits: means over the three shares."""
+    """What the pairs get over all three shares, in parts of what they get with static limits."""
 
     def judge(measured: Measured) -> ClaimVerdict:
         rates = {
             control: [background_bps(measured, kind, share, control) for share in SHARES] for control in (own, "static")
         }
-        known = {control: [one for one in values if one is not None] for control, values in rates.items()}
-        if any(len(values) < len(SHARES) for values in known.values()):
+        sums = {
+            control: {seed: sum(one[seed] for one in of) for seed in set.intersection(*map(set, of))}
+            for control, of in rates.items()
+        }
+        times = _ratios(sums[own], sums["static"])
+        if not times:
             return UNKNOWN
-        times = sum(known[own]) / sum(known["static"])
-        each = ", ".join(f"{one / 1e6:.0f} for {static / 1e6:.0f}" for one, static in zip(*known.values(), strict=True))
-        return ClaimVerdict(f"{times:.2f} times ({each} Mb/s at 25, 50, 75 %)", times > least)
+        means = {control: [sum(one.values()) / len(one) / 1e6 for one in of] for control, of in rates.items()}
+        each = ", ".join(f"{one:.0f} for {static:.0f}" for one, static in zip(*means.values(), strict=True))
+        return ClaimVerdict(f"{show(times, 'plain')} times ({each} Mb/s {SHARES_SHOWN})", above(times, least))
 
     return judge
 
@@ -93,12 +98,11 @@ def messages_not_needed(measured: Measured) -> ClaimVerdict:
     """Judge whether messages matter next to TCP: times without them, and who sends any."""
     ratios = [_slower(measured, "tcp", share, SILENT, NAME) for share in SHARES]
     told = [
-        one / (PNS + PAIRS)
+        [one / (PNS + PAIRS) for one in measured.values(name_of("tcp", share), NAME, "notified_receivers").values()]
         for share in SHARES
-        for one in measured.values(name_of("tcp", share), NAME, "notified_receivers").values()
     ]
-    known = [one for one in ratios if one is not None]
-    if len(known) < len(SHARES) or not told:
+    if not (all(ratios) and all(told)):
         return UNKNOWN
-    found = f"times without messages: {', '.join(map(_ratio, known))}; {max(told):.1%} of the receivers notify"
-    return ClaimVerdict(found, all(abs(one - 1) <= 0.03 for one in known) and max(told) <= 0.01)
+    holds = all_of(*(within(one, 0.97, 1.03) for one in ratios), *(within(one, high=0.01) for one in told))
+    found = ", ".join(show(one, "plain") for one in ratios)
+    return ClaimVerdict(f"times without messages: {found}; {max(map(max, told)):.1%} of the receivers notify", holds)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from experiments.evaluation.claims import Measured, ResultTable
-from experiments.papers.gatekeeper.job_claims import background_bps, job_s
+from experiments.evaluation.claims import Measured, ResultTable, show
+from experiments.papers.gatekeeper.job_claims import background_bps, job_times_s
 from experiments.papers.gatekeeper.tenant_claims import NAME, RX, TX, rates_in
 from experiments.scenarios.gatekeeper.fig5 import CELLS, LITERAL, SILENT
 from experiments.scenarios.gatekeeper.hadoop import KINDS, SHARES, name_of
@@ -31,10 +31,10 @@ def _jobs(measured: Measured) -> list[list[str]]:
         for share in SHARES:
             cells = []
             for control in controls:
-                took_s, rate_bps = (of(measured, kind, share, control) for of in (job_s, background_bps))
-                there = bool(measured.runs(name_of(kind, share), control))
-                known = f"{took_s:.1f} s, {rate_bps / 1e6:.0f} Mb/s" if took_s is not None and rate_bps else "not done"
-                cells.append(known if there else "-")
+                times_s = list(job_times_s(measured, name_of(kind, share), control).values())
+                rates = [one / 1e6 for one in background_bps(measured, kind, share, control).values()]
+                shown = f"{show(times_s, 'count')} s, {sum(rates) / len(rates):.0f} Mb/s" if rates else "not done"
+                cells.append(shown if times_s else "-")
             table.append([kind.upper(), f"{share} %", *cells])
     return table if any(cell != "-" for row in table[1:] for cell in row[2:]) else []
 

@@ -260,6 +260,7 @@ def test_every_claim_and_aim_asks_for_runs_in_a_way_that_counts_their_seeds():
 def test_what_never_happens_fails_and_one_failure_decides_over_the_unknown():
     assert within([float("inf")] * 3, high=2.0) is False
     assert within([1.0, 1.0, float("inf")], high=2.0) == UNDECIDED
+    assert within([1.5, float("inf"), float("inf")], 1.2) is True
     assert show([1.0, 1.0, float("inf")]) == "never (1 of 3 seeds)"
     assert all_of(True, None, False) is False
     assert all_of(True, UNDECIDED, None) is None
