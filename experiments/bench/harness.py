@@ -1,4 +1,4 @@
-"""What benchmarks share: the bounds of options, targets, what a run leaves behind, and how its processes are watched.
+"""What benchmarks share: the bounds of options, targets, and what a run leaves behind.
 
 A benchmark is a function ``run``. Its parameters are the options of ``dets bench NAME``, each annotated with its help
 (``experiments.benches``), the first line of its docstring says what it measures, and it returns what ``finished`` does.
@@ -9,9 +9,7 @@ from __future__ import annotations
 import csv
 import inspect
 import json
-import subprocess
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,12 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from controller.errors import InvalidValueError
-from experiments.machine.controller_process import STOP_TIMEOUT_S, ControllerError
 from experiments.machine.cpu_usage import machine
 
 Row = Mapping[str, Any]
 COLOURS = ("tab:blue", "tab:orange", "tab:red", "tab:green", "tab:purple", "tab:brown")
-LOOK_EVERY_S = 0.1
 
 
 class Target(NamedTuple):
@@ -165,38 +161,3 @@ def resident_bytes(pid: int) -> int:
     """Return the memory that a process has."""
     status = Path(f"/proc/{pid}/status").read_text().splitlines()
     return int(next(line for line in status if line.startswith("VmRSS:")).split()[1]) * 1024
-
-
-def wait_until(
-    condition: Callable[[], object],
-    what: str,
-    timeout_s: float,
-    alive: Callable[[], object],
-    every_s: float = LOOK_EVERY_S,
-) -> None:
-    """Wait until something holds, and who answers answers; ``alive`` raises if who is waited for has ended.
-
-    Raises ControllerError, which says ``what`` was not there, after ``timeout_s``.
-    """
-    deadline_s = time.monotonic() + timeout_s
-    while True:
-        alive()
-        try:
-            if condition():
-                return
-        except OSError:
-            pass  # it does not listen yet, or is too busy to answer
-        if time.monotonic() > deadline_s:
-            raise ControllerError(f"not within {timeout_s:g} s: {what}")
-        time.sleep(every_s)
-
-
-def end(process: subprocess.Popen[Any]) -> None:
-    """End a process that has not ended, in the end by force."""
-    if process.poll() is None:
-        process.terminate()
-        try:
-            process.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait(STOP_TIMEOUT_S)

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
-from experiments.machine.controller_process import ControllerError, ControllerProcess, ProcessLocation, free_ports
+from experiments.machine.controller_process import ControllerProcess, ProcessLocation, free_ports
 from experiments.machine.etcd_process import EtcdProcesses
+from experiments.machine.process_runner import ControllerError, wait_until
 
 ETCD_MEMBERS = 3
 START_S = 120.0
-LOOK_EVERY_S = 0.1
 Document = Callable[[int, int], Mapping[str, Any]]
 
 
@@ -41,19 +40,21 @@ class Cluster:
     """The nodes and etcd, inside a ``with``, in which the first node is active; files go to ``folder``.
 
     ``document`` makes a node's configuration from its OpenFlow port and its REST port. ``openflow`` is where switches
-    reach the nodes. Nodes are numbered from 0, and each runs at one of the ``places``; etcd is at ``etcd_host``. What a
-    node is asked raises OSError while it does not answer.
+    reach the nodes. Nodes are numbered from 0, and each runs at one of the ``places``. What a
+    node is asked raises RequestError while it does not answer.
     """
+
+    start_s = START_S
 
     def __init__(
         self,
         document: Document,
         folder: Path,
         places: Sequence[ProcessLocation] = (ProcessLocation(), ProcessLocation()),
-        etcd_host: str = "127.0.0.1",
+        etcd: EtcdProcesses | None = None,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self.etcd = EtcdProcesses(folder, ETCD_MEMBERS, host=etcd_host)
+        self.etcd = etcd or EtcdProcesses(folder, ETCD_MEMBERS)
         self.nodes: list[ControllerProcess] = []
         self.in_charge = 0
         self.openflow: list[tuple[str, int]] = []
@@ -65,9 +66,9 @@ class Cluster:
             config = dict(document(openflow_port, rest_port))
             config["openflow"] = {**config.get("openflow", {}), "listen": f"{place.host}:{openflow_port}"}
             config["control"] = {key: value for key, value in config.get("control", {}).items() if key != "on_stop"}
-            config["cluster"] = {"node": name, "etcd": self.etcd.urls, **self._more_of_cluster(place)}
+            config["cluster"] = {"node": name, "etcd": self.etcd.urls, **self._cluster_section(place)}
             (folder / name).mkdir(exist_ok=True)
-            self.nodes.append(ControllerProcess(config, folder / name, place=place))
+            self.nodes.append(self._node(config, folder / name, place))
             self.openflow.append((place.host, openflow_port))
 
     def __enter__(self) -> Self:
@@ -76,16 +77,20 @@ class Cluster:
             for number, node in enumerate(self.nodes):
                 self._stack.enter_context(node)
                 self._stack.callback(self.resume, number)
-                self.wait(partial(self._has_role, number), f"{name_of(number)} has a role")
+                self.wait(partial(self._has_role, number), f"{name_of(number)} has a role", self.start_s)
             self._stack = self._stack.pop_all()
         return self
 
     def __exit__(self, *exception: object) -> None:
         self._stack.close()
 
-    def _more_of_cluster(self, place: ProcessLocation) -> dict[str, Any]:
-        """Return what else is in a node's section ``cluster``."""
+    def _cluster_section(self, place: ProcessLocation) -> dict[str, Any]:
+        """Return what else is in the section ``cluster`` of the next node."""
         return {}
+
+    def _node(self, config: Mapping[str, Any], folder: Path, place: ProcessLocation) -> ControllerProcess:
+        """Return a node, which is not started."""
+        return ControllerProcess(config, folder, place=place)
 
     @property
     def deciding(self) -> list[int]:
@@ -93,13 +98,17 @@ class Cluster:
         return [] if self.active is None else [self.active]
 
     @property
-    def rest_url(self) -> str:
+    def url(self) -> str:
         """The REST interface of the node that was seen in control last."""
-        return self.nodes[self.in_charge].rest_url
+        return self.nodes[self.in_charge].url
 
     def get(self, path: str) -> Any:
         """Return the JSON of a REST resource of that node."""
         return self.nodes[self.in_charge].get(path)
+
+    def patch(self, path: str, **fields: object) -> Any:
+        """Change a REST resource by that node, and return it as it is then."""
+        return self.nodes[self.in_charge].patch(path, **fields)
 
     def check_alive(self) -> None:
         """Raise ControllerError if that node has ended."""
@@ -166,18 +175,11 @@ class Cluster:
             self.nodes[number].send_signal(signal.SIGCONT)
 
     def wait(self, condition: Callable[[], object], what: str, timeout_s: float = START_S) -> None:
-        """Wait until a condition is true; an OSError in it makes it false. Raises ControllerError when it is not."""
-        deadline_s = time.monotonic() + timeout_s
-        while True:
-            try:
-                if condition():
-                    return
-            except OSError:
-                pass
-            if time.monotonic() > deadline_s:
-                tails = "\n".join(node.log_tail() for node in self.nodes if node.log_path.exists())
-                raise ControllerError(f"not within {timeout_s:g} s: {what}{tails}")
-            time.sleep(LOOK_EVERY_S)
+        """Wait until a condition is true; a node that does not answer makes it false. Raises ControllerError."""
+        wait_until(condition, what, timeout_s, log=self._tails)
+
+    def _tails(self) -> str:
+        return "\n".join(node.log_tail() for node in self.nodes if node.log_path.exists())
 
 
 class ShardedNodes(Cluster):
@@ -188,11 +190,11 @@ class ShardedNodes(Cluster):
         document: Document,
         folder: Path,
         places: Sequence[ProcessLocation] = (ProcessLocation(), ProcessLocation(), ProcessLocation()),
-        etcd_host: str = "127.0.0.1",
+        etcd: EtcdProcesses | None = None,
     ) -> None:
-        super().__init__(document, folder, places, etcd_host)
+        super().__init__(document, folder, places, etcd)
 
-    def _more_of_cluster(self, place: ProcessLocation) -> dict[str, Any]:
+    def _cluster_section(self, place: ProcessLocation) -> dict[str, Any]:
         return {"mode": "sharded", "peer_listen": f"{place.host}:{free_ports(1)[0]}"}
 
     @property

@@ -3,36 +3,28 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
-import signal
 import socket
 import subprocess
 import sys
 import tempfile
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
-from http.client import HTTPException
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, Self
 
 import yaml
 
+from apps.cli.support.rest_client import Client, RequestError
+from experiments.machine.process_runner import ControllerError, Process, ProcessRunner, wait_until
 from topologies.fabric import Fabric
 
 OVSDB = f"unix:{os.environ.get('OVS_RUNDIR', '/var/run/openvswitch')}/db.sock"  # as ovs-vsctl looks for it
-STOP_TIMEOUT_S = 15.0
+REST_TIMEOUT_S = 5.0
 FIRST_PORT, MAX_TRIES = 10_000, 2000
 ROOT = Path(__file__).resolve().parents[2]
 APPLICATION = ROOT / "apps" / "dets.py"
-
-
-class ControllerError(RuntimeError):
-    """The controller did not start, did not become ready, or stopped; the text ends with its last lines of log."""
 
 
 def configuration(
@@ -81,10 +73,13 @@ def configuration(
 
 
 def dump_yaml(config: Mapping[str, Any]) -> str:
-    """Return a configuration as YAML, in the order it has."""
-    # libyaml, where PyYAML was built with it: a configuration of hundreds of switches takes the plain one 10 s.
-    text: str = yaml.dump(dict(config), Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper), sort_keys=False)
+    """Return a configuration as YAML, in the order it has; a value that stands in two places is written twice."""
+    text: str = yaml.dump(dict(config), Dumper=_DUMPER, sort_keys=False)
     return text
+
+
+# libyaml, where PyYAML was built with it: a configuration of hundreds of switches takes the plain one 10 s.
+_DUMPER: Any = type("_DUMPER", (getattr(yaml, "CSafeDumper", yaml.SafeDumper),), {"ignore_aliases": lambda *_: True})
 
 
 def free_ports(count: int) -> list[int]:
@@ -130,12 +125,16 @@ class ProcessLocation:
     inside: Callable[[], AbstractContextManager[object]] = nullcontext
 
 
-class ControllerProcess:
+class ControllerProcess(ProcessRunner):
     """``dets run`` with a configuration, inside a ``with``; its log and configuration stay in ``folder``.
 
     Another Ryu ``application`` can run in its place; ``environment`` is added to the process's own; ``profile`` is a
-    file for where its processor time goes (``experiments.machine.profiler``). It runs at ``place``.
+    file for where its processor time goes (``experiments.machine.profiler``). It runs at ``place``. What it is asked
+    raises RequestError when it refuses, or does not answer.
     """
+
+    file_name = "controller"
+    rest_timeout_s = REST_TIMEOUT_S
 
     def __init__(
         self,
@@ -147,10 +146,10 @@ class ControllerProcess:
         place: ProcessLocation | None = None,
     ) -> None:
         self._place, folder = place or ProcessLocation(), folder.resolve()  # the process runs elsewhere
-        self.config_path = folder / "controller.yaml"
-        self.log_path = folder / "controller.log"
-        self.config_path.write_text(dump_yaml(config))
-        self.rest_url = f"http://{config['rest']['listen']}"
+        self.config_path = folder / f"{self.file_name}.yaml"
+        self.log_path = folder / f"{self.file_name}.log"
+        self.token: str | None = None
+        self.configure(config)
         self._command = [sys.executable, "-m", "apps.cli", "run", "--config", str(self.config_path)]
         if application is not None or profile is not None:
             launcher = [
@@ -163,9 +162,8 @@ class ControllerProcess:
             self._command = [sys.executable, "-m", *runner, *launcher]
         self._command = [*self._place.command, *self._command]
         self._environment = {**os.environ, **(environment or {}), **self._place.environment}
-        self._process: subprocess.Popen[bytes] | None = None
 
-    def __enter__(self) -> ControllerProcess:
+    def __enter__(self) -> Self:
         for kept in self.config_path.parent.glob(f"{self.config_path.stem}.db*"):
             kept.unlink()  # what an earlier run has set is not to be in force in this one
         self.log_path.write_bytes(b"")
@@ -173,97 +171,72 @@ class ControllerProcess:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self.end(signal.SIGTERM)
+        self.end()
+
+    def configure(self, config: Mapping[str, Any]) -> None:
+        """Write the configuration that the next start reads."""
+        self.config_path.write_text(dump_yaml(config))
+        self.url = f"http://{config['rest']['listen']}"
 
     def start(self) -> None:
         """Start the process; it may not listen yet."""
-        with self.log_path.open("ab") as log:
-            self._process = subprocess.Popen(
-                self._command,
-                cwd=ROOT,
-                env=self._environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
+        with self.log_path.open("ab") as log, open(os.devnull, "rb") as nothing:
+            self._process = self._spawn(nothing, log)
 
-    def end(self, number: signal.Signals) -> int:
-        """Send a signal, wait for the process, killing it if it does not end, and return its exit status."""
-        assert self._process is not None
-        if self._process.poll() is None:
-            self._process.send_signal(number)
-            try:
-                self._process.wait(STOP_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait(STOP_TIMEOUT_S)
-        return self._process.returncode
-
-    def send_signal(self, number: signal.Signals) -> None:
-        """Send the process a signal."""
-        assert self._process is not None
-        self._process.send_signal(number)
-
-    @property
-    def pid(self) -> int:
-        """The process."""
-        assert self._process is not None
-        return self._process.pid
+    def _spawn(self, nothing: BinaryIO, log: BinaryIO) -> Process:
+        """Return the new process, which reads ``nothing`` and writes to ``log``."""
+        return subprocess.Popen(
+            self._command, cwd=ROOT, env=self._environment, stdin=nothing, stdout=log, stderr=subprocess.STDOUT
+        )
 
     def wait_ready(self, switches: set[str], timeout_s: float = 40.0) -> None:
         """Wait until the controller says that each of these switches is ready; else ControllerError."""
-        deadline = time.monotonic() + timeout_s
-        while True:
-            self.check_alive()
-            states = self.health().get("switches", {})
-            missing = sorted(name for name in switches if states.get(name) != "ready")
-            if not missing:
-                return
-            if time.monotonic() > deadline:
-                said = ", ".join(f"{name}: {states.get(name, 'unknown')}" for name in missing)
-                raise ControllerError(f"switches not ready within {timeout_s:g} s ({said}){self.log_tail()}")
-            time.sleep(0.2)
+
+        def states() -> dict[str, str]:
+            known = self.health().get("switches", {})
+            return {name: known.get(name, "unknown") for name in sorted(switches)}
+
+        def log() -> str:
+            said = ", ".join(f"{name}: {state}" for name, state in states().items() if state != "ready")
+            return f" ({said}){self.log_tail()}"
+
+        wait_until(lambda: set(states().values()) <= {"ready"}, "switches ready", timeout_s, self.check_alive, log=log)
 
     def check_alive(self) -> None:
         """Raise ControllerError if the process has ended."""
         assert self._process is not None
-        if self._process.poll() is not None:
-            raise ControllerError(f"the controller ended with status {self._process.returncode}{self.log_tail()}")
+        if (status := self._process.poll()) is not None:
+            raise ControllerError(f"the controller ended with status {status}{self.log_tail()}")
+
+    def call(self, path: str, method: str = "GET", body: object = None) -> Any:
+        """Return the JSON of what the controller answers to a request."""
+        with self._place.inside():
+            return self._client().call(path, method=method, body=body)
 
     def get(self, path: str) -> Any:
         """Return the JSON of a REST resource."""
-        return json.loads(self.read(path))
+        return self.call(path)
+
+    def patch(self, path: str, **fields: object) -> Any:
+        """Change a REST resource and return it as it is then."""
+        return self.call(path, "PATCH", fields)
 
     def read(self, path: str) -> str:
         """Return the text of a REST resource."""
-        return self._ask(urllib.request.Request(f"{self.rest_url}{path}")).decode()
-
-    def patch(self, path: str, **fields: object) -> Any:
-        """Change a REST resource and return it as it is then; urllib's HTTPError, an OSError, if that is refused."""
-        body, headers = json.dumps(fields).encode(), {"Content-Type": "application/json"}
-        request = urllib.request.Request(f"{self.rest_url}{path}", body, headers, method="PATCH")
-        return json.loads(self._ask(request))
+        with self._place.inside():
+            return self._client().read(path).decode()
 
     def health(self) -> dict[str, Any]:
-        """Return what the controller says of itself, well or not; {} while it does not answer."""
+        """Return what the controller says of itself; {} while it does not answer."""
         try:
             return dict(self.get("/v1/health"))
-        except urllib.error.HTTPError as error:  # an unhealthy controller may say so by its status as well
-            with error, suppress(OSError, HTTPException, ValueError, TypeError):
-                return dict(json.load(error))
-        except (OSError, ValueError):
-            pass  # it does not listen yet
-        return {}
-
-    def _ask(self, request: urllib.request.Request) -> bytes:
-        """Return the body of an answer. Raises OSError without one, and for one that breaks off as the process ends."""
-        try:
-            with self._place.inside(), urllib.request.urlopen(request, timeout=5) as answer:
-                return bytes(answer.read())
-        except HTTPException as error:
-            raise ConnectionError(f"{request.full_url}: the answer breaks off ({error!r})") from error
+        except RequestError:
+            return {}
 
     def log_tail(self) -> str:
         """Return the last lines of its log as the end of a complaint."""
         lines = self.log_path.read_text(errors="replace").splitlines()[-15:]
         return "; its log ends with:\n" + "\n".join(lines) if lines else "; its log is empty"
+
+    def _client(self) -> Client:
+        return Client(self.url, self.token, timeout_s=self.rest_timeout_s)

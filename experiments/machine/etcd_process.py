@@ -12,8 +12,9 @@ from pathlib import Path
 
 from apps.cluster.etcd_client import EtcdClient, EtcdError, get
 from experiments.machine.controller_process import free_ports
+from experiments.machine.process_runner import ProcessRunner
 
-START_S, STOP_S = 60.0, 10.0
+START_S = 60.0
 
 
 class EtcdProcessError(RuntimeError):
@@ -31,7 +32,7 @@ class EtcdTls:
     client_key: Path
 
 
-class EtcdMember:
+class EtcdMember(ProcessRunner):
     """One member: its process, its client URL, and its data, which stay while it is stopped."""
 
     def __init__(
@@ -57,29 +58,12 @@ class EtcdMember:
             self._command += ["--client-cert-auth", "--trusted-ca-file", str(tls.ca)]
         if quota_bytes is not None:
             self._command += ["--quota-backend-bytes", str(quota_bytes)]
-        self._process: subprocess.Popen[bytes] | None = None
 
     def client(self) -> EtcdClient:
         """Return a client of this member alone."""
         if self._tls is None:
             return EtcdClient([self.url])
         return EtcdClient([self.url], str(self._tls.ca), str(self._tls.client_certificate), str(self._tls.client_key))
-
-    @property
-    def pid(self) -> int:
-        """The process."""
-        assert self._process is not None
-        return self._process.pid
-
-    @property
-    def ended(self) -> bool:
-        """Whether the process has ended."""
-        return self._process is None or self._process.poll() is not None
-
-    def send_signal(self, number: signal.Signals) -> None:
-        """Send the process a signal."""
-        assert self._process is not None
-        self._process.send_signal(number)
 
     def launch(self) -> None:
         """Start the process; it may not answer yet. Raises EtcdProcessError when etcd is not installed."""
@@ -103,16 +87,6 @@ class EtcdMember:
                     time.sleep(0.05)
                 else:
                     return
-
-    def stop(self, number: signal.Signals = signal.SIGKILL) -> None:
-        """End the process, if there is one; kill it if it does not end, as one that is paused."""
-        if self._process is not None and self._process.poll() is None:
-            self._process.send_signal(number)
-            try:
-                self._process.wait(STOP_S)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait(STOP_S)
 
     def forget(self) -> None:
         """Remove what it holds, if anything, while it is stopped."""
@@ -171,7 +145,7 @@ class EtcdProcesses:
     def stop(self, number: signal.Signals = signal.SIGKILL) -> None:
         """End all members."""
         for member in self.members:
-            member.stop(number)
+            member.end(number)
 
     def forget(self) -> None:
         """Remove what all of them hold, while they are stopped."""

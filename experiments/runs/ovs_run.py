@@ -76,7 +76,7 @@ def run_on_ovs(
                 stack.enter_context(fabric_agents(agents, folder))
                 wait_agents(controller, len(agents))
             if settings.announce is not None:
-                settings.announce(controller.rest_url)
+                settings.announce(controller.url)
         elif control == "static":
             install_static_limits(fabric, *static_limits(scenario, fabric))
         if ovs.classifier is not None:

@@ -9,7 +9,6 @@ import base64
 import json
 import math
 import time
-import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,8 @@ import numpy as np
 from apps.cli.support import recording_files
 from controller.whatif.recording import Start, decode
 from experiments.machine.cluster_process import ShardedNodes
-from experiments.machine.controller_process import ControllerError, ControllerProcess
+from experiments.machine.controller_process import ControllerProcess
+from experiments.machine.process_runner import ControllerError
 from experiments.runs.run_configuration import fields_in_use
 from experiments.runs.scenario_run import FloatArray, receivers_of
 from experiments.scenarios.limits import AlgorithmChange, Event
@@ -94,7 +94,7 @@ class Decisions:
         return _at_ends(times, rows, time_s)
 
     def _ask(self, action: str) -> None:
-        answer = request(self._controller, "/v1/recording", "POST", {"action": action})
+        answer = self._controller.call("/v1/recording", "POST", {"action": action})
         self._records.append(base64.b64decode(answer["records"]))
 
 
@@ -192,27 +192,17 @@ def _at_ends(times_s: Sequence[float], rows: Sequence[FloatArray], time_s: Float
     return np.array(rows)[np.searchsorted(np.array(times_s), time_s[1:], side="right") - 1]
 
 
-def request(controller: Controllers, path: str, method: str, body: object) -> Any:
-    """Return what the controller answers to a change."""
-    asked = urllib.request.Request(
-        f"{controller.rest_url}{path}", json.dumps(body).encode(), {"Content-Type": "application/json"}, method=method
-    )
-    with urllib.request.urlopen(asked, timeout=10) as answer:
-        return json.load(answer)
-
-
 def apply_event(controller: Controllers, fabric: Fabric, event: Event) -> None:
     """Make the change of an event in a running controller, over REST."""
     if isinstance(event, AlgorithmChange):
         name, parameters = parse_control(event.control)
         if name not in BASELINES:
-            body = {"algorithm": name, "parameters": parameters}
-            request(controller, f"/v1/vlans/{event.vlan_vid}", "PATCH", body)
+            controller.patch(f"/v1/vlans/{event.vlan_vid}", algorithm=name, parameters=parameters)
         return
     pn = fabric.pn(event.pn)
     algorithm = controller.get(f"/v1/vlans/{event.vlan_vid}")["algorithm"]
     if fields := fields_in_use(event, algorithm):
-        request(controller, f"/v1/vns/{event.vlan_vid}/{pn.switch}/{pn.port_no}", "PATCH", fields)
+        controller.patch(f"/v1/vns/{event.vlan_vid}/{pn.switch}/{pn.port_no}", **fields)
 
 
 def _places(fabric: Fabric, pairs: Sequence[VnPair]) -> list[tuple[tuple[int, int, int], ...]]:

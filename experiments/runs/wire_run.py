@@ -60,7 +60,7 @@ def run_on_wire(
     ):
         controller.wait_ready({switch.name for switch in fabric.switches})
         if settings.announce is not None:
-            settings.announce(controller.rest_url)
+            settings.announce(controller.url)
         wire.introduce_hosts()
         wire.longest_step_s = 0.0
         unknown = np.full(len(scenario.pairs), np.inf)

@@ -108,7 +108,7 @@ def test_rates_stand_when_the_controller_is_killed_and_not_for_ever(tmp_path: Pa
     """And the next one is obeyed: it has another epoch."""
     with with_agents(tmp_path) as (ovs, app), blast_of(ovs):
         wait_until(lambda: is_held(ovs, 1), "held", 30)
-        app.signal(signal.SIGKILL)
+        app.send_signal(signal.SIGKILL)
         app.wait_ended()
         assert is_held(ovs, 1)
         wait_until(lambda: not is_held(ovs, 1), "free again", 30)

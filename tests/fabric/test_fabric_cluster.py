@@ -76,9 +76,9 @@ def test_a_node_that_is_stopped_is_fenced_by_the_switch_and_the_other_adopts_wha
     run.nodes[0].patch(VN, send_limit_bps=30_000_000)
     run.wait(lambda: 30_000 in meter_rates(BRIDGE).values(), "the limit is on the switch")
     rates, lived_s, flows = meter_rates(BRIDGE), meter_durations(BRIDGE), flow_durations(BRIDGE)
-    run.nodes[0].signal(signal.SIGSTOP)
+    run.nodes[0].send_signal(signal.SIGSTOP)
     run.wait_active(1, 30.0)
-    run.nodes[0].signal(signal.SIGCONT)
+    run.nodes[0].send_signal(signal.SIGCONT)
     run.wait(lambda: run.health(0)["cluster"]["role"] == "standby", "the one that was stopped is on standby")
     run.wait(lambda: run.roles() == ["slave", "master"], "the switch has both roles")
     assert meter_rates(BRIDGE) == rates
@@ -100,7 +100,7 @@ def test_shared_out_bridges_go_to_the_other_node_when_theirs_is_killed_and_back_
             run.nodes[active].patch(f"/v1/vns/10/{name}/1", send_limit_bps=30_000_000)
         run.wait(lambda: all(30_000 in meter_rates(bridge).values() for bridge in BRIDGES), "the limits are there")
         standing = {bridge: (meter_rates(bridge), meter_durations(bridge)) for bridge in BRIDGES}
-        run.nodes[0].signal(signal.SIGKILL)
+        run.nodes[0].send_signal(signal.SIGKILL)
         run.nodes[0].wait_ended()
         run.wait(lambda: run.owners(1) == dict.fromkeys(OWNERS, 1), "the other node has both")
         run.wait(lambda: run.health(1)["status"] == "ready", "it controls both")

@@ -2,38 +2,27 @@
 
 from __future__ import annotations
 
-import json
-import os
 import signal
-import subprocess
-import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
-from support.nursery import Child, nursery
-from support.paths import ROOT
+from support.nursery import nursery
+from support.rest_server import ask_at
+
+from apps.cli.support.rest_client import RequestError
+from experiments.machine.controller_process import ControllerProcess
+from experiments.machine.process_runner import STOP_TIMEOUT_S, Process
 
 APPLICATION = "apps.dets"
-STOP_TIMEOUT_S = 15.0
 LONGEST_LOOK_S = 1.0
 _Value = TypeVar("_Value")
 
 
-class _Plain(yaml.SafeDumper):
-    """Writes a value that stands in two places twice: no anchors and aliases."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        """Whatever it is."""
-        return True
-
-
-class Application:
+class Application(ControllerProcess):
     """``dets run`` with a configuration, or ryu-manager with other applications; ended with its ``with``.
 
     ``start`` and ``stop`` may follow each other any number of times. ``token`` is shown with every request, if set;
@@ -41,6 +30,8 @@ class Application:
     which takes long; else by a process that has what it imports (nursery.py).
     """
 
+    file_name = "dets"
+    rest_timeout_s = 10.0
     by_command = False
 
     def __init__(
@@ -50,72 +41,27 @@ class Application:
         beside: tuple[Path | str, ...] | None = None,
         files: int | None = None,
     ) -> None:
-        self.config_path = folder / "dets.yaml"
-        self.log_path = folder / "dets.log"
-        self.token = ""
+        super().__init__(config, folder)
         self._beside, self._files = beside, files
-        self._process: subprocess.Popen[bytes] | Child | None = None
-        self.configure(config)
 
     def __enter__(self) -> Application:
         self.start()
         return self
 
-    def __exit__(self, *exception: object) -> None:
-        if self._process is not None and self._process.poll() is None:
-            self._process.terminate()
-            try:
-                self._process.wait(STOP_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait(STOP_TIMEOUT_S)
-
-    def configure(self, config: Mapping[str, Any]) -> None:
-        """Write the configuration that the next start reads."""
-        self.config_path.write_text(yaml.dump(dict(config), Dumper=_Plain, sort_keys=False))
-        self.url = f"http://{config['rest']['listen']}"
-
     def config(self) -> dict[str, Any]:
         """Return the configuration as it was written last."""
         return dict(yaml.safe_load(self.config_path.read_text()))
 
-    def start(self) -> None:
-        """Start the process; it may not listen yet."""
-        with self.log_path.open("ab") as log, open(os.devnull, "rb") as nothing:
-            if self.by_command and self._beside is None and self._files is None:
-                command = [sys.executable, "-m", "apps.cli", "run", "--config", str(self.config_path)]
-                self._process = subprocess.Popen(command, cwd=ROOT, stdin=nothing, stdout=log, stderr=log)
-                return
-            arguments = ["--dets-config", str(self.config_path), APPLICATION, *map(str, self._beside or ())]
-            files = (nothing.fileno(), log.fileno(), log.fileno())
-            self._process = nursery().start(arguments, files, most_files=self._files)
-
-    @property
-    def started(self) -> bool:
-        """Whether it has been started at all."""
-        return self._process is not None
-
-    @property
-    def running(self) -> bool:
-        """Whether it runs now."""
-        return self._process is not None and self._process.poll() is None
-
-    @property
-    def pid(self) -> int:
-        """The process's id."""
-        assert self._process is not None
-        return self._process.pid
+    def _spawn(self, nothing: BinaryIO, log: BinaryIO) -> Process:
+        if self.by_command and self._beside is None and self._files is None:
+            return super()._spawn(nothing, log)
+        arguments = ["--dets-config", str(self.config_path), APPLICATION, *map(str, self._beside or ())]
+        return nursery().start(arguments, (nothing.fileno(), log.fileno(), log.fileno()), most_files=self._files)
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Send a signal and return the exit status; TimeoutExpired if it does not end."""
-        assert self._process is not None
-        self._process.send_signal(number)
-        return self._process.wait(STOP_TIMEOUT_S)
-
-    def signal(self, number: signal.Signals) -> None:
-        """Send a signal to the process."""
-        assert self._process is not None
-        self._process.send_signal(number)
+        self.send_signal(number)
+        return self.wait_ended()
 
     def wait_ended(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
         """Return the exit status of a process that ends by itself."""
@@ -126,41 +72,21 @@ class Application:
         """Return what all runs so far have written."""
         return self.log_path.read_text(errors="replace")
 
-    def request(self, method: str, path: str, body: bytes | None = None) -> tuple[int, str, Any]:
+    def request(self, method: str, path: str, body: object = None) -> tuple[int, str, Any]:
         """Return (status, content type, parsed JSON) of any answer, refusals included."""
-        headers = {"Content-Type": "application/json"} if body is not None else {}
-        if self.token:
-            headers["Authorization"] = f"Bearer {self.token}"
-        request = urllib.request.Request(self.url + path, body, headers, method=method)
-        try:
-            with urllib.request.urlopen(request, timeout=10) as answer:
-                return answer.status, answer.headers["Content-Type"], json.load(answer)
-        except urllib.error.HTTPError as refusal:
-            with refusal:
-                return refusal.code, refusal.headers["Content-Type"], json.load(refusal)
-
-    def get(self, path: str) -> Any:
-        """Return the JSON of a resource; AssertionError if the answer is not 200."""
-        status, _, answer = self.request("GET", path)
-        assert status == 200, answer
-        return answer
+        authorization = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        status, headers, answer = ask_at(self.url.removeprefix("http://"), method, path, body, authorization)
+        return status, headers["Content-Type"], answer
 
     def metrics(self) -> dict[tuple[str, ...], float]:
         """Return all samples of /metrics by name and the values of their labels, the labels in alphabetical order."""
-        with urllib.request.urlopen(f"{self.url}/metrics", timeout=10) as answer:
-            assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
-            text = answer.read().decode()
+        status, content_type, text = self.request("GET", "/metrics")
+        assert (status, content_type) == (200, "text/plain; version=0.0.4; charset=utf-8")
         return {
             (one.name, *(one.labels[key] for key in sorted(one.labels))): one.value
             for family in text_string_to_metric_families(text)
             for one in family.samples
         }
-
-    def patch(self, path: str, **fields: object) -> Any:
-        """Change a resource; AssertionError if the change is refused."""
-        status, _, answer = self.request("PATCH", path, json.dumps(fields).encode())
-        assert status == 200, answer
-        return answer
 
     def events(self, kind: str = "", after: int = 0) -> list[dict[str, Any]]:
         """Return the events of a kind, or all."""
@@ -191,7 +117,7 @@ class Application:
             assert self._process.poll() is None, f"the application has ended\n{self.log()[-3000:]}"
             try:
                 value = condition()
-            except OSError as error:  # it does not listen yet
+            except (OSError, RequestError) as error:  # it does not listen yet
                 value, problem = None, error
             if value:
                 return value

@@ -6,7 +6,6 @@ import shutil
 import signal
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -20,7 +19,8 @@ from controller.forwarding.pipeline import Table
 from controller.openflow.flows import Flow
 from controller.openflow.match import Match
 from experiments.bench.cluster.testbed.switch_logs import second_writer
-from experiments.machine.controller_process import free_ports
+from experiments.machine.cluster_process import Cluster
+from experiments.machine.controller_process import ProcessLocation, free_ports
 from experiments.machine.etcd_process import EtcdProcesses, EtcdTls
 from experiments.wire.fabric import WireFabric
 
@@ -29,12 +29,15 @@ End = tuple[int, int]
 needs_etcd = pytest.mark.skipif(shutil.which("etcd") is None, reason="needs etcd (Debian: etcd-server)")
 
 
-class ClusterNodes:
+class ClusterNodes(Cluster):
     """Etcd and two nodes or three, for one ``with``, in which node 1 is active. ``openflow`` is where switches connect.
 
     Etcd has so many ``members``, which speak ``tls`` or not, and is full at ``quota_bytes``. ``relays`` are each node's
     ways to the members. With ``shared`` the switches are shared out over the nodes, which may be three.
     """
+
+    nodes: list[Application]
+    start_s = 60.0
 
     def __init__(
         self,
@@ -49,33 +52,37 @@ class ClusterNodes:
         nodes: int = 2,
         **sections: dict[str, Any],
     ) -> None:
-        self.etcd = EtcdProcesses(folder, members, tls, quota_bytes)
         self.relays: list[list[Relay]] = []
-        self.nodes: list[Application] = []
-        self.openflow: list[tuple[str, int]] = []
-        for name in NAMES[:nodes]:
-            (folder / name).mkdir()
-            self.relays.append([Relay(member.port) for member in self.etcd.members])
-            scheme = "http" if tls is None else "https"
-            etcd = [f"{scheme}://127.0.0.1:{relay.port}" for relay in self.relays[-1]]
-            cluster: dict[str, Any] = {"node": name, "etcd": etcd, "lease_ttl_s": ttl_s}
-            if tls is not None:
-                files = {"ca": tls.ca, "certificate": tls.client_certificate, "key": tls.client_key}
-                cluster |= {key: str(path) for key, path in files.items()}
-            if shared:
-                cluster |= {"mode": "sharded", "peer_listen": f"127.0.0.1:{free_ports(1)[0]}"}
-            config = configuration(edges, **sections, cluster=cluster)
+        self._ttl_s, self._is_shared = ttl_s, shared
+
+        def document(openflow_port: int, rest_port: int) -> dict[str, Any]:
+            rest = {"listen": f"127.0.0.1:{rest_port}", **sections.get("rest", {})}
+            config = configuration(edges, **{**sections, "rest": rest})
             for switch in config["switches"].values() if shared else ():
                 switch["ovsdb"] = "tcp:127.0.0.1:1"  # nobody is there: what queues do is not simulated
-            self.openflow.append(("127.0.0.1", int(config["openflow"]["listen"].rpartition(":")[2])))
-            self.nodes.append(Application(config, folder / name))
+            return config
+
+        etcd = EtcdProcesses(folder, members, tls, quota_bytes)
+        super().__init__(document, folder, [ProcessLocation()] * nodes, etcd)
+
+    def _cluster_section(self, place: ProcessLocation) -> dict[str, Any]:
+        self.relays.append([Relay(member.port) for member in self.etcd.members])
+        scheme, tls = "http" if self.etcd.tls is None else "https", self.etcd.tls
+        etcd = [f"{scheme}://127.0.0.1:{relay.port}" for relay in self.relays[-1]]
+        section: dict[str, Any] = {"etcd": etcd, "lease_ttl_s": self._ttl_s}
+        if tls is not None:
+            files = {"ca": tls.ca, "certificate": tls.client_certificate, "key": tls.client_key}
+            section |= {key: str(path) for key, path in files.items()}
+        if self._is_shared:
+            section |= {"mode": "sharded", "peer_listen": f"{place.host}:{free_ports(1)[0]}"}
+        return section
+
+    def _node(self, config: Mapping[str, Any], folder: Path, place: ProcessLocation) -> Application:
+        return Application(config, folder)
 
     def __enter__(self) -> Self:
-        self.etcd.__enter__()
         try:
-            for node in self.nodes:
-                node.start()
-                self.wait(lambda node=node: self.role(node) is not None, "a node has a role", 60.0)
+            super().__enter__()
             self.connect_switches()
             self.wait_whole()
         except BaseException:
@@ -85,13 +92,11 @@ class ClusterNodes:
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         for node in self.nodes:
-            if node.started:
-                with suppress(ProcessLookupError):
-                    node.signal(signal.SIGCONT)
-                node.__exit__()
+            if node.running:
+                node.send_signal(signal.SIGCONT)
+        super().__exit__(kind, *rest)
         for relay in [relay for relays in self.relays for relay in relays]:
             relay.close()
-        self.etcd.__exit__()
 
     def connect_switches(self) -> None:
         """Let the switches connect to all nodes."""
@@ -113,36 +118,15 @@ class ClusterNodes:
 
     def health(self, number: int) -> dict[str, Any]:
         """Return what a node says of itself."""
-        return dict(self.nodes[number].request("GET", "/v1/health")[2])
-
-    def role(self, node: Application) -> str | None:
-        """Return the role of a node, None before etcd has answered it."""
-        cluster = node.request("GET", "/v1/health")[2]["cluster"]
-        return None if cluster["lease_age_s"] is None else cluster["role"]
+        return dict(self.nodes[number].get("/v1/health"))
 
     def wait_active(self, number: int, timeout_s: float = 20.0) -> None:
         """Wait until a node is active, and has all switches under control."""
-
         self.wait(lambda: self.controls(number), f"{NAMES[number]} is active", timeout_s)
 
-    def controls(self, number: int) -> bool:
-        """Whether a node is active, and has all switches under control."""
-        health = self.health(number)
-        return health["cluster"]["role"] == "active" and set(health["switches"].values()) == {"ready"}
-
     def wait(self, condition: Callable[[], object], what: str, timeout_s: float = 15.0) -> None:
-        """Wait until a condition is true; a node that cannot be reached makes it false."""
-        deadline_s = time.monotonic() + timeout_s
-        problem: object = None
-        while True:
-            try:
-                if condition():
-                    return
-            except OSError as error:
-                problem = error
-            logs = "\n".join(node.log()[-2500:] for node in self.nodes if node.started)
-            assert time.monotonic() < deadline_s, f"not within {timeout_s:g} s: {what} ({problem})\n{logs}"
-            time.sleep(0.05)
+        """Wait until a condition is true; a node that does not answer makes it false. Raises ControllerError."""
+        super().wait(condition, what, timeout_s)
 
 
 class ClusterRun(ClusterNodes):

@@ -119,12 +119,16 @@ class RestProcess:
         self, method: str, path: str, body: object = None, headers: Mapping[str, str] | None = None
     ) -> tuple[int, http.client.HTTPMessage, Any]:
         """Return status, headers and JSON (or text) of an answer."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
-        return ask(connection, method, path, body, headers)
+        return ask_at(f"127.0.0.1:{self.port}", method, path, body, headers)
 
     def connect(self, source: str = "127.0.0.1") -> socket.socket:
         """Return a connection from an address."""
         return socket.create_connection(("127.0.0.1", self.port), timeout=30, source_address=(source, 0))
+
+
+def ask_at(address: str, method: str, path: str, body: object = None, headers: Mapping[str, str] | None = None) -> Any:
+    """Send a request to an address; return as ``ask``."""
+    return ask(http.client.HTTPConnection(address, timeout=30), method, path, body, headers)
 
 
 def ask(
@@ -134,8 +138,11 @@ def ask(
     body: object = None,
     headers: Mapping[str, str] | None = None,
 ) -> tuple[int, http.client.HTTPMessage, Any]:
-    """Send one request on a connection of its own; return status, headers and JSON (or text) of the answer."""
-    data = None if body is None else json.dumps(body).encode()
+    """Send one request on a connection of its own; return status, headers and JSON (or text) of the answer.
+
+    A ``body`` of bytes is sent as it is.
+    """
+    data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
     sent = {"Content-Type": "application/json"} if data is not None else {}
     try:
         connection.request(method, path, data, {**sent, **(headers or {})})

@@ -76,7 +76,7 @@ def main(folder: Path) -> None:
                 lab.run(print, LOOK_AFTER_S / 2)
                 controller.patch("/v1/vns/10/s3/1", receive_limit_bps=250_000_000)
                 lab.run(print, LOOK_AFTER_S / 2)
-                print(*take(controller.rest_url, folder), sep="\n")
+                print(*take(controller.url, folder), sep="\n")
 
 
 if __name__ == "__main__":

@@ -237,7 +237,7 @@ def test_a_controller_that_dies_and_comes_back(lab, open_page):
     page = open_page(lab.url, expected=SWITCH_GONE)
     expect(page.locator("body.stale")).to_have_count(0)
     page.evaluate("window.stays = true")
-    lab.app.signal(signal.SIGKILL)
+    lab.app.send_signal(signal.SIGKILL)
     lab.app.wait_ended()
     expect(page.locator("body.stale")).to_be_attached(timeout=5000)
     expect(page.locator(".health.faulty")).to_have_text(re.compile("stale|no connection"))

@@ -33,7 +33,10 @@ def defines(name: str) -> Callable[[ast.AST], bool]:
 
 
 def imports_http(node: ast.AST) -> bool:
-    return isinstance(node, ast.Import) and any(one.name in ("urllib.request", "http.client") for one in node.names)
+    modules = ("urllib.request", "http.client")
+    if isinstance(node, ast.ImportFrom):
+        return node.module in modules
+    return isinstance(node, ast.Import) and any(one.name in modules for one in node.names)
 
 
 def starts_a_controller(node: ast.AST) -> bool:
@@ -68,16 +71,13 @@ WAYS = {
         {
             *("apps/cli/support/answers.py", "apps/cli/support/rest_client.py"),
             *("apps/cluster/etcd_client.py", "apps/cluster/rest/node_client.py"),  # other servers
-            *("experiments/machine/controller_process.py", "experiments/runs/recorded_decisions.py"),
-            *("experiments/bench/config/bench.py", "experiments/bench/rest/clients.py"),
-            *("tests/support/application.py", "tests/support/rest_server.py"),
+            *("experiments/bench/rest/clients.py", "tests/support/rest_server.py"),  # how it answers on the wire
         },
     ),
     "starting controllers": (
         starts_a_controller,
         ("experiments", "tests/support"),
-        {"experiments/machine/controller_process.py", "tests/support/application.py"}
-        | {"experiments/bench/loop/bench.py"},  # a plain Ryu, to compare
+        {"experiments/machine/controller_process.py", "experiments/bench/loop/bench.py"},  # a plain Ryu, to compare
     ),
     "compiled or plain": (
         asks_for_a_library,

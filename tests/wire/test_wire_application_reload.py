@@ -100,10 +100,10 @@ def test_errors_are_told_and_change_nothing(run, change, said):
 
 def test_a_signal_reloads_and_the_log_tells_of_errors(run):
     rewrite(run, lambda config: config["vlans"][10].update(name="first"))
-    run.app.signal(signal.SIGHUP)
+    run.app.send_signal(signal.SIGHUP)
     run.app.wait_for(lambda: run.app.get("/v1/vlans/10")["name"] == "first", "reloaded")
     rewrite(run, lambda config: config["vlans"][10].update(name=""))
-    run.app.signal(signal.SIGHUP)
+    run.app.send_signal(signal.SIGHUP)
     run.app.wait_for(lambda: "not reloaded, the configuration is as before" in run.app.log(), "told")
     assert run.app.get("/v1/vlans/10")["name"] == "first"
 

@@ -33,7 +33,7 @@ def run(tmp_path: Path) -> Iterator[ClusterRun]:
 
 def test_the_standby_takes_over_from_a_node_that_is_killed(run: ClusterRun) -> None:
     run.nodes[0].patch(VN, send_limit_bps=30_000_000)
-    run.nodes[0].signal(signal.SIGKILL)
+    run.nodes[0].send_signal(signal.SIGKILL)
     run.nodes[0].wait_ended()
     run.wait_active(1)
     assert run.nodes[1].get(VN)["send_limit_bps"] == 30_000_000
@@ -50,10 +50,10 @@ def test_the_standby_takes_over_when_the_lease_of_a_dead_machine_ends(run: Clust
 
 
 def test_a_node_that_is_stopped_and_goes_on_writes_no_more(run: ClusterRun) -> None:
-    run.nodes[0].signal(signal.SIGSTOP)
+    run.nodes[0].send_signal(signal.SIGSTOP)
     run.wait_active(1)
     before = {dpid: run.writers(dpid) for dpid in EDGES}
-    run.nodes[0].signal(signal.SIGCONT)
+    run.nodes[0].send_signal(signal.SIGCONT)
     run.wait(lambda: run.health(0)["cluster"]["role"] == "standby", "the one that was stopped is on standby")
     assert run.health(0)["cluster"]["active"] == "n2"
     run.nodes[1].patch(VN, send_limit_bps=20_000_000)
@@ -108,7 +108,7 @@ def test_take_overs_under_load_hold_the_grants_and_set_no_meter_that_is_right(tm
         flows = run.blast(1, senders=(1, 2, 3), receiver=4, rate_bps=300e6)
         run.wait(lambda: run.granted(0, flows) == shares, "the limit is shared")
         for stopped, other in ((0, 1), (1, 0)):
-            run.nodes[stopped].signal(signal.SIGSTOP)
+            run.nodes[stopped].send_signal(signal.SIGSTOP)
             with run.fabric.locked():
                 standing, log = run.meters(1), MeterLog(run.fabric.switches[1])
             run.wait_active(other)
@@ -118,7 +118,7 @@ def test_take_overs_under_load_hold_the_grants_and_set_no_meter_that_is_right(tm
                 assert log.same == []
                 most = {number: 1.2 * rate for number, (rate, _) in standing.items()}
                 assert [(number, rate) for number, rate in log.set if rate > most.get(number, np.inf)] == []
-            run.nodes[stopped].signal(signal.SIGCONT)
+            run.nodes[stopped].send_signal(signal.SIGCONT)
             run.wait(lambda stopped=stopped: run.health(stopped)["status"] == "ready", "it is on standby")
         check_one_writer(run, (1,))
 

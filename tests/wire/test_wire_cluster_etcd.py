@@ -39,7 +39,7 @@ def test_one_of_three_members_after_the_other_dies_and_the_pair_goes_on(tmp_path
     with ClusterRun(tmp_path, EDGES, members=3) as run:
         generation = run.health(0)["cluster"]["generation"]
         for number, member in enumerate(run.etcd.members):  # the leader is one of them
-            member.stop()
+            member.end(signal.SIGKILL)
             limit_bps = 20_000_000 + number * 1_000_000
             run.wait(lambda limit_bps=limit_bps: changes(run.nodes[0], limit_bps), "a change is kept", 30.0)
             run.wait(lambda limit_bps=limit_bps: run.nodes[1].get(VN)["send_limit_bps"] == limit_bps, "both know")
@@ -47,7 +47,7 @@ def test_one_of_three_members_after_the_other_dies_and_the_pair_goes_on(tmp_path
             member.wait_answers()
         assert run.health(0)["cluster"]["generation"] == generation, run.nodes[0].log()
         for member in run.etcd.members[:2]:
-            member.stop()
+            member.end(signal.SIGKILL)
         run.wait(lambda: run.health(0)["cluster"]["role"] == "cut off from etcd", "without most members nobody writes")
         for member in run.etcd.members[:2]:
             member.launch()
@@ -85,7 +85,7 @@ def test_a_full_etcd_refuses_changes_and_the_active_node_goes_on(tmp_path: Path)
             assert run.health(0)["cluster"]["generation"] == generation, run.nodes[0].log()
             assert run.health(0)["cluster"]["role"] == "active"
             assert run.controls(0)
-            run.nodes[0].signal(signal.SIGKILL)  # nobody can take over by a key that cannot be written
+            run.nodes[0].send_signal(signal.SIGKILL)  # nobody can take over by a key that cannot be written
             run.nodes[0].wait_ended()
             run.wait(lambda: "space exceeded" in (run.health(1)["cluster"]["etcd"] or ""), "the standby says why")
             etcd.transact([], [delete("/others/", prefix=True)], [])
@@ -122,7 +122,7 @@ def free(urls: list[str]) -> None:
 def test_the_pair_speaks_tls_to_etcd_with_a_certificate_of_its_own(tmp_path: Path) -> None:
     with ClusterRun(tmp_path, EDGES, members=2, tls=certificates(tmp_path / "pki")) as run:
         run.nodes[0].patch(VN, send_limit_bps=30_000_000)
-        run.nodes[0].signal(signal.SIGKILL)
+        run.nodes[0].send_signal(signal.SIGKILL)
         run.nodes[0].wait_ended()
         run.wait_active(1)
         assert run.nodes[1].get(VN)["send_limit_bps"] == 30_000_000

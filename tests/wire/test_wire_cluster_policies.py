@@ -57,7 +57,7 @@ def test_policies_give_what_one_process_does_and_free_nobody_when_the_allocator_
         offer(run, 390e6)
         run.wait(lambda: near_parts(run, range(3)), "parts of the guarantee, whosever the senders are", MAX_S)
         standing = Standing(run, most_kbps(run))
-        run.nodes[ALLOCATOR].signal(signal.SIGKILL)
+        run.nodes[ALLOCATOR].send_signal(signal.SIGKILL)
         run.nodes[ALLOCATOR].wait_ended()
         run.wait(lambda: NAMES[ALLOCATOR] not in run.owners(0).values(), "the others have its switches", MAX_S)
         run.wait(lambda: {run.health(one)["status"] for one in LIVE} == {"ready"}, "they control them", MAX_S)

@@ -96,7 +96,7 @@ def test_a_node_that_is_killed_loses_its_switches_to_the_other_and_nobody_is_fre
 ) -> None:
     blast(run)
     standing = Standing(run)
-    run.nodes[dies].signal(signal.SIGKILL)
+    run.nodes[dies].send_signal(signal.SIGKILL)
     run.nodes[dies].wait_ended()
     run.wait(lambda: set(run.owners(lives).values()) == {NAMES[lives]}, "the other one has all", 20.0)
     run.wait(lambda: run.health(lives)["status"] == "ready", "it controls all", 20.0)
@@ -106,13 +106,13 @@ def test_a_node_that_is_killed_loses_its_switches_to_the_other_and_nobody_is_fre
 
 def test_a_node_that_was_paused_finds_its_switches_taken_and_shares_again_when_it_is_asked(run: SharedRun) -> None:
     blast(run)
-    run.nodes[0].signal(signal.SIGSTOP)
+    run.nodes[0].send_signal(signal.SIGSTOP)
     assert run.nodes[1].get("/v1/pairs")["unreachable_nodes"] == ["n1"]
     assert run.nodes[1].get("/v1/vns")["unreachable_nodes"] == ["n1"]  # it is not asked again so soon
     run.wait(lambda: set(run.owners(1).values()) == {"n2"}, "n2 has all", 20.0)
     run.wait(lambda: run.health(1)["status"] == "ready", "n2 controls all", 20.0)
     before = {dpid: len(run.writers(dpid)) for dpid in EDGES}
-    run.nodes[0].signal(signal.SIGCONT)
+    run.nodes[0].send_signal(signal.SIGCONT)
     run.wait(lambda: run.owners(0) == dict.fromkeys(OWNERS, "n2"), "n1 knows", 20.0)
     run.wait(lambda: run.health(0)["status"] == "ready", "n1 is ready to take over")
     assert all({node for node, _, _ in run.writers(dpid)[before[dpid] :]} <= {1} for dpid in EDGES)

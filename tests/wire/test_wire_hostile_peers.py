@@ -74,9 +74,9 @@ def unharmed(run: WireRun) -> Iterator[None]:
 
 def test_unharmed_sees_a_loop_that_stands_still(run: WireRun) -> None:
     with pytest.raises(AssertionError, match="skipped"), unharmed(run):  # noqa: PT012 - what happens inside
-        run.app.signal(signal.SIGSTOP)
+        run.app.send_signal(signal.SIGSTOP)
         time.sleep(3.0)
-        run.app.signal(signal.SIGCONT)
+        run.app.send_signal(signal.SIGCONT)
 
 
 def attacked(run: WireRun, name: str) -> None:
@@ -323,9 +323,9 @@ def test_a_stopped_process_skips_intervals_and_blames_nobody(run: WireRun) -> No
     run.introduce(1, 1, 0xA1)
     before, last = run.app.get("/v1/loop"), run.app.last_event()
     connections = [run.fabric.connections(dpid) for dpid in (1, 2)]
-    run.app.signal(signal.SIGSTOP)
+    run.app.send_signal(signal.SIGSTOP)
     time.sleep(6.0)
-    run.app.signal(signal.SIGCONT)
+    run.app.send_signal(signal.SIGCONT)
     run.app.wait_for(lambda: run.app.get("/v1/loop")["rounds"] > before["rounds"] + 20, "going on")
     skipped = run.app.get("/v1/loop")["skipped_rounds"] - before["skipped_rounds"]
     assert skipped >= int(6.0 / 0.055) - 2

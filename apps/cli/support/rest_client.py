@@ -65,6 +65,7 @@ class Client:
     url: str = DEFAULT_URL
     token: str | None = None
     tls: ssl.SSLContext | None = None
+    timeout_s: float = TIMEOUT_S
 
     def __post_init__(self) -> None:
         try:
@@ -93,6 +94,11 @@ class Client:
             check(value, shape)
             return value
 
+    def read(self, path: str) -> bytes:
+        """Return the body of a resource as it is."""
+        with self._judging():
+            return self._body(path, "GET", None, None, {}, MAX_ANSWER_BYTES)
+
     @contextmanager
     def _judging(self) -> Iterator[None]:
         try:
@@ -105,7 +111,7 @@ class Client:
     ) -> bytes:
         import http.client
 
-        with self._open(path, method, body, query, headers, TIMEOUT_S) as answer:
+        with self._open(path, method, body, query, headers, self.timeout_s) as answer:
             try:
                 return read_all(answer, most_bytes)
             except (OSError, ValueError, http.client.HTTPException) as error:

@@ -22,7 +22,8 @@ from experiments.bench.cluster.testbed.loaded_cluster import (
     row_of_switches,
     shared_document,
 )
-from experiments.machine.cluster_process import Cluster, ShardedNodes
+from experiments.machine.cluster_process import ETCD_MEMBERS, Cluster, ShardedNodes
+from experiments.machine.etcd_process import EtcdProcesses
 
 
 @dataclass
@@ -43,7 +44,7 @@ def run_faults(
     with ground(folder, 3 if sharded else 2) as made:
         kind, of = (ShardedNodes, shared_document) if sharded else (Cluster, document)
         with (
-            kind(of, folder, made.places, made.network.host) as nodes,
+            kind(of, folder, made.places, EtcdProcesses(folder, ETCD_MEMBERS, host=made.network.host)) as nodes,
             row_of_switches(nodes, made.sources) as fabric,
         ):
             loaded = LoadedCluster(nodes, fabric)

@@ -107,7 +107,7 @@ class FaultScenarios(ABC):
 
             def ended() -> bool:
                 self._write(client)
-                return member.ended
+                return not member.running
 
             self.nodes.wait(ended, "a member whose disk is full has ended")
             self.assert_stable(victim)
@@ -125,12 +125,12 @@ class FaultScenarios(ABC):
 
             def down() -> bool:
                 self._write(client)
-                return sum(member.ended for member in members) * 2 > len(members)
+                return sum(not member.running for member in members) * 2 > len(members)
 
             self.nodes.wait(down, "most members have ended")
             self.nobody_changes()
         for member in members:
-            if member.ended:
+            if not member.running:
                 member.launch()
         self.etcd_is_back()
 

@@ -6,6 +6,7 @@ Which switches change hands is told by every node, and by the switches, which no
 from __future__ import annotations
 
 import re
+import signal
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -95,7 +96,7 @@ class ShardedFaults(FaultScenarios):
         """Kill each member of etcd, one after the other: nothing happens."""
         victim = self.ready()
         for member in self.nodes.etcd.members:
-            member.stop()
+            member.end(signal.SIGKILL)
             self.assert_stable(victim)
             member.launch()
             member.wait_answers()
@@ -105,7 +106,7 @@ class ShardedFaults(FaultScenarios):
         self.ready()
         gone = self.nodes.etcd.members[1:]
         for member in gone:
-            member.stop()
+            member.end(signal.SIGKILL)
         self.nobody_changes()
         for member in gone:
             member.launch()

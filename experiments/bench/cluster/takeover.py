@@ -9,12 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from experiments.bench.harness import wait_until
 from experiments.bench.loop.bench import SwitchProcessControl, fabric_process
 from experiments.bench.loop.switch_process import LoopPlan
 from experiments.machine.cluster_process import Cluster, kill_machine_of
 from experiments.machine.controller_process import ControllerProcess, free_ports
 from experiments.machine.cpu_usage import process_cpu_s
+from experiments.machine.process_runner import wait_until
 
 INTERVAL_MS = 55
 VARIED = 0.1  # of the receivers: the grants of the others stand, if nobody disturbs them

@@ -10,13 +10,11 @@ too: ``safe_load`` of the same file in the same run, and how many times that a c
 
 from __future__ import annotations
 
-import json
 import resource
 import signal
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -27,8 +25,9 @@ from typing import Annotated, Any
 
 import yaml
 
-from experiments.bench.harness import Target, check_bounds, finished, missed_intervals, wait_until
+from experiments.bench.harness import Target, check_bounds, finished, missed_intervals
 from experiments.machine.controller_process import ROOT, ControllerProcess, free_ports
+from experiments.machine.process_runner import wait_until
 
 VLANS, PORTS, SECONDS = 1_000, 48, 3.0
 INTERVAL_MS = 55
@@ -100,6 +99,7 @@ class _File:
         openflow, rest = free_ports(2)
         self._vlans, self._ports, self._changes = vlans, ports, 0
         self.controller = ControllerProcess({"rest": {"listen": f"127.0.0.1:{rest}"}}, folder)
+        self.controller.rest_timeout_s = _TIMEOUT_S
         self._head = {
             "control": {"interval_ms": INTERVAL_MS},
             "openflow": {"listen": f"127.0.0.1:{openflow}", "first_meter_id": 1, "last_meter_id": 1_000_000},
@@ -127,9 +127,7 @@ class _File:
 
     def reload(self) -> Any:
         """Ask for a reload, and return the answer."""
-        request = urllib.request.Request(f"{self.controller.rest_url}/v1/reload", b"", method="POST")
-        with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:
-            return json.load(answer)
+        return self.controller.call("/v1/reload", "POST")
 
     def reload_at_once(self) -> None:
         """Ask for a reload from several clients at once."""

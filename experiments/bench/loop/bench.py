@@ -29,7 +29,7 @@ from apps.cli.support.common import Parameters, parse_parameters
 from controller.errors import InvalidValueError
 from controller.policy.registry import make_policy
 from controller.units import MAX_INTERVAL_MS, MIN_INTERVAL_MS
-from experiments.bench.harness import Target, check_bounds, end, finished, resident_bytes, spread, wait_until
+from experiments.bench.harness import Target, check_bounds, finished, resident_bytes, spread
 from experiments.bench.loop import surge_reaction
 from experiments.bench.loop.cost_fit import fit
 from experiments.bench.loop.report import (
@@ -44,8 +44,9 @@ from experiments.bench.loop.report import (
     targets,
 )
 from experiments.bench.loop.switch_process import OFFERED, LoopPlan
-from experiments.machine.controller_process import ROOT, STOP_TIMEOUT_S, ControllerError, ControllerProcess, free_ports
+from experiments.machine.controller_process import ROOT, ControllerProcess, free_ports
 from experiments.machine.cpu_usage import process_cpu_s
+from experiments.machine.process_runner import STOP_TIMEOUT_S, ControllerError, end, wait_until
 
 INTERVAL_MS = 55
 # Switches and entries of each, all set: enough of either to tell what one costs. Those of ten have a baseline.
@@ -197,7 +198,7 @@ def _measure_controller(
             rows.append(_measure_rounds(plan, controller, 0.0, seconds) | {"who": "idle"})
         if total <= MAX_RECORDED:
             tell(f"vary {VARIED[0]} {OFFERED}")
-            rows[0]["replay"] = _replay(controller.rest_url, folder / "recording")
+            rows[0]["replay"] = _replay(controller.url, folder / "recording")
         return rows
 
 

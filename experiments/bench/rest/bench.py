@@ -49,11 +49,11 @@ def run(
         config = plan.configuration()
         config["rest"]["requests_per_s"] = 1_000
         with ControllerProcess(config, Path(name)) as controller:
-            operator = Operator(controller.rest_url, pid=controller.pid)
+            operator = Operator(controller.url, pid=controller.pid)
             operator.wait_ready()
             time.sleep(SETTLE_S)
             figures = measure(operator, changes, streams, seconds)
-            attack = Attack(controller.rest_url)
+            attack = Attack(controller.url)
             figures["an attack"] = watched(operator, attack.run)
             figures["an attack"] |= {f"{kind} {status}": n for (kind, status), n in sorted(attack.answers.items())}
             figures["a switch comes back"] = watched(operator, lambda: come_back(operator, tell, seconds))

@@ -55,10 +55,10 @@ class FailureInjector:
     def kill_member(self, number: int) -> None:
         """End a member of etcd."""
         member = self._nodes.etcd.members[number]
-        member.stop()
+        member.end(signal.SIGKILL)
 
         def restart() -> None:
-            member.stop()  # it may have been killed twice
+            member.end(signal.SIGKILL)  # it may have been killed twice
             member.launch()
             member.wait_answers()
 

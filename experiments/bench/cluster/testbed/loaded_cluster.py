@@ -11,12 +11,12 @@ and the history hold:
 from __future__ import annotations
 
 import time
-import urllib.error
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
+from apps.cli.support.rest_client import RequestError
 from controller.forwarding.pipeline import Table
 from controller.openflow.ethernet import BROADCAST, FrameHeader, build_frame
 from controller.openflow.match import Match
@@ -150,9 +150,7 @@ class LoadedCluster:
             self._limit_bps += 1000
             try:
                 revision = int(node.patch(CHANGED_VN, send_limit_bps=self._limit_bps)["revision"])
-            except (OSError, ValueError) as error:
-                if isinstance(error, urllib.error.HTTPError):
-                    error.close()
+            except RequestError:
                 self.judgement.refused += 1
                 continue
             if revision in self._kept:
@@ -200,9 +198,8 @@ class LoadedCluster:
         for revision in range(1, newest + 1):
             try:
                 items = node.get(f"/v1/history/{revision}")["items"]
-            except urllib.error.HTTPError as error:
-                with error:
-                    problems.append(f"the history has no revision {revision} of {newest}")
+            except RequestError:
+                problems.append(f"the history has no revision {revision} of {newest}")
                 continue
             values = [one["after"] for one in items if (one["vlan_vid"], one["field"]) == (CHANGED, "send_limit_bps")]
             last_bps = values[-1] if values else last_bps

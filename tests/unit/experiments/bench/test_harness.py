@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,7 +11,6 @@ import pytest
 from controller.errors import InvalidValueError
 from experiments.bench import harness
 from experiments.bench.harness import Panel, Target
-from experiments.machine.controller_process import ControllerError
 
 
 @pytest.mark.parametrize(("value", "at_most", "at_least"), [(1.0, True, False), (2.0, True, True), (3.0, False, True)])
@@ -70,41 +67,6 @@ def test_an_interval_without_a_beginning_of_a_round_is_missed() -> None:
     assert harness.missed_intervals(loop(1.0, 10), loop(2.02, 30)) == 0
     assert harness.missed_intervals(loop(1.0, 10), loop(2.0, 27)) == 3
     assert harness.missed_intervals(loop(1.0, 10), loop(1.0, 10)) == 0
-
-
-def test_waiting_ends_when_something_holds_or_never_will(monkeypatch: pytest.MonkeyPatch) -> None:
-    answers = iter([OSError("does not listen"), False, True])
-
-    def condition() -> object:
-        if isinstance(answer := next(answers), OSError):
-            raise answer
-        return answer
-
-    harness.wait_until(condition, "x", 10.0, lambda: None, 0.0)
-    with pytest.raises(ControllerError, match="not within 0 s: all of it"):
-        harness.wait_until(lambda: False, "all of it", 0.0, lambda: None, 0.0)
-
-    def dead() -> None:
-        raise RuntimeError("it has ended")
-
-    with pytest.raises(RuntimeError, match="it has ended"):
-        harness.wait_until(lambda: True, "x", 10.0, dead)
-
-
-@pytest.mark.parametrize(
-    "script", ["", "import signal, time; signal.signal(15, signal.SIG_IGN); print(); time.sleep(60)"]
-)
-def test_a_process_is_ended(script: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(harness, "STOP_TIMEOUT_S", 0.5)
-    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as process:
-        if script:
-            assert process.stdout is not None
-            process.stdout.readline()
-            assert harness.resident_bytes(process.pid) > 2**20
-        else:
-            process.wait(30)
-        harness.end(process)
-        assert process.returncode == (-9 if script else 0)
 
 
 def test_a_spread_is_median_99th_percentile_and_most() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.machine import etcd_process
+from experiments.machine import process_runner
 from experiments.machine.etcd_process import EtcdProcesses
 
 # It ends in its own time, as etcd does, and says when it is there: its arguments begin with --name NAME.
@@ -26,7 +26,7 @@ def test_a_paused_member_is_ended_and_so_are_the_others(tmp_path: Path, monkeypa
     program.write_text(PROGRAM)
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
-    monkeypatch.setattr(etcd_process, "STOP_S", 1.0)
+    monkeypatch.setattr(process_runner, "STOP_TIMEOUT_S", 1.0)
     etcd = EtcdProcesses(tmp_path, 2)
     for member in etcd.members:
         member.launch()
@@ -36,4 +36,4 @@ def test_a_paused_member_is_ended_and_so_are_the_others(tmp_path: Path, monkeypa
         time.sleep(0.05)
     etcd.members[0].send_signal(signal.SIGSTOP)
     etcd.stop(signal.SIGTERM)
-    assert all(member.ended for member in etcd.members)
+    assert all(not member.running for member in etcd.members)

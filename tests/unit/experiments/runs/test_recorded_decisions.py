@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from experiments.machine.controller_process import ControllerError
+from experiments.machine.process_runner import ControllerError
 from experiments.runs import recorded_decisions as module
 from experiments.runs.recorded_decisions import HURRY_S, LOOK_EVERY_S, NodesDecisions
 from experiments.scenarios.scenario import Limits, Scenario, Source
