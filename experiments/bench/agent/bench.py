@@ -32,8 +32,6 @@ from controller.agents.control_frames import (
     encode,
     records,
 )
-from experiments.bench.agent.many_agents import run_many_agents
-from experiments.bench.agent.reaction_time import AGENTS, reaction_ms
 from experiments.bench.harness import Target, check_bounds, finished
 from experiments.machine.namespaces import Namespaces
 
@@ -52,7 +50,7 @@ def run(
     pairs: Annotated[int, "Pairs of one agent."] = PAIRS,
     seconds: Annotated[float, "How long each rate is measured."] = SECONDS,
 ) -> dict[str, Any]:
-    """What an agent costs its host and the controller, and how true its rates are (root).
+    """What an agent costs its host, and how true its rates are (root).
 
     Raises PermissionError without root.
     """
@@ -69,8 +67,6 @@ def run(
         "hundred_changes_ms": batch_ms,
         "agent_cpu_percent_per_1000_pairs": cost * 1000 / pairs,
         **codec,
-        "thousand_agents_of_20_pairs": run_many_agents(),
-        "reaction_ms": {shaping: reaction_ms(shaping) for shaping in AGENTS},
     }
     off = max(abs(rate / 5.0 - 1.0) for rate in rates.values())
     targets = [

@@ -4,10 +4,9 @@ The active node is killed, alone or as if its machine had died, paused and stopp
 until the other node sets the first meter by a decision; the switches say when (``bench.loop.switch_process``). A
 tenth of the receivers varies, so that there is something to decide in every interval; the others show whether
 somebody misses a guarantee. With ``cross_shard_pairs``, the cost of that many pairs between two shards follows
-(cross_shard_cost.py), with ``sharded_pairs``, the cost of one, two and four nodes with that many pairs each
-(node_scaling.py), with ``kills``, so many random kills and pauses in a row (random_failures.py), and with ``faults``,
-partitions, full disks and clocks that step (fault_runner.py). With ``sharded`` three nodes own the switches instead,
-and owners change (ownership_changes.py); kills and faults are those of sharded nodes then.
+(cross_shard_cost.py), with ``kills``, so many random kills and pauses in a row (random_failures.py), and with
+``faults``, partitions, full disks and clocks that step (fault_runner.py). With ``sharded`` three nodes own the switches
+instead, and owners change (ownership_changes.py); kills and faults are those of sharded nodes then.
 """
 
 from __future__ import annotations
@@ -21,15 +20,6 @@ from typing import Annotated, Any
 
 from experiments.bench.cluster.cross_shard_cost import measure_cross_shard
 from experiments.bench.cluster.fault_runner import run_faults
-from experiments.bench.cluster.node_scaling import (
-    LOOP,
-    NODES,
-    WHOLE,
-    WITH_OPENFLOW,
-    cross_shard_ns,
-    efficiency,
-    measure_nodes,
-)
 from experiments.bench.cluster.ownership_changes import run_ownership_changes
 from experiments.bench.cluster.random_failures import run_kills
 from experiments.bench.cluster.takeover import INTERVAL_MS, measure
@@ -41,13 +31,6 @@ SWITCHES, PAIRS, REPEATS, SECONDS = 2, 10_000, 3, 20.0
 MIN_PAIRS = 100  # with fewer senders of a receiver there is nothing to decide
 MIN_CROSS_SHARD = 1000  # below that, the cost of the interval itself counts
 TARGET_CROSS_SHARD_NS = 300.0
-MIN_SHARDED, MAX_SHARDED = 1000, 300_000
-TARGET_EFFICIENCY = 0.8
-COUNTED = {
-    WITH_OPENFLOW: "by the control loop",
-    LOOP: "by the control loop without its OpenFlow",
-    WHOLE: "by all of a node's processor time, with ZeroMQ's thread",
-}
 TARGET_MOVES = {"moved": 2, "drained": 2, "killed": 20, "stopped": 20, "machine dead": 65, "paused": 65}
 TARGET_INTERVALS = {"killed": 20, "machine dead": 65, "paused": 65}
 
@@ -58,7 +41,6 @@ def run(
     repeats: Annotated[int, "How often the active node ends by each cause."] = REPEATS,
     seconds: Annotated[float, "Duration of the measurement of costs."] = SECONDS,
     cross_shard_pairs: Annotated[int, "Also measure this many pairs between two shards, in one process."] = 0,
-    sharded_pairs: Annotated[int, "Also measure 1, 2 and 4 nodes with this many pairs each, in one process."] = 0,
     kills: Annotated[int, "Also kill or pause processes this many times, at random."] = 0,
     faults: Annotated[bool, "Also cause partitions, full disks and clocks that step (root)."] = False,
     sharded: Annotated[bool, "Three sharded nodes, and changes of owners, instead of active and standby."] = False,
@@ -73,7 +55,6 @@ def run(
         repeats=(repeats, 0, 100),
         seconds=(seconds, 1, 600),
         cross_shard_pairs=(cross_shard_pairs, MIN_CROSS_SHARD if cross_shard_pairs else 0, 1_000_000),
-        sharded_pairs=(sharded_pairs, MIN_SHARDED if sharded_pairs else 0, MAX_SHARDED),
         kills=(kills, 0, 10_000),
         node_failures=(node_failures, 0, 10_000 if sharded else 0),
         seed=(seed, 0, 2**32 - 1),
@@ -94,9 +75,6 @@ def run(
             _tell(f"an entry: {cost['one_step_ns']:.0f} ns in one step, {cost['cross_shard_ns']:.0f} ns if it crosses")
             title = "an entry that crosses between shards, both sides, without the network"
             targets.append(Target(title, cost["more_ns"], "ns more", TARGET_CROSS_SHARD_NS))
-        if sharded_pairs:
-            figures["sharded"] = measure_nodes(sharded_pairs, _tell)
-            targets += sharded_targets(figures["sharded"])
         if kills and not sharded:
             killed = run_kills(kills, seed, Path(name) / "kills", _tell)
             figures["kills"] = asdict(killed)
@@ -106,7 +84,7 @@ def run(
             figures["faults"] = asdict(faulted)
             targets.append(_no_problems(faulted.judgement, "partitions, full disks and clocks that step"))
     asked = {"switches": switches, "pairs": pairs, "repeats": repeats, "sharded": sharded}
-    asked |= {"cross_shard_pairs": cross_shard_pairs, "sharded_pairs": sharded_pairs, "seed": seed}
+    asked |= {"cross_shard_pairs": cross_shard_pairs, "seed": seed}
     asked |= {"kills": kills, "faults": faults, "node_failures": node_failures}
     settings = {**asked, "interval_ms": INTERVAL_MS, "etcd_members": ETCD_MEMBERS}
     panels = [_panel(figures["takeovers"])] if "takeovers" in figures else []
@@ -149,19 +127,6 @@ def takeover_targets(figures: dict[str, Any]) -> list[Target]:
     missed = max(max(0, one["missed"] - one["missed_before"]) for one in made)
     targets.append(Target("senders that miss their guarantee in a take-over, above those before", missed, "", 0))
     targets.append(Target("meters that a take-over fills again", max(one["filled_again"] for one in made), "", 0))
-    return targets
-
-
-def sharded_targets(found: dict[str, Any]) -> list[Target]:
-    """Return how many entries nodes manage together, in nodes alone of the same processor time, and what one costs."""
-    targets = []
-    for nodes in (nodes for nodes in NODES if nodes > 1):
-        for parts, of_what in COUNTED.items():
-            together, least = nodes * efficiency(found, nodes, parts), TARGET_EFFICIENCY * nodes
-            name = f"{nodes} nodes: entries an interval, {of_what}"
-            targets.append(Target(name, together, "of one node's", least, least=True))
-        title = f"{nodes} nodes: an entry that crosses, both sides and transport"
-        targets.append(Target(title, cross_shard_ns(found, nodes), "ns more", TARGET_CROSS_SHARD_NS))
     return targets
 
 

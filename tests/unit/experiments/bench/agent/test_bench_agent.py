@@ -8,12 +8,6 @@ import pytest
 
 from controller.errors import InvalidValueError
 from experiments.bench.agent.bench import run
-from experiments.bench.agent.many_agents import run_many_agents
-
-
-def test_a_crowd_of_agents_comes_under_control() -> None:
-    figures = run_many_agents(agents=30, pairs=5)
-    assert figures["frames_in_per_s"] == figures["frames_out_per_s"] == round(30 / 0.055)
 
 
 @pytest.mark.parametrize("options", [{"pairs": 0}, {"seconds": 0.1}])

@@ -12,7 +12,7 @@ from controller.openflow.constants import METER_ALL, ControllerRole, MeterModCom
 from controller.openflow.meters import encode_meter_mods
 from controller.openflow.multipart import encode_meter_stats_request
 from experiments.bench.cluster import bench
-from experiments.bench.cluster.bench import run, sharded_targets
+from experiments.bench.cluster.bench import run
 from experiments.bench.cluster.fault_runner import FaultsReport
 from experiments.bench.cluster.testbed.loaded_cluster import ClusterVerdict, is_shared_out
 from experiments.bench.cluster.testbed.switch_logs import MeterLog, ReadingLog, second_writer
@@ -110,25 +110,8 @@ def test_faults_are_of_active_and_standby_or_of_sharded_nodes(
         {"node_failures": 1},
         {"node_failures": -1, "sharded": True},
         {"cross_shard_pairs": 999},
-        {"sharded_pairs": 999},
     ],
 )
 def test_bad_options_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidValueError, match="outside"):
         run(**options)
-
-
-def test_shared_targets_are_a_nodes_cost_against_that_of_one_alone() -> None:
-    def cost(loop_us: float, openflow_us: float, transport_us: float = 0.0) -> dict[str, float]:
-        return {"loop_us": loop_us, "openflow_us": openflow_us, "transport_us": transport_us}
-
-    found = {
-        "1": {"alone": cost(0.1, 0.1)},
-        "2": {"alone": cost(0.2, 0.2), "shared": cost(0.3, 0.2, 0.05)},
-        "4": {"alone": cost(0.2, 0.1), "shared": cost(0.5, 0.1, 0.1)},
-    }
-    two, four = sharded_targets(found)[:4], sharded_targets(found)[4:]
-    assert [one.value for one in two] == pytest.approx([1.6, 1.333, 1.455, 200.0], abs=1e-3)
-    assert [one.met for one in two] == [True, False, False, True]
-    assert [one.value for one in four] == pytest.approx([2.0, 1.6, 1.714, 533.333], abs=1e-3)
-    assert not any(one.met for one in four)
