@@ -211,7 +211,7 @@ class ControllerProcess(ProcessRunner):
     def call(self, path: str, method: str = "GET", body: object = None) -> Any:
         """Return the JSON of what the controller answers to a request."""
         with self._place.inside():
-            return self._client().call(path, method=method, body=body)
+            return self.client.call(path, method=method, body=body)
 
     def get(self, path: str) -> Any:
         """Return the JSON of a REST resource."""
@@ -224,7 +224,7 @@ class ControllerProcess(ProcessRunner):
     def read(self, path: str) -> str:
         """Return the text of a REST resource."""
         with self._place.inside():
-            return self._client().read(path).decode()
+            return self.client.read(path).decode()
 
     def health(self) -> dict[str, Any]:
         """Return what the controller says of itself; {} while it does not answer."""
@@ -238,5 +238,7 @@ class ControllerProcess(ProcessRunner):
         lines = self.log_path.read_text(errors="replace").splitlines()[-15:]
         return "; its log ends with:\n" + "\n".join(lines) if lines else "; its log is empty"
 
-    def _client(self) -> Client:
+    @property
+    def client(self) -> Client:
+        """A client of its REST interface."""
         return Client(self.url, self.token, timeout_s=self.rest_timeout_s)

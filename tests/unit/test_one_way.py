@@ -71,7 +71,7 @@ WAYS = {
         {
             *("apps/cli/support/answers.py", "apps/cli/support/rest_client.py"),
             *("apps/cluster/etcd_client.py", "apps/cluster/rest/node_client.py"),  # other servers
-            *("experiments/bench/rest/clients.py", "tests/support/rest_server.py"),  # how it answers on the wire
+            "tests/support/rest_server.py",  # how it answers on the wire
         },
     ),
     "starting controllers": (

@@ -1,7 +1,7 @@
 """``dets bench rest``: what REST costs the control loop of a controller with many VNs.
 
 The real application controls software switches that carry traffic (``bench.loop.switch_process``), in processes of
-their own. Then operators come: all VNs are listed by pages, half of them get other limits in one transaction, metrics
+their own. Then clients come: all VNs are listed by pages, half of them get other limits in one transaction, metrics
 are scraped, event streams are followed; first one after the other, then all at once. Then come clients that mean no
 good, and a switch that reconnects, full of entries.
 """
@@ -18,11 +18,12 @@ from typing import Annotated, Any
 from experiments.bench.harness import Target, check_bounds, finished, missed_intervals
 from experiments.bench.loop.bench import fabric_process
 from experiments.bench.loop.switch_process import LoopPlan
-from experiments.bench.rest.clients import TIMEOUT_S, Operator, Streams, lower_priority
+from experiments.bench.rest.clients import TIMEOUT_S, Streams, all_ready, change, list_vns, lower_priority
 from experiments.bench.rest.hostile_clients import Attack
 from experiments.bench.rest.pages import Pages
 from experiments.machine.controller_process import ControllerProcess, free_ports
 from experiments.machine.cpu_usage import withheld_s
+from experiments.machine.process_runner import wait_until
 
 SWITCHES, PORTS = 4, 5
 VLANS, ENTRIES, CHANGES, STREAMS = 1_000, 10_000, 10_000, 50
@@ -30,6 +31,7 @@ PAGES = 10
 INTERVAL_MS = 55
 SECONDS = 20.0
 SETTLE_S = 3.0
+READY_TIMEOUT_S = 300.0
 _LIMIT_BPS = 50_000_000
 
 
@@ -49,14 +51,14 @@ def run(
         config = plan.configuration()
         config["rest"]["requests_per_s"] = 1_000
         with ControllerProcess(config, Path(name)) as controller:
-            operator = Operator(controller.url, pid=controller.pid)
-            operator.wait_ready()
+            controller.rest_timeout_s = TIMEOUT_S
+            controller.wait_ready(set(config["switches"]), READY_TIMEOUT_S)
             time.sleep(SETTLE_S)
-            figures = measure(operator, changes, streams, seconds)
+            figures = measure(controller, changes, streams, seconds)
             attack = Attack(controller.url)
-            figures["an attack"] = watched(operator, attack.run)
+            figures["an attack"] = watched(controller, attack.run)
             figures["an attack"] |= {f"{kind} {status}": n for (kind, status), n in sorted(attack.answers.items())}
-            figures["a switch comes back"] = watched(operator, lambda: come_back(operator, tell, seconds))
+            figures["a switch comes back"] = watched(controller, lambda: come_back(controller, tell, seconds))
     missed = {name: phase["missed_intervals"] for name, phase in figures.items() if isinstance(phase, dict)}
     settings = {"switches": SWITCHES, "vlans": vlans, "vns": 20 * vlans, "entries": entries, "changes": changes}
     targets = [Target(f"intervals missed, {name}", value, "", 0) for name, value in missed.items()]
@@ -65,64 +67,60 @@ def run(
     )
 
 
-def measure(operator: Operator, changes: int, streams: int, seconds: float) -> dict[str, Any]:
+def measure(controller: ControllerProcess, changes: int, streams: int, seconds: float) -> dict[str, Any]:
     """Return the figures of all phases."""
-    figures: dict[str, Any] = {"at rest": watched(operator, lambda: time.sleep(seconds))}
+    figures: dict[str, Any] = {"at rest": watched(controller, lambda: time.sleep(seconds))}
     vns: list[dict[str, Any]] = []
-    figures["full listing"] = watched(operator, lambda: vns.extend(operator.list_vns()))
+    figures["full listing"] = watched(controller, lambda: vns.extend(list_vns(controller.client)))
     figures["vns listed"] = len(vns)
     some = vns[:: max(len(vns) // changes, 1)][:changes]
 
     figures[f"change of {len(some)} VNs, until kept"] = watched(
-        operator, lambda: operator.change(some, _LIMIT_BPS // 2)
+        controller, lambda: change(controller.client, some, _LIMIT_BPS // 2)
     )
     figures["the same, until in force"] = watched(
-        operator, lambda: operator.wait_in_force(operator.change(some, _LIMIT_BPS))
+        controller, lambda: controller.client.wait_in_force(change(controller.client, some, _LIMIT_BPS), TIMEOUT_S)
     )
-    scraped: list[bytes] = []
-    figures["scrape"] = watched(operator, lambda: scraped.append(operator.call("GET", "/metrics")))
+    scraped: list[str] = []
+    figures["scrape"] = watched(controller, lambda: scraped.append(controller.read("/metrics")))
     figures["scraped bytes"] = len(scraped[0])
-    figures["ten pages, a scrape every 5 s, a client at the rate limit"] = watch_pages(operator, vns, seconds)
+    figures["ten pages, a scrape every 5 s, a client at the rate limit"] = watch_pages(controller, vns, seconds)
     # Half of them watch all VLANs, half one VLAN's VNs.
     queries = [f"?vlan={number + 1}" if number % 2 else "" for number in range(streams)]
-    with Streams(operator, queries) as follower:
-        figures["streams"] = watched(operator, lambda: time.sleep(seconds))
-        figures["all at once"] = watched(operator, lambda: everything(operator, some, 0.0))
-        figures["everything"] = watched(operator, lambda: everything(operator, some, seconds))
+    with Streams(controller.url, queries) as follower:
+        figures["streams"] = watched(controller, lambda: time.sleep(seconds))
+        figures["all at once"] = watched(controller, lambda: everything(controller, some, 0.0))
+        figures["everything"] = watched(controller, lambda: everything(controller, some, seconds))
         figures["states streamed"] = follower.states
         figures["streams open at the end"] = follower.open
     return figures
 
 
-def watch_pages(operator: Operator, vns: list[dict[str, Any]], seconds: float) -> dict[str, Any]:
+def watch_pages(controller: ControllerProcess, vns: list[dict[str, Any]], seconds: float) -> dict[str, Any]:
     """Keep ten live pages open, scrape, and ask as fast as one client may; return what the loop did meanwhile."""
-    with Pages(operator, vns, PAGES) as pages:
-        phase = watched(operator, lambda: time.sleep(seconds))
+    with Pages(controller, vns, PAGES) as pages:
+        phase = watched(controller, lambda: time.sleep(seconds))
     per_page = pages.received_bytes / PAGES / phase["seconds"]
     return phase | {"asked": pages.asked, "kbytes_per_s_and_page": round(per_page / 1e3, 1)}
 
 
-def come_back(operator: Operator, tell: Callable[[str], None], seconds: float) -> None:
-    """Cut a switch off, let it be brought up and audited; raise TimeoutError when either takes too long."""
+def come_back(controller: ControllerProcess, tell: Callable[[str], None], seconds: float) -> None:
+    """Cut a switch off, let it be brought up and audited; raise ControllerError when either takes too long."""
     tell("cut 1")
-    deadline_s = time.monotonic() + TIMEOUT_S
-    while operator.all_ready():
-        if time.monotonic() > deadline_s:
-            raise TimeoutError(f"the switch was not missed within {TIMEOUT_S:g} s")
-        time.sleep(0.01)
-    operator.wait_ready()
+    wait_until(lambda: not all_ready(controller), "the switch is missed", TIMEOUT_S, every_s=0.01)
+    wait_until(lambda: all_ready(controller), "the switch is ready", TIMEOUT_S)
     time.sleep(seconds)
 
 
-def everything(operator: Operator, some: list[dict[str, Any]], seconds: float) -> None:
+def everything(controller: ControllerProcess, some: list[dict[str, Any]], seconds: float) -> None:
     """List, change and scrape again and again, at least once, each in a thread; raise what any of them raises."""
     deadline_s = time.monotonic() + seconds
     failed: list[BaseException] = []
     works = (
-        operator.list_vns,
-        lambda: operator.change(some, _LIMIT_BPS // 2),
-        lambda: operator.change(some, _LIMIT_BPS),
-        lambda: operator.call("GET", "/metrics"),
+        lambda: list_vns(controller.client),
+        lambda: change(controller.client, some, _LIMIT_BPS // 2),
+        lambda: change(controller.client, some, _LIMIT_BPS),
+        lambda: controller.read("/metrics"),
     )
 
     def again(work: Callable[[], object]) -> None:
@@ -144,18 +142,18 @@ def everything(operator: Operator, some: list[dict[str, Any]], seconds: float) -
         raise failed[0]
 
 
-def watched(operator: Operator, work: Callable[[], object]) -> dict[str, Any]:
+def watched(controller: ControllerProcess, work: Callable[[], object]) -> dict[str, Any]:
     """Do the work; return how long it took, and what the control loop did meanwhile."""
-    withheld, before, began_s = withheld_s(operator.pid), operator.get("/v1/loop"), time.monotonic()
+    withheld, before, began_s = withheld_s(controller.pid), controller.get("/v1/loop"), time.monotonic()
     work()
     took_s = time.monotonic() - began_s
-    after = operator.get(f"/v1/loop?after={before['rounds']}")
+    after = controller.get(f"/v1/loop?after={before['rounds']}")
     total = after["total_ms"] or {}
     return {
         "seconds": round(took_s, 3),
         "rounds": after["rounds"] - before["rounds"],
         "missed_intervals": missed_intervals(before, after | {"last": after["last"] or before["last"]}),
-        "withheld_intervals": round((withheld_s(operator.pid) - withheld) * 1e3 / INTERVAL_MS, 1),
+        "withheld_intervals": round((withheld_s(controller.pid) - withheld) * 1e3 / INTERVAL_MS, 1),
         "skipped_in_rounds": after["skipped_rounds"] - before["skipped_rounds"],
         "late_answers": after["poll_timeouts"] - before["poll_timeouts"],
         "round_ms_p50": total.get("p50"),

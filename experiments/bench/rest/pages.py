@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from experiments.bench.rest.clients import Operator, Streams, lower_priority
+from experiments.bench.rest.clients import Streams, lower_priority
+from experiments.machine.controller_process import ControllerProcess
 
 WHY_EVERY_S, VNS_EVERY_S, SCRAPE_EVERY_S = 2.0, 10.0, 5.0  # as apps/ui/views and a usual Prometheus ask
 CLIENT_REQUESTS_PER_S = 200  # what rest.requests_per_s allows unless configured
-_CLIENT_ADDRESS, _SCRAPE_ADDRESS = "127.0.0.2", "127.0.0.3"
 
 
 class Pages:
@@ -20,13 +20,11 @@ class Pages:
     Next to them Prometheus scrapes, and a client asks as fast as it may. ``asked`` counts all requests.
     """
 
-    def __init__(self, operator: Operator, vns: list[dict[str, Any]], pages: int) -> None:
+    def __init__(self, controller: ControllerProcess, vns: list[dict[str, Any]], pages: int) -> None:
         self.asked = 0
-        self._operator = operator
+        self._controller = controller
         self._shown = [vns[number * len(vns) // pages] for number in range(pages)]
-        self._client = Operator(f"http://{operator.host}", _CLIENT_ADDRESS)
-        self._scraper = Operator(f"http://{operator.host}", _SCRAPE_ADDRESS)
-        self._streams = Streams(operator, [self._query(number) for number in range(pages)])
+        self._streams = Streams(controller.url, [self._query(number) for number in range(pages)])
         self._failed: list[BaseException] = []
         self._over = threading.Event()
 
@@ -35,7 +33,7 @@ class Pages:
         works = (
             (self._ask_why, WHY_EVERY_S),
             (self._ask_vns, VNS_EVERY_S),
-            (lambda: self._ask(self._scraper, "/metrics"), SCRAPE_EVERY_S),
+            (lambda: self._ask("/metrics"), SCRAPE_EVERY_S),
             (self._ask_a_vn, 1.0 / CLIENT_REQUESTS_PER_S),
         )
         self._threads = [threading.Thread(target=self._again, args=work) for work in works]
@@ -73,18 +71,18 @@ class Pages:
         except BaseException as error:
             self._failed.append(error)
 
-    def _ask(self, operator: Operator, path: str) -> None:
-        operator.call("GET", path)
+    def _ask(self, path: str) -> None:
+        self._controller.read(path)
         self.asked += 1
 
     def _ask_why(self) -> None:
         for vn in self._shown[2::3]:
-            self._ask(self._operator, f"/v1/vns/{vn['vlan_vid']}/{vn['switch']}/{vn['port_no']}/explanations")
+            self._ask(f"/v1/vns/{vn['vlan_vid']}/{vn['switch']}/{vn['port_no']}/explanations")
 
     def _ask_vns(self) -> None:
         for vn in self._shown[1::3]:
-            self._ask(self._operator, f"/v1/vns?vlan={vn['vlan_vid']}")
+            self._ask(f"/v1/vns?vlan={vn['vlan_vid']}")
 
     def _ask_a_vn(self) -> None:
         vn = self._shown[self.asked % len(self._shown)]
-        self._ask(self._client, f"/v1/vns/{vn['vlan_vid']}/{vn['switch']}/{vn['port_no']}")
+        self._ask(f"/v1/vns/{vn['vlan_vid']}/{vn['switch']}/{vn['port_no']}")

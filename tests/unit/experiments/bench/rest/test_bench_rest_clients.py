@@ -5,7 +5,7 @@ import socket
 import threading
 import time
 
-from experiments.bench.rest.clients import Operator, Streams
+from experiments.bench.rest.clients import Streams
 
 EVENT = b"event: vns\ndata: {}\n\n"
 
@@ -24,7 +24,7 @@ def test_streams_count_and_close_those_that_the_controller_ends_too() -> None:
 
         server = threading.Thread(target=serve)
         server.start()
-        with Streams(Operator(f"http://127.0.0.1:{listener.getsockname()[1]}"), ["", "?vlan=10"]) as streams:
+        with Streams(f"http://127.0.0.1:{listener.getsockname()[1]}", ["", "?vlan=10"]) as streams:
             deadline_s = time.monotonic() + 10
             while (streams.open, streams.states) != (1, 2) and time.monotonic() < deadline_s:
                 time.sleep(0.01)
