@@ -17,7 +17,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,24 +25,11 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from apps.cli.support.common import Parameters, parse_parameters
-from controller.errors import InvalidValueError
-from controller.policy.registry import make_policy
 from controller.units import MAX_INTERVAL_MS, MIN_INTERVAL_MS
 from experiments.bench.harness import Target, check_bounds, finished, resident_bytes, spread
 from experiments.bench.loop import surge_reaction
 from experiments.bench.loop.cost_fit import fit
-from experiments.bench.loop.report import (
-    REFERENCE_ALGORITHM,
-    SWITCHES,
-    VARIED,
-    all_set,
-    panels,
-    policy_targets,
-    summary,
-    table,
-    targets,
-)
+from experiments.bench.loop.report import SWITCHES, VARIED, all_set, panels, summary, table, targets
 from experiments.bench.loop.switch_process import OFFERED, LoopPlan
 from experiments.machine.controller_process import ROOT, ControllerProcess, free_ports
 from experiments.machine.cpu_usage import process_cpu_s
@@ -53,7 +40,6 @@ INTERVAL_MS = 55
 GRID = ((10, 100), (10, 1_000), (10, 10_000), (50, 200), (200, 100), (200, 500))
 # As many as 10 switches have no meter ids for, nor stock Ryu time within a minute: more switches, a longer interval, no
 # baseline.
-POLICY_GRID = (100, 1_000, 10_000)  # entries of each switch, under a policy and fp
 LARGEST, LARGEST_SWITCHES, LARGEST_INTERVAL_MS = 1_000_000, 20, 1_000
 BASELINE_OFFERED = 1.4  # it changes no rate of a receiver that stays within its limit
 MEASURED_S = 6.0
@@ -70,23 +56,12 @@ TARGET_BLAST = 1.6  # intervals
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """One size: ``switches`` with ``entries`` each. Under a ``policy`` (name, parameters) pairs go over four links."""
+    """One size: ``switches`` with ``entries`` each."""
 
     switches: int
     entries: int
     interval_ms: int
     baseline: bool = True
-    policy: tuple[str, dict[str, Any]] | None = None
-
-
-def sizes_under(
-    algorithm: str, parameters: dict[str, Any], switches: int, entries: int | None, interval_ms: int
-) -> list[Size]:
-    """Return the sizes to measure, also of REFERENCE_ALGORITHM next to it; ``entries`` None is three sizes."""
-    policies: list[tuple[str, dict[str, Any]]] = [(REFERENCE_ALGORITHM, {})] if algorithm != REFERENCE_ALGORITHM else []
-    policies.append((algorithm, parameters))
-    each = POLICY_GRID if entries is None else (entries,)
-    return [Size(switches, one, interval_ms, baseline=False, policy=policy) for one in each for policy in policies]
 
 
 def sizes_of(switches: int, entries: int | None, interval_ms: int) -> list[Size]:
@@ -102,41 +77,25 @@ def run(
     entries: Annotated[int | None, "Metered entries of each; left out, 1,000 to a million in all."] = None,
     interval_ms: Annotated[int, "The control interval."] = INTERVAL_MS,
     seconds: Annotated[float, "How long each case is measured."] = MEASURED_S,
-    algorithm: Annotated[str | None, "This one, and fp next to it, on pairs that go over four links."] = None,
-    parameter: Parameters = None,
     output: Annotated[Path, "Folder of table and plot."] = Path("results/bench-loop"),
     profile: Annotated[bool, "Show where processor time goes instead."] = False,
 ) -> dict[str, Any]:
-    """The control loop of the real application, against stock Ryu handlers, or under one algorithm against fp.
+    """The control loop of the real application, against stock Ryu handlers.
 
     With ``profile`` the controller is sampled as it runs, with nothing to compare it with, and ``output`` gets a table
-    of where its processor time went for each size. Raises InvalidValueError for numbers that no fabric can have, and
-    for an algorithm or a parameter that there is none of.
+    of where its processor time went for each size. Raises InvalidValueError for numbers that no fabric can have.
     """
     check_bounds(switches=(switches, 1, 200), entries=(entries, 16, MAX_PER_SWITCH), seconds=(seconds, 1, 600))
     check_bounds(interval_ms=(interval_ms, MIN_INTERVAL_MS, MAX_INTERVAL_MS))
-    parameters = parse_parameters(parameter)
-    if algorithm is not None:
-        make_policy(algorithm, parameters, interval_ms=interval_ms)
-        sizes = sizes_under(algorithm, parameters, switches, entries, interval_ms)
-        sizes = [size for size in sizes if size.policy == (algorithm, parameters) or not profile]
-    elif parameter:
-        raise InvalidValueError("parameter", parameter[0], "needs --algorithm: it is a parameter of one")
-    else:
-        sizes = sizes_of(switches, entries, interval_ms)
     output.mkdir(parents=True, exist_ok=True)
     rows: list[dict[str, Any]] = []
-    for size in sizes:
+    for size in sizes_of(switches, entries, interval_ms):
         made = measure_size(size, seconds, output if profile else None)
         for row in made:
             print(f"{row['entries']:>9,} {row['who']:<8} {row['varied']:>4.0%}: {summary(row)}", flush=True)
         rows += made
-    settings = {"switches": switches, "interval_ms": interval_ms, "seconds": seconds, "algorithm": algorithm}
-    figures: dict[str, Any] = {"rows": rows}
-    if algorithm is not None:
-        judged = policy_targets(algorithm, rows)
-        return finished(f"loop-{algorithm}", figures, judged, settings, output, table(rows))
-    figures["blast"] = surge_reaction.figures(interval_ms)
+    settings = {"switches": switches, "interval_ms": interval_ms, "seconds": seconds}
+    figures: dict[str, Any] = {"rows": rows, "blast": surge_reaction.figures(interval_ms)}
     longest = figures["blast"]["most_ms"] / interval_ms
     judged = [*targets(rows), Target("a blast until meters meet it, at most", longest, "intervals", TARGET_BLAST)]
     if (cost := fit(all_set(rows))) is not None:
@@ -155,13 +114,10 @@ def measure_size(size: Size, seconds: float, profiles: Path | None) -> list[dict
     """
     openflow_port, rest_port = free_ports(2)
     plan = LoopPlan(size.switches, size.entries, size.interval_ms, VARIED[0], openflow_port, rest_port, waits=True)
-    if size.policy is not None:
-        plan = replace(plan, algorithm=size.policy[0], parameters=size.policy[1], core=True)
     total = size.switches * size.entries
     with TemporaryDirectory(prefix="dets-loop-") as name, fabric_process(plan, Path(name)) as tell:
         profile = None if profiles is None else profiles / f"profile-{total}.txt"
         rows = _measure_controller(plan, Path(name), tell, seconds, profile)
-        rows = [{**row, "algorithm": plan.algorithm} for row in rows]
         return rows + _measure_baseline(plan, Path(name), tell, seconds) if size.baseline and profile is None else rows
 
 
@@ -329,7 +285,7 @@ class SwitchProcessControl:
 @contextmanager
 def fabric_process(plan: LoopPlan, folder: Path) -> Iterator[SwitchProcessControl]:
     """Run the switches of a plan; what is yielded tells them what ``experiments.bench.loop.switch_process`` reads."""
-    (folder / "plan.json").write_text(json.dumps(asdict(replace(plan))))
+    (folder / "plan.json").write_text(json.dumps(asdict(plan)))
     command = [sys.executable, "-m", "experiments.bench.loop.switch_process", str(folder / "plan.json")]
     process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin is not None

@@ -14,9 +14,6 @@ TARGET_TIMES_BASELINE = {1_000: 8.0, 10_000: 20.0, 100_000: 100.0}
 TARGET_ROUND_MS = {(200, 100_000): 15.0, (20, 1_000_000): 110.0}  # of CPU, by switches and entries
 TARGET_SWITCH_US, TARGET_ENTRY_NS, TARGET_FIXED_MS, TARGET_FIT = 60.0, 80.0, 1.0, 0.15
 TARGET_IDLE_SHARE = 0.02
-REFERENCE_ALGORITHM = "fp"
-# What a policy that shares out links may take of a step, against one that only looks at receivers.
-TARGET_TIMES_REFERENCE = 4.0
 
 
 def summary(row: dict[str, Any]) -> str:
@@ -66,24 +63,6 @@ def targets(rows: Sequence[dict[str, Any]]) -> list[Target]:
         if target is not None and row["switches"] == SWITCHES and row["entries"] in baseline_ms:
             times = baseline_ms[row["entries"]] / round_ms(row)
             made.append(Target(f"CPU against the baseline, {row['entries']:,} entries", times, "x", target, least=True))
-    return made
-
-
-def policy_targets(algorithm: str, rows: Sequence[dict[str, Any]]) -> list[Target]:
-    """Return the targets of the sizes where every receiver's load varies: the step's time, and intervals missed."""
-    step_ms = {(row["algorithm"], row["entries"]): row["step_ms"]["p50"] for row in rows if row["varied"] == VARIED[0]}
-    made = []
-    for row in rows:
-        if row["algorithm"] != algorithm or row["varied"] != VARIED[0]:
-            continue
-        size = f"{row['entries']:,} entries"
-        made.append(Target(f"{size}: round", row["total_ms"]["p50"], "ms", float(row["interval_ms"])))
-        if (
-            algorithm != REFERENCE_ALGORITHM
-            and (reference_ms := step_ms.get((REFERENCE_ALGORITHM, row["entries"]))) is not None
-        ):
-            times = row["step_ms"]["p50"] / reference_ms
-            made.append(Target(f"{size}: step, of {REFERENCE_ALGORITHM}'s", times, "x", TARGET_TIMES_REFERENCE))
     return made
 
 

@@ -23,7 +23,7 @@ import socket
 import sys
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -61,9 +61,8 @@ class LoopPlan:
     """``switches`` switches with ``entries`` metered pairs each; ``varied`` is the part of receivers that varies.
 
     ``vlan_count`` VLANs are on all ports of all switches. Without it there are as many as the pairs need, each on all
-    ``ports`` of the POD_SWITCHES switches of a pod. With ``core`` every switch has a link to one more switch, so that
-    pairs go over four links: their own ports', and two of known capacity between. With ``standby_port`` switches have a
-    second controller there. With ``waits`` they connect when they are told to.
+    ``ports`` of the POD_SWITCHES switches of a pod. With ``standby_port`` switches have a second controller there. With
+    ``waits`` they connect when they are told to.
     """
 
     switches: int
@@ -75,17 +74,8 @@ class LoopPlan:
     ports: int = PORTS
     receive_limit_bps: int = RECEIVE_LIMIT_BPS
     vlan_count: int | None = None
-    algorithm: str = "fe"
-    parameters: dict[str, Any] = field(default_factory=lambda: {"k": GAIN})
-    core: bool = False
     standby_port: int | None = None
     waits: bool = False
-
-    @property
-    def links(self) -> list[tuple[PortId, PortId]]:
-        """The links to the core switch, whose dpid is one above the others'."""
-        dpids = range(1, self.switches + 1 if self.core else 1)
-        return [(PortId(dpid, self.ports + 1), PortId(self.switches + 1, dpid)) for dpid in dpids]
 
     @property
     def vlans(self) -> int:
@@ -112,7 +102,7 @@ class LoopPlan:
     def configuration(self) -> dict[str, Any]:
         """Return the controller's configuration as YAML would hold it."""
         limits = {"send_limit": CAPACITY_BPS // self.vlans, "receive_limit": self.receive_limit_bps}
-        vlan = {**limits, "algorithm": self.algorithm, "parameters": self.parameters}
+        vlan = {**limits, "algorithm": "fe", "parameters": {"k": GAIN}}
 
         def ports(dpid: int) -> dict[int, Any]:
             port = {"capacity": CAPACITY_BPS, "trunk": self.vids(dpid)}
@@ -125,10 +115,6 @@ class LoopPlan:
             "vlans": dict.fromkeys(range(1, self.pods * self.vlans + 1), vlan),
             "switches": {f"s{dpid}": {"dpid": dpid, "ports": ports(dpid)} for dpid in range(1, self.switches + 1)},
         }
-        if self.core:
-            made["switches"]["core"] = {"dpid": self.switches + 1, "ports": {}}
-            ends = [(f"s{edge.dpid}:{edge.port_no}", f"core:{port_no}") for edge, (_, port_no) in self.links]
-            made["links"] = [{"between": list(both), "capacity": self.ports * CAPACITY_BPS} for both in ends]
         # A copy that shares nothing: YAML would write what is shared as aliases, which configurations may not have.
         return dict(json.loads(json.dumps(made)))
 
@@ -138,10 +124,7 @@ class LoopPlan:
 
 
 def pairs_of(plan: LoopPlan, central: CentralController) -> list[Pair]:
-    """Return the pairs: every switch has ``entries`` of them, and every VN sends to the next ones of its VLAN.
-
-    With a core these are the next ones on other switches, as far as there are any.
-    """
+    """Return the pairs: every switch has ``entries`` of them, and every VN sends to the next ones of its VLAN."""
     by_vlan = {vid: np.flatnonzero(central.vns.vlan_vid == vid).tolist() for vid in central.config.vlans}
     pairs = []
     for dpid in range(1, plan.switches + 1):
@@ -149,9 +132,8 @@ def pairs_of(plan: LoopPlan, central: CentralController) -> list[Pair]:
         each, more = divmod(plan.entries, len(senders))
         for number, sender in enumerate(senders):
             vlan = by_vlan[int(central.vns.vlan_vid[sender])]
-            at, first = vlan.index(sender), plan.ports if plan.core else 1
-            onwards = [*range(first, len(vlan)), *range(1, first)][: each + (number < more)]
-            pairs += [Pair(sender, vlan[(at + n) % len(vlan)]) for n in onwards]
+            at = vlan.index(sender)
+            pairs += [Pair(sender, vlan[(at + n) % len(vlan)]) for n in range(1, each + (number < more) + 1)]
     return pairs
 
 
@@ -160,9 +142,6 @@ def fill(plan: LoopPlan, central: CentralController, datapaths: dict[int, BusyDa
     nothing = np.empty(0, METER_CONFIG)
     for dpid in datapaths:
         central.switch_connected(dpid, [], nothing, 0.0)
-    for edge, core in plan.links:
-        central.on_discovery_frame(edge, core, 0.0)
-        central.on_discovery_frame(core, edge, 0.0)
     for row in range(len(central.vns)):
         key = central.vns.key(row)
         central.fabric.learn(Host(key.vlan_vid, _mac(row)), PortId(key.dpid, key.port_no), 0.0)
@@ -193,8 +172,6 @@ def load(
     swing = LoadSwing()
     varied_receivers = np.arange(len(central.vns)) % 10 < varied_share * 10
     for dpid, datapath in datapaths.items():
-        if dpid > plan.switches:  # the core has no meters
-            continue
         mine = np.flatnonzero(central.vns.dpid[entries.sender] == dpid)
         size = 1 + max(int(entries.meter_id[mine].max(initial=0)), int(datapath.meters.ids().max()))
         offered_bps, varied = np.zeros(size), np.zeros(size, np.bool_)
@@ -225,15 +202,10 @@ def serve(plan: LoopPlan, folder: Path) -> None:
             datapath.add_controller()
         for port_no in range(1, plan.ports + 1):
             datapath.add_port(port_no, CAPACITY_BPS, time.monotonic())
-    for link in plan.links:
-        for end in link:
-            if end.dpid not in datapaths:
-                datapaths[end.dpid] = BusyDatapath(end.dpid, options)
-            datapaths[end.dpid].add_port(end.port_no, CAPACITY_BPS, time.monotonic())
     fill(plan, central, datapaths)
     load(plan, plan.varied, central, datapaths)
     (folder / "entries.json").write_text(json.dumps(entry_list(plan, central)))
-    if plan.switches < SPLIT_SWITCHES or plan.pods < 2 or plan.core:
+    if plan.switches < SPLIT_SWITCHES or plan.pods < 2:
         _serve(plan, central, datapaths, sys.stdin, sys.stdout)
         return
     halves = [{dpid: one for dpid, one in datapaths.items() if plan.pod(dpid) % 2 == half} for half in range(2)]
@@ -261,8 +233,6 @@ def _serve(
     controller = "127.0.0.1", plan.openflow_port
     fabric = WireFabric(controller, tick_s=TICK_S, rate_step_s=float("inf"), standbys=standbys)
     fabric.switches.update(datapaths)
-    for edge, core in plan.links:
-        fabric.link(edge, core)
     if not plan.waits:
         fabric.start()
     if other is not None:

@@ -14,9 +14,7 @@ from controller.central.controller import CentralController
 from controller.errors import InvalidValueError
 from experiments.bench.loop import bench, report
 from experiments.bench.loop.cost_fit import fit
-from experiments.bench.loop.switch_process import CAPACITY_BPS, MOST_SENDERS, BusyDatapath, LoopPlan, fill, pairs_of
-from experiments.switch.datapath import Datapath
-from experiments.switch.options import DatapathOptions
+from experiments.bench.loop.switch_process import MOST_SENDERS, LoopPlan, pairs_of
 
 
 @pytest.mark.parametrize(("switches", "entries"), [(1, 16), (2, 100), (10, 100), (3, 1700), (23, 200)])
@@ -30,41 +28,6 @@ def test_a_plan_has_the_entries_it_says_and_each_pair_once(switches: int, entrie
     by_switch = np.unique(central.vns.dpid[[pair.sender for pair in pairs]], return_counts=True)[1]
     assert by_switch.tolist() == [entries] * switches
     assert all(central.vns.vlan_vid[pair.sender] == central.vns.vlan_vid[pair.receiver] for pair in pairs)
-
-
-def test_pairs_of_a_policy_go_over_four_links() -> None:
-    plan = LoopPlan(3, 160, 55, 1.0, 6653, 8080, algorithm="seawall", parameters={"a": 0.1}, core=True)
-    central = CentralController(plan.config())
-    assert (central.config.vlans[1].algorithm, central.config.vlans[1].parameters) == ("seawall", {"a": 0.1})
-    datapaths: dict[int, Datapath] = {dpid: BusyDatapath(dpid, DatapathOptions()) for dpid in range(1, 5)}
-    for dpid, ports in ((1, 17), (2, 17), (3, 17), (4, 3)):
-        for port_no in range(1, ports + 1):
-            datapaths[dpid].add_port(port_no, CAPACITY_BPS, 0.0)
-    fill(plan, central, datapaths)
-    pairs = pairs_of(plan, central)
-    assert len(set(pairs)) == len(pairs) == len(central.state.entries) == 3 * 160
-    links = central.fabric.links.link_table(central.vns, central.network.topology)
-    offsets, _ = links.pair_links(central.state.entries, np.arange(len(pairs)))
-    assert np.diff(offsets).tolist() == [4] * len(pairs)
-
-
-def test_a_step_is_judged_against_that_of_the_reference() -> None:
-    rows = [
-        {**row("dets", 1_000, 2.0, took_ms), "algorithm": name, "interval_ms": 55}
-        for name, took_ms in (("fp", 10.0), ("seawall", 45.0))
-    ]
-    found = {target.name: (target.value, target.met) for target in report.policy_targets("seawall", rows)}
-    assert found == {"1,000 entries: round": (45.0, True), "1,000 entries: step, of fp's": (4.5, False)}
-    assert [target.name for target in report.policy_targets("fp", rows)] == ["1,000 entries: round"]
-
-
-def test_a_policy_that_there_is_none_of_is_refused_before_anything_starts() -> None:
-    with pytest.raises(InvalidValueError) as refused:
-        bench.run(algorithm="nosuch")
-    assert refused.value.key == "algorithm"
-    with pytest.raises(InvalidValueError) as refused:
-        bench.run(algorithm="seawall", parameter=["a=2.0"])
-    assert refused.value.key == "parameters.a"
 
 
 @pytest.mark.parametrize(("share", "met"), [(0.019, True), (0.021, False)])
@@ -143,14 +106,6 @@ def test_the_grid_is_followed_by_a_million_entries() -> None:
     assert [size.switches * size.entries for size in sizes if size.baseline] == [1_000, 10_000, 100_000]
     assert all(size.entries <= bench.MAX_PER_SWITCH for size in sizes)
     assert bench.sizes_of(3, 500, 100) == [bench.Size(3, 500, 100)]
-
-
-def test_an_algorithm_is_measured_next_to_the_reference_on_the_same_switches() -> None:
-    sizes = bench.sizes_under("seawall", {"a": 0.1}, 10, None, 55)
-    assert [(size.entries, size.policy) for size in sizes] == [
-        (entries, policy) for entries in bench.POLICY_GRID for policy in (("fp", {}), ("seawall", {"a": 0.1}))
-    ]
-    assert bench.sizes_under("fp", {}, 10, 100, 55) == [bench.Size(10, 100, 55, baseline=False, policy=("fp", {}))]
 
 
 def test_the_table_has_a_line_for_each_row() -> None:
