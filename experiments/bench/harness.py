@@ -20,7 +20,6 @@ from controller.errors import InvalidValueError
 from experiments.machine.cpu_usage import machine
 
 Row = Mapping[str, Any]
-COLOURS = ("tab:blue", "tab:orange", "tab:red", "tab:green", "tab:purple", "tab:brown")
 
 
 class Target(NamedTuple):
@@ -40,20 +39,6 @@ class Target(NamedTuple):
     def row(self) -> dict[str, Any]:
         """Return it as results have it."""
         return {"name": self.name, "value": self.value, "unit": self.unit, "target": self.target, "met": self.met}
-
-
-class Panel(NamedTuple):
-    """A picture: lines by their label, each (places along, values). Places that are text stand side by side.
-
-    Without ``joined`` a line is its points alone.
-    """
-
-    title: str
-    along: str
-    up: str
-    lines: Mapping[str, tuple[Sequence[Any], Sequence[float]]]
-    log: bool = False
-    joined: bool = True
 
 
 def check_bounds(**bounds: tuple[float | None, float, float]) -> None:
@@ -85,9 +70,8 @@ def finished(
     output: Path | None = None,
     table: str = "",
     rows: Sequence[Row] = (),
-    panels: Sequence[Panel] = (),
 ) -> dict[str, Any]:
-    """Return a run's result, and with ``output`` leave it there: NAME.json, and the table, rows and panels there are.
+    """Return a run's result, and with ``output`` leave it there: NAME.json, and the table and rows there are.
 
     Where it ran and by which command is added to ``settings``.
     """
@@ -104,8 +88,6 @@ def finished(
             writer = csv.DictWriter(file, list(dict.fromkeys(key for row in rows for key in row)), restval="")
             writer.writeheader()
             writer.writerows(rows)
-    if panels and plot(panels, output / f"{name}.png"):
-        print(f"wrote {output}/{name}.png")
     return result
 
 
@@ -114,31 +96,6 @@ def markdown(rows: Sequence[Row], columns: Mapping[str, Callable[[Row], object]]
     lines = ["| " + " | ".join(columns) + " |", "|---" * len(columns) + "|"]
     lines += ["| " + " | ".join(str(cell(row)) for cell in columns.values()) + " |" for row in rows]
     return "\n".join(lines) + "\n"
-
-
-def plot(panels: Sequence[Panel], path: Path) -> bool:
-    """Draw panels, one above the other; return whether matplotlib is there to do it."""
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ModuleNotFoundError:
-        return False
-    figure = Figure(figsize=(8.0, 3.6 * len(panels)), layout="constrained")
-    FigureCanvasAgg(figure)
-    for axes, panel in zip(figure.subplots(len(panels), 1, squeeze=False)[:, 0], panels, strict=True):
-        for number, (label, (along, up)) in enumerate(panel.lines.items()):
-            style = "o-" if panel.joined else "o"
-            axes.plot(along, up, style, ms=4, color=COLOURS[number % len(COLOURS)], label=label)
-        if any(isinstance(place, str) for along, _ in panel.lines.values() for place in along):
-            axes.tick_params(axis="x", rotation=60, labelsize="x-small")
-        elif panel.log:
-            axes.set_xscale("log")
-        axes.set_yscale("log" if panel.log else "linear")
-        axes.set(title=panel.title, xlabel=panel.along, ylabel=panel.up)
-        axes.grid(alpha=0.3)
-        axes.legend(fontsize="x-small")
-    figure.savefig(path, dpi=130)
-    return True
 
 
 def spread(values: Any) -> dict[str, float]:

@@ -43,7 +43,7 @@ CEILINGS = {
     "controller/switch": 1680,
     "controller/whatif": 430,
     "experiments": 650,
-    "experiments/bench": 5910,
+    "experiments/bench": 5150,
     "experiments/evaluation": 1010,
     "experiments/figures": 570,
     "experiments/machine": 950,

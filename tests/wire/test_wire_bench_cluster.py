@@ -29,7 +29,7 @@ def test_the_smallest_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert "member_3_percent" in figures["pair"]  # so short a time may be none of its processor's
     assert len(result["targets"]) == 3
     assert result["targets"][-1]["met"], "a take-over has filled meters again"
-    assert (tmp_path / "cluster.png").stat().st_size > 1000
+    assert (tmp_path / "cluster.json").is_file()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: small disks")

@@ -12,7 +12,6 @@ instead, and owners change (ownership_changes.py); kills and faults are those of
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,7 +23,7 @@ from experiments.bench.cluster.ownership_changes import run_ownership_changes
 from experiments.bench.cluster.random_failures import run_kills
 from experiments.bench.cluster.takeover import INTERVAL_MS, measure
 from experiments.bench.cluster.testbed.loaded_cluster import ClusterVerdict
-from experiments.bench.harness import Panel, Target, check_bounds, finished
+from experiments.bench.harness import Target, check_bounds, finished
 from experiments.machine.cluster_process import ETCD_MEMBERS
 
 SWITCHES, PAIRS, REPEATS, SECONDS = 2, 10_000, 3, 20.0
@@ -46,7 +45,7 @@ def run(
     sharded: Annotated[bool, "Three sharded nodes, and changes of owners, instead of active and standby."] = False,
     node_failures: Annotated[int, "With --sharded: also let this many nodes fail, one a minute."] = 0,
     seed: Annotated[int, "Seed of the random choices."] = 1,
-    output: Annotated[Path, "Folder of figures and plot."] = Path("results/bench-cluster"),
+    output: Annotated[Path, "Folder of the results."] = Path("results/bench-cluster"),
 ) -> dict[str, Any]:
     """How soon a standby takes over, what a pair costs, and kills in a row (etcd-server)."""
     check_bounds(
@@ -87,8 +86,7 @@ def run(
     asked |= {"cross_shard_pairs": cross_shard_pairs, "seed": seed}
     asked |= {"kills": kills, "faults": faults, "node_failures": node_failures}
     settings = {**asked, "interval_ms": INTERVAL_MS, "etcd_members": ETCD_MEMBERS}
-    panels = [_panel(figures["takeovers"])] if "takeovers" in figures else []
-    return finished("cluster", figures, targets, settings, output, panels=panels)
+    return finished("cluster", figures, targets, settings, output)
 
 
 def _tell(line: str) -> None:
@@ -134,14 +132,3 @@ def _no_problems(judgement: ClusterVerdict, what: str) -> Target:
     for problem in judgement.problems:
         _tell(problem)
     return Target(f"writers at once, revisions lost, senders freed: {what}", len(judgement.problems), "", 0)
-
-
-def _panel(takeovers: Mapping[str, list[dict[str, Any]]]) -> Panel:
-    """Return a picture of every take-over as a dot, in intervals."""
-    lines = {
-        what: ([what] * len(made), [one["last_s"] * 1e3 / INTERVAL_MS for one in made])
-        for what, made in takeovers.items()
-    }
-    return Panel(
-        "A standby takes over", "", f"intervals of {INTERVAL_MS} ms to the first meter set", lines, joined=False
-    )

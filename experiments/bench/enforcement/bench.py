@@ -10,8 +10,10 @@ port, at PORT_FACTOR times the grant, which the case shares with the pings of an
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -34,7 +36,7 @@ from experiments.bench.enforcement.cases import (
 )
 from experiments.bench.enforcement.grant_injection import ENVIRONMENT, GrantPlan, Slot
 from experiments.bench.enforcement.grant_schedules import PATTERNS
-from experiments.bench.enforcement.report import panels, table
+from experiments.bench.enforcement.report import table
 from experiments.bench.enforcement.result_figures import case_figures, ping_figures, read_grants, targets, tcp_figures
 from experiments.bench.harness import check_bounds, check_known, check_left_out, finished
 from experiments.machine.controller_process import ControllerProcess, configuration, free_ports
@@ -66,7 +68,7 @@ def run(
     seed: Annotated[int, "Of schedules that are drawn."] = 1,
     interval_ms: Annotated[int, "The control interval; schedules change with it."] = INTERVAL_MS,
     bursts: Annotated[bool, "What bursting senders gain, and what others lose, instead."] = False,
-    output: Annotated[Path, "Folder of table and plot."] = Path("results/bench-enforcement"),
+    output: Annotated[Path, "Folder of the results."] = Path("results/bench-enforcement"),
 ) -> dict[str, Any]:
     """What is delivered against what is granted, on real Open vSwitch (root).
 
@@ -84,15 +86,15 @@ def run(
     batches = packed(cases, MAX_PPS[DATAPATHS[datapath]])
     rows: list[dict[str, Any]] = []
     warnings: list[str] = []
-    with _progress(len(batches) * len(ENFORCEMENT_MODES) * (WARM_UP_S + seconds + SETUP_S)) as tell:
-        for grant_bps in dict.fromkeys(batch[0].grant_bps for batch in batches):
-            mine = [batch for batch in batches if batch[0].grant_bps == grant_bps]
-            with _fabric(grant_bps, max(map(len, mine)), DATAPATHS[datapath]) as (ovs, ports):
-                for batch in mine:
-                    for way in ENFORCEMENT_MODES:
-                        tell(f"{batch[0].name} and {len(batch) - 1} more: {way}", WARM_UP_S + seconds + SETUP_S)
-                        rows += _measure(ovs, ports, batch, way, seconds, seed, interval_ms)
-                warnings += ovs.warnings
+    batch_s, left = WARM_UP_S + seconds + SETUP_S, len(batches) * len(ENFORCEMENT_MODES)
+    for grant_bps in dict.fromkeys(batch[0].grant_bps for batch in batches):
+        mine = [batch for batch in batches if batch[0].grant_bps == grant_bps]
+        with _fabric(grant_bps, max(map(len, mine)), DATAPATHS[datapath]) as (ovs, ports):
+            for batch, way in itertools.product(mine, ENFORCEMENT_MODES):
+                print(f"{batch[0].name} and {len(batch) - 1} more: {way}; {left * batch_s:.0f} s left", file=sys.stderr)
+                rows += _measure(ovs, ports, batch, way, seconds, seed, interval_ms)
+                left -= 1
+            warnings += ovs.warnings
     silent = [f"{row['case']} ({row['way']})" for row in rows if row["ratio"] < NOTHING]
     if silent:
         warnings.append(f"nothing came, as when a source could not begin, in: {', '.join(silent)}")
@@ -101,7 +103,7 @@ def run(
         warnings.append(f"the processors were idle for less than {BUSY_IDLE_SHARE:.0%} in: {', '.join(busy)}")
     settings = {"datapath": datapath, "seconds": seconds, "warm_up_s": WARM_UP_S, "interval_ms": interval_ms}
     settings |= {"seed": seed, "cases": len(cases), "warnings": list(dict.fromkeys(warnings))}
-    return finished("enforcement", {"rows": rows}, targets(rows), settings, output, table(rows), rows, [*panels(rows)])
+    return finished("enforcement", {"rows": rows}, targets(rows), settings, output, table(rows), rows)
 
 
 def _cases(
@@ -262,24 +264,3 @@ def _pings(ovs: OvsFabric, batch: Sequence[Case], seconds: float) -> list[subpro
     targets = [fabric.vn(PING_VLAN, 2 * slot + 2).ip for slot in range(len(batch))]
     command = ["ping", "-n", "-i", f"{1 / PINGS_PER_S:g}", "-c", count, "-w", f"{seconds:.0f}", "-W", "1"]
     return [host.popen([*command, ip], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) for ip in targets]
-
-
-@contextlib.contextmanager
-def _progress(total_s: float) -> Iterator[Any]:
-    """Show what runs and the time left; yield a function of what begins and the seconds that it takes."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[left]} left"))
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("building the fabric", total=total_s, left="")
-        left_s = total_s
-
-        def tell(what: str, takes_s: float) -> None:
-            nonlocal left_s
-            minutes, seconds = divmod(round(left_s), 60)
-            bar.update(task, description=what, completed=total_s - left_s, left=f"{minutes}:{seconds:02d}")
-            left_s = max(left_s - takes_s, 0.0)
-
-        yield tell
-        bar.update(task, description="done", completed=total_s, left="0:00")

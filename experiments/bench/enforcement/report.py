@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from experiments.bench.enforcement.cases import ENFORCEMENT_MODES
-from experiments.bench.enforcement.grant_schedules import PATTERNS
-from experiments.bench.harness import Panel, Row, markdown
+from experiments.bench.harness import Row, markdown
 
 RATIO = "{:.3f}"
 SIDE_BY_SIDE = {
@@ -52,15 +51,3 @@ def table(rows: Sequence[Row]) -> str:
 def _cell(row: Row | None, key: str, form: str) -> str:
     value = None if row is None else row.get(key)
     return "" if value is None else form.format(value)
-
-
-def panels(rows: Sequence[Row]) -> Iterator[Panel]:
-    """Yield pictures of delivered over granted by case, one for each schedule."""
-    for pattern, title in PATTERNS.items():
-        lines = {}
-        for way in ENFORCEMENT_MODES:
-            mine = [row for row in rows if (row["pattern"], row["way"]) == (pattern, way)]
-            places = [f"{row['grant_bps'] / 1e6:g}M {row['traffic']}" for row in mine]
-            lines[way] = places, [row["ratio"] for row in mine]
-        if any(places for places, _ in lines.values()):
-            yield Panel(f"grant {title}", "", "delivered / granted", lines, log=True, joined=False)

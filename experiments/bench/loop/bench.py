@@ -29,7 +29,7 @@ from controller.units import MAX_INTERVAL_MS, MIN_INTERVAL_MS
 from experiments.bench.harness import Target, check_bounds, finished, resident_bytes, spread
 from experiments.bench.loop import surge_reaction
 from experiments.bench.loop.cost_fit import fit
-from experiments.bench.loop.report import SWITCHES, VARIED, all_set, panels, summary, table, targets
+from experiments.bench.loop.report import SWITCHES, VARIED, all_set, summary, table, targets
 from experiments.bench.loop.switch_process import OFFERED, LoopPlan
 from experiments.machine.controller_process import ROOT, ControllerProcess, free_ports
 from experiments.machine.cpu_usage import process_cpu_s
@@ -77,7 +77,7 @@ def run(
     entries: Annotated[int | None, "Metered entries of each; left out, 1,000 to a million in all."] = None,
     interval_ms: Annotated[int, "The control interval."] = INTERVAL_MS,
     seconds: Annotated[float, "How long each case is measured."] = MEASURED_S,
-    output: Annotated[Path, "Folder of table and plot."] = Path("results/bench-loop"),
+    output: Annotated[Path, "Folder of the results."] = Path("results/bench-loop"),
     profile: Annotated[bool, "Show where processor time goes instead."] = False,
 ) -> dict[str, Any]:
     """The control loop of the real application, against stock Ryu handlers.
@@ -104,7 +104,7 @@ def run(
             f"a round: {cost.switch_us:.0f} us x switches + {cost.entry_ns:.0f} ns x entries + {cost.fixed_ms:.2f} ms "
             f"of CPU; {cost.worst:.0%} off at most"
         )
-    return finished("loop", figures, judged, settings, output, table(rows), panels=panels(rows))
+    return finished("loop", figures, judged, settings, output, table(rows))
 
 
 def measure_size(size: Size, seconds: float, profiles: Path | None) -> list[dict[str, Any]]:

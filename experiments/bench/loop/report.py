@@ -1,11 +1,11 @@
-"""What ``dets bench loop`` says of its rows: targets, a table and a plot."""
+"""What ``dets bench loop`` says of its rows: targets and a table."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from experiments.bench.harness import Panel, Row, Target, markdown
+from experiments.bench.harness import Row, Target, markdown
 from experiments.bench.loop.cost_fit import fit, round_ms
 
 SWITCHES = 10  # of the sizes that have a baseline
@@ -92,16 +92,3 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
             "bytes/entry": lambda row: "" if row["bytes_per_entry"] is None else f"{row['bytes_per_entry']:,.0f}",
         },
     )
-
-
-def panels(rows: Sequence[dict[str, Any]]) -> list[Panel]:
-    """Return a picture of cost per entry against size."""
-    lines = {}
-    for who in ("dets", "baseline"):
-        for varied in VARIED:
-            some = [row for row in rows if (row["who"], row["varied"]) == (who, varied)]
-            mine = [row for row in some if row["switches"] == SWITCHES] or some
-            costs = [row["entries"] for row in mine], [row["cpu_us_per_entry"] for row in mine]
-            lines[f"{who}, {varied:.0%} set again"] = costs
-    title = "One control interval: cost of an entry by the number of entries"
-    return [Panel(title, "metered entries", "CPU per entry and interval, µs", lines, log=True)]

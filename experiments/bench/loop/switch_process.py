@@ -108,15 +108,13 @@ class LoopPlan:
             port = {"capacity": CAPACITY_BPS, "trunk": self.vids(dpid)}
             return dict.fromkeys(range(1, self.ports + 1), port)
 
-        made: dict[str, Any] = {
+        return {
             "control": {"interval_ms": self.interval_ms, "mac_ageing_s": 3600},
             "openflow": {"listen": f"127.0.0.1:{self.openflow_port}"},
             "rest": {"listen": f"127.0.0.1:{self.rest_port}"},
             "vlans": dict.fromkeys(range(1, self.pods * self.vlans + 1), vlan),
             "switches": {f"s{dpid}": {"dpid": dpid, "ports": ports(dpid)} for dpid in range(1, self.switches + 1)},
         }
-        # A copy that shares nothing: YAML would write what is shared as aliases, which configurations may not have.
-        return dict(json.loads(json.dumps(made)))
 
     def config(self) -> Config:
         """Return the same, checked."""

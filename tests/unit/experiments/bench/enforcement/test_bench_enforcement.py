@@ -23,7 +23,7 @@ from experiments.bench.enforcement.cases import (
 )
 from experiments.bench.enforcement.grant_injection import COLUMNS, GrantPlan, Slot, naive_enforcement
 from experiments.bench.enforcement.grant_schedules import PATTERNS, WALK_FLOOR, grants_bps
-from experiments.bench.enforcement.report import panels, table
+from experiments.bench.enforcement.report import table
 from experiments.bench.enforcement.result_figures import (
     GrantLog,
     case_figures,
@@ -174,10 +174,9 @@ def test_targets_are_missed_when_they_are():
 
 def test_results_are_written_whole(tmp_path):
     rows = [row(way, 1.0) for way in ENFORCEMENT_MODES] + [row("dets", 1.0, "step", step_ratio=1.01, ping_p99_ms=None)]
-    finished("enforcement", {"rows": rows}, targets(rows), {}, tmp_path, table(rows), rows, [*panels(rows)])
+    finished("enforcement", {"rows": rows}, targets(rows), {}, tmp_path, table(rows), rows)
     names = {path.name for path in tmp_path.iterdir()}
     assert names >= {"enforcement.json", "enforcement.md", "enforcement.csv"}
-    assert [len(panel.lines) for panel in panels(rows)] == [len(ENFORCEMENT_MODES)] * 2
     lines = table(rows).splitlines()
     assert len(lines) == 2 + 2
     assert len({line.count("|") for line in lines}) == 1
