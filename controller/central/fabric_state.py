@@ -363,11 +363,12 @@ class FabricState:
             np.full(len(rows), float(self.config.control_frame_rate_bps)),
         )
         agent_burst_s = AGENT_BURST_INTERVALS * self.config.interval_s
+        least_bits = min_bursts(self.frame_bytes[rows])
         bursts_bits = (
-            np.maximum(pair_changes.first_bursts(rates_bps[0]), min_bursts(self.frame_bytes[rows])),
+            np.maximum(pair_changes.first_bursts(rates_bps[0]), least_bits),
             *map(pair_changes.first_bursts, rates_bps[1:3]),
-            packet_in_bursts(rates_bps[3]),
-            newcomer_bits[rows],
+            np.maximum(packet_in_bursts(rates_bps[3]), least_bits),
+            np.maximum(newcomer_bits[rows], least_bits),
             packet_in_bursts(rates_bps[5], agent_burst_s),
         )
         there = vn_meter_id > 0

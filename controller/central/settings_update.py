@@ -21,7 +21,7 @@ from controller.units import exact_rate
 
 # A change to more VNs or VLANs than this is one event that says how many they are.
 _MOST_NAMED = 20
-_NEWCOMER = VnMeters._fields.index("newcomer")
+_NEWCOMER, _REPORT = map(VnMeters._fields.index, ("newcomer", "report"))
 
 
 def apply_settings(fabric: FabricState, values: EffectiveSettings, now_s: float) -> None:
@@ -49,7 +49,8 @@ def _set_vn_meters(fabric: FabricState, before: VnTable, before_flood_bps: Float
     sending = before.send_max_bps != fabric.vns.send_max_bps
     flooding = before_flood_bps != fabric.flood_limit_bps
     first, first_now = new_pair_limits(before), new_pair_limits(fabric.vns)
-    _modify_vn_meters(fabric, sending, flooding, (first[0] != first_now[0]) | (first[1] != first_now[1]), now_s)
+    beginning = (first[0] != first_now[0]) | (first[1] != first_now[1])
+    _modify_vn_meters(fabric, sending, flooding, beginning, np.zeros_like(beginning), now_s)
 
 
 def follow_frame_sizes(fabric: FabricState, seen_bytes: FloatArray, now_s: float) -> None:
@@ -60,15 +61,20 @@ def follow_frame_sizes(fabric: FabricState, seen_bytes: FloatArray, now_s: float
     fabric.frame_bytes = fabric.frame_bytes.copy()
     fabric.frame_bytes[rows] = seen_bytes[rows]
     fabric.follow_bounds()
-    sending, others = np.zeros((2, len(fabric.vns)), dtype=np.bool_)
-    sending[rows] = True
-    _modify_vn_meters(fabric, sending, others, others, now_s)
+    large, none = np.zeros((2, len(fabric.vns)), dtype=np.bool_)
+    large[rows] = True
+    _modify_vn_meters(fabric, large, none, large, large, now_s)
 
 
 def _modify_vn_meters(
-    fabric: FabricState, sending: BoolArray, flooding: BoolArray, beginning: BoolArray, now_s: float
+    fabric: FabricState,
+    sending: BoolArray,
+    flooding: BoolArray,
+    beginning: BoolArray,
+    reporting: BoolArray,
+    now_s: float,
 ) -> None:
-    """Queue meter-mods for what the marked VNs (vns,) may send, flood and begin with, to switches with meters."""
+    """Queue meter-mods for what the marked VNs (vns,) may send, flood, begin with and have sent to the controller."""
     fabric.send_limits = fabric.send_limits.modified(np.flatnonzero(sending), now_s)
     fabric.floods.modified(np.flatnonzero(flooding), now_s)
     for dpid in np.unique(fabric.vns.dpid[sending | flooding | beginning]).tolist():
@@ -76,7 +82,8 @@ def _modify_vn_meters(
         if record.connected:
             rows, meter_id = record.vn_meter_columns()
             of_floods, of_newcomers = meter_id[1:3, flooding[rows]].ravel(), meter_id[_NEWCOMER, beginning[rows]]
-            mine = np.concatenate([meter_id[0, sending[rows]], of_floods, of_newcomers])
+            of_reports = meter_id[_REPORT, reporting[rows]]
+            mine = np.concatenate([meter_id[0, sending[rows]], of_floods, of_newcomers, of_reports])
             wanted = fabric.wanted_meters(record)
             at = np.flatnonzero(np.isin(wanted.meter_id, mine))
             mods = modifications(wanted.meter_id[at], wanted.rate_kbps[at], wanted.burst_kbits[at])

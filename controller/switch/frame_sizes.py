@@ -20,6 +20,7 @@ BITS_PER_BYTE = 8
 FRAMES = 2  # what a least burst holds of such frames
 MAX_FRAME_BYTES = 65_535 + 18.0  # of an IP packet with Ethernet header and tag
 LARGE_FRAME_BYTES = MIN_BURST_BITS / BITS_PER_BYTE / FRAMES  # smaller ones pass any burst
+_OF_VNS = tuple(map(VnMeters._fields.index, ("send", "report", "newcomer")))  # those of floods always pass 9 kB
 _MIN_GROWTH = 1.05  # means differ a little all the time
 _COUNTABLE_BYTES = 14 << 32  # beyond that the low 32 bits of the packets may have begun again
 
@@ -37,13 +38,10 @@ def dropped_frame_bytes(stats: NDArray[np.void], owners: MeterOwners, sender: In
     if len(listed):
         mean_bytes = np.minimum(octets[listed] / packets[listed], MAX_FRAME_BYTES)
         entry, vn = owners.entry[listed], owners.vn[listed]
-        of_entries, of_vns = entry != NO_ENTRY, (vn != NO_ENTRY) & (vn % VN_METERS == _SEND_LIMIT)
+        of_entries, of_vns = entry != NO_ENTRY, (vn != NO_ENTRY) & np.isin(vn % VN_METERS, _OF_VNS)
         np.maximum.at(found, sender[entry[of_entries]], mean_bytes[of_entries])
         np.maximum.at(found, vn[of_vns] // VN_METERS, mean_bytes[of_vns])
     return found
-
-
-_SEND_LIMIT = VnMeters._fields.index("send")
 
 
 def grown(known_bytes: FloatArray, seen_bytes: FloatArray) -> IntArray:
