@@ -17,7 +17,7 @@ from apps import config_reader, rest
 from apps.change_tracker import ChangeTracker
 from apps.membership import member_of
 from apps.metrics import Metrics
-from apps.ovsdb.queue_reconciler import QueueReconciler
+from apps.ovsdb.queue_reconciler import QueueReconciler, ovsdb_tls
 from apps.reload import Reloader, Reloads
 from apps.runtime import first_config
 from apps.runtime.cooperative_scheduler import CooperativeScheduler
@@ -88,8 +88,9 @@ class Dets(AppBase):
             check_free("rest.listen", self.config.rest.listen.host, self.config.rest.listen.port)
             rest_tls = renewable_server("rest", self.config.rest.tls)
             self.membership = member_of(self.config)
-            servers = [one for one in (openflow_tls, rest_tls) if one is not None]
-            self.tls_contexts = [*servers, *self.membership.tls_contexts()]
+            databases = ovsdb_tls(self.config.ovsdb_tls)
+            own = [one for one in (openflow_tls, rest_tls, *databases) if one is not None]
+            self.tls_contexts = [*own, *self.membership.tls_contexts()]
             kept = self.config.rest.store
             store = self.membership.store(kept)
             self._tokens = self.membership.tokens(kept) if self.config.rest.authentication == "token" else None
@@ -100,7 +101,7 @@ class Dets(AppBase):
         self.shell = SouthboundDriver(self.config, time.monotonic, self._on_ports, *of_spare, self.membership.roles)
         self.membership.drive(self.shell, self.spare)
         self.observer = Observer(self.shell.central)
-        self.queues = QueueReconciler(self.shell)
+        self.queues = QueueReconciler(self.shell, databases)
         self.loops = Supervisor(time.monotonic, hub.spawn, hub.sleep, hub.kill)
         self.settings = self._settings(store)
         self.shell.edge_ports.know(self.settings.port_names())

@@ -146,12 +146,12 @@ class Reloader:
         diff: ConfigDiff
         diff, made = application.run_in_thread(_compared, before, config, events)
         renewals = application.run_in_thread(_renewals, application.tls_contexts)
-        diff = diff._replace(summary=[*diff.summary, *(f"{key}: certificates renewed" for key in renewals)])
+        diff = diff._replace(summary=[*diff.summary, *(f"{key}: certificates renewed" for key in dict(renewals))])
         if dry_run:
             return diff
         if diff.changes:
             self._change(config, made)
-        for renew in renewals.values():
+        for _, renew in renewals:
             renew()
         if diff.summary:
             LOG.info("%d values of the configuration have changed: %s", len(diff.changes), shorten(diff.summary, "; "))
@@ -206,10 +206,10 @@ def _compared(before: Config, config: Config, events: EventLog) -> tuple[ConfigD
     return compare_configs(before, config), Beforehand(config, events)
 
 
-def _renewals(contexts: list[RenewableContext]) -> dict[str, Callable[[], None]]:
-    """Return, by the sections that name them, what renews the TLS contexts whose files have changed."""
-    prepared = {context.key: context.prepare() for context in contexts}
-    return {key: renew for key, renew in prepared.items() if renew is not None}
+def _renewals(contexts: list[RenewableContext]) -> list[tuple[str, Callable[[], None]]]:
+    """Return what renews the TLS contexts whose files have changed, and the sections that name these."""
+    prepared = [(context.key, context.prepare()) for context in contexts]
+    return [(key, renew) for key, renew in prepared if renew is not None]
 
 
 class _Transition:

@@ -21,9 +21,11 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
+from apps.runtime.tls import RenewableContext
 from controller.config.value_types import check_ovsdb, parse_address
 from controller.errors import DetsError, InvalidValueError, ProtocolError
 from controller.switch.desired_queues import PortQueues
@@ -31,10 +33,11 @@ from controller.switch.ovsdb_queues import DATABASE, Operation, plan_rows, read_
 
 TIMEOUT_S = 5.0
 ATTEMPTS = 5
-_MAX_REPLY_BYTES = 8 << 20  # the rows of 30,000 queues
+MAX_REPLY_BYTES = 8 << 20  # the rows of 30,000 queues
 _MAX_REASON_LENGTH = 200
 _MAX_PARTS = 500_000  # lists and objects of a reply: those rows have so many, and all are made at once
 _CHUNK_BYTES = 1 << 16
+MAX_UNASKED_BYTES = 1 << 16
 _MAX_OTHERS = 100  # messages of one connection that answer nothing; a server's probes are seconds apart
 _TOKEN = re.compile(rb'["{}]')
 # A string up to its end. A character after a backslash is not what it looks like; a backslash at the end waits for it.
@@ -61,7 +64,7 @@ class OvsdbQueueWriter:
     certificates for ``ssl:``; without it the server must have one for its host name from the system's authorities.
     """
 
-    def __init__(self, address: str, *, tls: ssl.SSLContext | None = None, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(self, address: str, *, tls: RenewableContext | None = None, timeout_s: float = TIMEOUT_S) -> None:
         self.address = check_ovsdb(address)
         self._tls = tls
         self._timeout_s = timeout_s
@@ -81,15 +84,16 @@ class OvsdbQueueWriter:
         with self._lock:
             if self._closed:
                 raise OvsdbError(self.address, "this writer is closed")
-            try:
-                with _Session(self.address, self._tls, self._timeout_s) as session:
-                    return self._apply(session, dpid, desired)
-            except TimeoutError as error:
-                raise OvsdbError(self.address, f"no answer within {self._timeout_s:g} s") from error
-            except (OSError, ProtocolError, InvalidValueError) as error:
-                raise OvsdbError(self.address, _reason(error)) from error
-            except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
-                raise OvsdbError(self.address, f"answers in a form that is not OVSDB's: {error!r}") from error
+            with naming(self.address, self._timeout_s):
+                sock = _connect(self.address, self._tls, self._timeout_s)
+                try:
+                    session = OvsdbSession(sock)
+                    session.begin(self._timeout_s)
+                    problems, wrote = write_queues(session, dpid, desired)
+                finally:
+                    sock.close()
+            self.writes += wrote
+            return problems
 
     def remove(self, dpid: int) -> list[str]:
         """Remove the controller's queues from all ports of a switch; returns and raises what ``apply`` does."""
@@ -100,59 +104,94 @@ class OvsdbQueueWriter:
         with self._lock:
             self._closed = True
 
-    def _apply(self, session: _Session, dpid: int, desired: Mapping[str, PortQueues]) -> list[str]:
-        for _ in range(ATTEMPTS):
-            answer = session.transact(read_operations())
-            _let_others_run()
-            plan = plan_rows(read_tables(answer), dpid, desired)
-            if not plan.operations:
-                return plan.problems
-            _let_others_run()
-            results = session.transact(plan.operations)
-            error = next((result for result in results if result and result.get("error")), None)
-            if error is None:
-                self.writes += 1
-                return plan.problems
-            if error["error"] != _TIMED_OUT:
-                raise ProtocolError(f"transact: {error['error']}: {error.get('details', '')}")
-        raise ProtocolError(f"transact: others changed the same rows {ATTEMPTS} times meanwhile")
+
+def write_queues(session: OvsdbSession, dpid: int, desired: Mapping[str, PortQueues]) -> tuple[list[str], bool]:
+    """Do what ``OvsdbQueueWriter.apply`` says; return the obstacles, and whether rows have changed.
+
+    Raises OSError, ProtocolError, InvalidValueError, and what reading rows of another form than OVSDB's raises.
+    """
+    for _ in range(ATTEMPTS):
+        answer = session.transact(read_operations())
+        _let_others_run()
+        plan = plan_rows(read_tables(answer), dpid, desired)
+        if not plan.operations:
+            return plan.problems, False
+        _let_others_run()
+        results = session.transact(plan.operations)
+        error = next((result for result in results if result and result.get("error")), None)
+        if error is None:
+            return plan.problems, True
+        if error["error"] != _TIMED_OUT:
+            raise ProtocolError(f"transact: {error['error']}: {error.get('details', '')}")
+    raise ProtocolError(f"transact: others changed the same rows {ATTEMPTS} times meanwhile")
 
 
-class _Session:
-    """A connection for a few transactions, all within one deadline; a context manager."""
+@contextmanager
+def naming(address: str, timeout_s: float) -> Iterator[None]:
+    """Turn whatever goes wrong with a database into an OvsdbError."""
+    try:
+        yield
+    except TimeoutError as error:
+        raise OvsdbError(address, f"no answer within {timeout_s:g} s") from error
+    except (OSError, ProtocolError, InvalidValueError) as error:
+        raise OvsdbError(address, _reason(error)) from error
+    except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
+        raise OvsdbError(address, f"answers in a form that is not OVSDB's: {error!r}") from error
 
-    def __init__(self, address: str, tls: ssl.SSLContext | None, timeout_s: float) -> None:
-        self._deadline_s = time.monotonic() + timeout_s
-        self._socket = _connect(address, tls, timeout_s)
+
+class OvsdbSession:
+    """Transactions on one connection. ``begin`` sets the deadline of those that follow; it comes first."""
+
+    def __init__(self, sock: socket.socket, max_reply_bytes: int = MAX_REPLY_BYTES) -> None:
+        self._socket, self.max_reply_bytes = sock, max_reply_bytes
+        self._deadline_s = 0.0
         self._buffer = bytearray()
         self._frame = _JsonMessage()
         self._last_id = self._others = 0
 
-    def __enter__(self) -> _Session:
-        return self
+    def begin(self, timeout_s: float) -> None:
+        """Let what follows be done within ``timeout_s``."""
+        self._deadline_s = time.monotonic() + timeout_s
+        self._others = 0
 
-    def __exit__(self, *exception: object) -> None:
-        self._socket.close()
+    def answer_probes(self) -> None:
+        """Answer what has come while nothing was asked; raise ProtocolError for more than a server has to send."""
+        if not self._fill():
+            raise ConnectionResetError("the server closed the connection")
+        while (message := self._next()) is not None:
+            self._take_unasked(message)
+        if len(self._buffer) > MAX_UNASKED_BYTES:
+            raise ProtocolError(f"message: is longer than {MAX_UNASKED_BYTES} bytes, and nobody has asked for it")
+
+    def probe(self) -> None:
+        """Raise OSError or ProtocolError unless the server answers an echo (RFC 7047, section 4.1.11)."""
+        self._request("echo", [])
 
     def transact(self, operations: list[Operation]) -> list[Any]:
         """Return the results of one transaction (RFC 7047, section 4.1.3), errors of single operations among them.
 
         Raises OSError and ProtocolError.
         """
+        return self._request("transact", [DATABASE, *operations])
+
+    def _request(self, method: str, parameters: list[Any]) -> list[Any]:
         self._last_id += 1
-        self._send({"method": "transact", "params": [DATABASE, *operations], "id": self._last_id})
+        self._send({"method": method, "params": parameters, "id": self._last_id})
         while True:
             message = self._receive()
             if message.get("id") == self._last_id and message.get("method") is None:
                 break
-            self._others += 1
-            if self._others > _MAX_OTHERS:
-                raise ProtocolError(f"message: more than {_MAX_OTHERS} that nobody has asked for")
-            if message.get("method") == "echo":
-                self._send({"result": message.get("params"), "error": None, "id": message.get("id")})
+            self._take_unasked(message)
         if message.get("error") or not isinstance(message.get("result"), list):
-            raise ProtocolError(f"transact: {message.get('error') or 'the reply has no results'}")
+            raise ProtocolError(f"{method}: {message.get('error') or 'the reply has no results'}")
         return list(message["result"])
+
+    def _take_unasked(self, message: dict[str, Any]) -> None:
+        self._others += 1
+        if self._others > _MAX_OTHERS:
+            raise ProtocolError(f"message: more than {_MAX_OTHERS} that nobody has asked for")
+        if message.get("method") == "echo":
+            self._send({"result": message.get("params"), "error": None, "id": message.get("id")})
 
     def _send(self, message: object) -> None:
         self._limit_time()
@@ -160,24 +199,33 @@ class _Session:
 
     def _receive(self) -> dict[str, Any]:
         """Return the next message; nothing is decoded before all of it is there."""
-        while True:
-            end = self._frame.end(self._buffer)
-            if end is not None:
-                text, self._buffer, self._frame = self._buffer[:end], self._buffer[end:], _JsonMessage()
-                if text.count(b"[") + text.count(b"{") > _MAX_PARTS:
-                    raise ProtocolError(f"message: has more than {_MAX_PARTS} lists and objects")
-                try:
-                    return dict(json.loads(text))
-                except ValueError as error:
-                    raise ProtocolError(f"message: is not JSON: {error}") from error
-            if len(self._buffer) > _MAX_REPLY_BYTES:
-                raise ProtocolError(f"message: is longer than {_MAX_REPLY_BYTES} bytes")
-            self._limit_time()
-            chunk = self._socket.recv(_CHUNK_BYTES)
-            if not chunk:
+        while (message := self._next()) is None:
+            if len(self._buffer) > self.max_reply_bytes:
+                raise ProtocolError(f"message: is longer than {self.max_reply_bytes} bytes")
+            if not self._fill():
                 raise ConnectionResetError("the server closed the connection")
-            self._buffer += chunk
-            _let_others_run()  # whoever sends without an end is read without waiting
+        return message
+
+    def _next(self) -> dict[str, Any] | None:
+        """Return a message that has come whole, None without one."""
+        end = self._frame.end(self._buffer) if self._buffer else None
+        if end is None:
+            return None
+        text, self._buffer, self._frame = self._buffer[:end], self._buffer[end:], _JsonMessage()
+        if text.count(b"[") + text.count(b"{") > _MAX_PARTS:
+            raise ProtocolError(f"message: has more than {_MAX_PARTS} lists and objects")
+        try:
+            return dict(json.loads(text))
+        except ValueError as error:
+            raise ProtocolError(f"message: is not JSON: {error}") from error
+
+    def _fill(self) -> bool:
+        """Read what has come, waiting for something; return whether the connection goes on."""
+        self._limit_time()
+        chunk = self._socket.recv(_CHUNK_BYTES)
+        self._buffer += chunk
+        _let_others_run()  # whoever sends without an end is read without waiting
+        return bool(chunk)
 
     def _limit_time(self) -> None:
         left_s = self._deadline_s - time.monotonic()
@@ -224,7 +272,7 @@ class _JsonMessage:
         return not self._in_string
 
 
-def _connect(address: str, tls: ssl.SSLContext | None, timeout_s: float) -> socket.socket:
+def _connect(address: str, tls: RenewableContext | None, timeout_s: float) -> socket.socket:
     scheme, _, place = address.partition(":")
     if scheme == "unix":
         unix = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -240,7 +288,8 @@ def _connect(address: str, tls: ssl.SSLContext | None, timeout_s: float) -> sock
     if scheme == "tcp":
         return plain
     try:
-        return (tls or ssl.create_default_context()).wrap_socket(plain, server_hostname=host)
+        context = ssl.create_default_context() if tls is None else tls.current
+        return context.wrap_socket(plain, server_hostname=host)
     except BaseException:
         plain.close()
         raise

@@ -6,13 +6,17 @@ import logging
 import math
 from collections import Counter
 from dataclasses import replace
+from typing import NamedTuple
 
 from apps.ovsdb.ovsdb_client import OvsdbQueueWriter
+from apps.ovsdb.ovsdb_listener import OvsdbListener
 from apps.runtime.ryu_adapter import hub
+from apps.runtime.tls import RenewableContext, renewable_client, renewable_server
 from apps.southbound.southbound_driver import SouthboundDriver
+from controller.config.value_types import ovsdb_endpoint
 from controller.errors import DetsError
 from controller.events import EventKind
-from controller.fabric.config_model import Switch
+from controller.fabric.config_model import ClientTls, Switch, Tls
 from controller.fabric.topology import PortId
 from controller.switch.desired_queues import PortQueues, desired_queues
 
@@ -24,13 +28,34 @@ AUDIT_S = 30.0
 PAUSE_S = 0.5
 
 
+class OvsdbTls(NamedTuple):
+    """TLS where the controller connects to databases, and where they connect to it."""
+
+    client: RenewableContext | None = None
+    server: RenewableContext | None = None
+
+
+WITHOUT_TLS = OvsdbTls()
+
+
+def ovsdb_tls(tls: ClientTls | None) -> OvsdbTls:
+    """Return the TLS that a configuration has for databases; raises InvalidValueError for files of no use."""
+    if tls is None:
+        return WITHOUT_TLS
+    client = renewable_client("ovsdb_tls", tls.ca, tls.certificate, tls.key, check_hostname=False)
+    if tls.certificate is None or tls.key is None:
+        return OvsdbTls(client)
+    return OvsdbTls(client, renewable_server("ovsdb_tls", Tls(tls.certificate, tls.key, tls.ca)))
+
+
 class QueueReconciler:
     """Writes queues over OVSDB whenever it is woken, one transaction per switch; what fails is tried again."""
 
-    def __init__(self, shell: SouthboundDriver) -> None:
-        self._shell = shell
+    def __init__(self, shell: SouthboundDriver, tls: OvsdbTls = WITHOUT_TLS) -> None:
+        self._shell, self._tls = shell, tls
         self._wake = hub.Event()
-        self._writers: dict[str, OvsdbQueueWriter] = {}
+        self._writers: dict[str, OvsdbQueueWriter | OvsdbListener] = {}
+        self._unused: set[str] = set()  # addresses, when the last round began
         self._problems: dict[int, list[str]] = {}
         self._wanted: dict[int, dict[str, PortQueues]] = {}  # what each switch's rows were last brought to
         self.applied = self.failed = 0
@@ -55,6 +80,7 @@ class QueueReconciler:
         """Bring the queues of all switches that are connected to what the limits want."""
         self._wake.clear()
         started_s = self._shell.now_s()
+        self._close_unused()
         for dpid in list(self._shell.peers):
             self._apply(dpid)
         if not self.failing():
@@ -100,9 +126,9 @@ class QueueReconciler:
         }
         wanted = {name: replace(desired[port_no], port_no=there[port_no]) for name, port_no in names.items()}
         self.applied += 1
-        writer = self._writer(record.switch.ovsdb)
-        writes = writer.writes
         try:
+            writer = self._writer(record.switch.ovsdb)
+            writes = writer.writes
             problems = writer.apply(dpid, wanted)
         except DetsError as error:
             self.failed += 1
@@ -126,7 +152,22 @@ class QueueReconciler:
                 self._shell.central.note(EventKind.QUEUES_FAILED, text, self._shell.now_s(), dpid=dpid)
         self._problems[dpid] = problems
 
-    def _writer(self, address: str) -> OvsdbQueueWriter:
-        if address not in self._writers:
-            self._writers[address] = OvsdbQueueWriter(address)
-        return self._writers[address]
+    def _writer(self, address: str) -> OvsdbQueueWriter | OvsdbListener:
+        """Return what writes at an address; OvsdbError where nobody can listen at one."""
+        writer = self._writers.get(address)
+        if writer is None and ovsdb_endpoint(address) is None:
+            writer = self._writers[address] = OvsdbQueueWriter(address, tls=self._tls.client)
+        elif writer is None:
+            tls = self._tls.server if address.startswith("pssl:") else None
+            writer = self._writers[address] = OvsdbListener(address, tls, self.wake)
+        if isinstance(writer, OvsdbListener):
+            switches = (record.switch for record in self._shell.central.switches.values())
+            writer.dpids = frozenset(switch.dpid for switch in switches if switch.ovsdb == address)
+        return writer
+
+    def _close_unused(self) -> None:
+        """Let go of addresses that no switch of the configuration has any more."""
+        unused = self._writers.keys() - {record.switch.ovsdb for record in self._shell.central.switches.values()}
+        for address in unused & self._unused:  # since the last round: queues of switches that leave are removed first
+            self._writers.pop(address).close()
+        self._unused = unused

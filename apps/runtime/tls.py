@@ -29,7 +29,9 @@ def server_context(key: str, tls: Tls) -> ssl.SSLContext:
     return context
 
 
-def client_context(key: str, ca: str | None, certificate: str | None, private_key: str | None) -> ssl.SSLContext:
+def client_context(
+    key: str, ca: str | None, certificate: str | None, private_key: str | None, *, check_hostname: bool = True
+) -> ssl.SSLContext:
     """Return a context that asks servers for a certificate of ``ca`` (None: of the system's), and shows one, if any.
 
     Raises InvalidValueError as ``server_context`` does.
@@ -38,6 +40,7 @@ def client_context(key: str, ca: str | None, certificate: str | None, private_ke
     context = ssl.create_default_context() if ca is None else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if ca is not None:
         _trust(context, f"{key}.ca", ca)
+    context.check_hostname = check_hostname
     if certificate is not None and private_key is not None:
         _show(context, key, certificate, private_key)
     return context
@@ -86,10 +89,16 @@ def renewable_server(key: str, tls: Tls | None) -> RenewableContext | None:
     return None if tls is None else RenewableContext(key, _server_files(tls), lambda: server_context(key, tls))
 
 
-def renewable_client(key: str, ca: str | None, certificate: str | None, private_key: str | None) -> RenewableContext:
+def renewable_client(
+    key: str, ca: str | None, certificate: str | None, private_key: str | None, *, check_hostname: bool = True
+) -> RenewableContext:
     """Return a client's context; raises InvalidValueError as ``client_context`` does."""
     files = {"ca": ca, "certificate": certificate, "key": private_key}
-    return RenewableContext(key, files, lambda: client_context(key, ca, certificate, private_key))
+
+    def make() -> ssl.SSLContext:
+        return client_context(key, ca, certificate, private_key, check_hostname=check_hostname)
+
+    return RenewableContext(key, files, make)
 
 
 class TlsConnection:

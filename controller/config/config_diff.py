@@ -14,6 +14,7 @@ RESTART_ONLY = {
     "interval_ms": "control.interval_ms",
     "openflow_listen": "openflow.listen",
     "openflow_tls": "openflow",
+    "ovsdb_tls": "ovsdb_tls",
     "first_meter_id": "openflow.first_meter_id",
     "last_meter_id": "openflow.last_meter_id",
     "rest": "rest",

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ipaddress
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from controller.config.sections import ListenerSection, RestSection, StoreSection
+from controller.config.section_reader import read_section
+from controller.config.sections import ListenerSection, OvsdbTlsSection, RestSection, StoreSection
+from controller.config.value_types import ovsdb_endpoint
 from controller.config.yaml_document import Problem
-from controller.fabric.config_model import Endpoint, Rest, Tls
+from controller.fabric.config_model import ClientTls, Endpoint, Rest, Switch, Tls
 
 _STORE_SUFFIX = ".db"
 _IN_MEMORY = ":memory:"
@@ -51,13 +53,43 @@ def read_tls(section: ListenerSection, source_name: str) -> tuple[Tls | None, li
     return Tls(certificate, key, client_ca), problems
 
 
+def read_ovsdb_tls(data: object, source_name: str) -> tuple[ClientTls | None, list[Problem]]:
+    """Return the TLS files for OVSDB, None without any, and what is wrong with them."""
+    if data is None:
+        return None, []
+    section, problems = read_section(OvsdbTlsSection, ("ovsdb_tls",), data)
+    problems += _incomplete_pair(section)
+    files = (section.ca, section.certificate, section.key)
+    ca, certificate, key = (None if path is None else _from_folder_of(source_name, path) for path in files)
+    return ClientTls(ca or "", certificate, key), problems
+
+
+def ovsdb_problems(switches: Iterable[Switch], tls: ClientTls | None, taken: dict[Endpoint, str]) -> Iterator[Problem]:
+    """Yield what is wrong with addresses at which databases connect; ``taken`` are those of other listeners, by key."""
+    for switch in switches:
+        endpoint = None if switch.ovsdb is None else ovsdb_endpoint(switch.ovsdb)
+        if switch.ovsdb is None or endpoint is None:
+            continue
+        path, scheme = ("switches", switch.name, "ovsdb"), switch.ovsdb.partition(":")[0]
+        if scheme == "pssl" and (tls is None or tls.certificate is None):
+            yield Problem(path, "pssl needs ovsdb_tls with ca, certificate and key")
+        other = taken.setdefault(Endpoint(*endpoint), scheme)
+        if other != scheme:
+            yield Problem(path, f"{Endpoint(*endpoint)} is also {other}")
+
+
 def _incomplete_tls(section: ListenerSection) -> Iterator[Problem]:
+    name = section.path
+    yield from _incomplete_pair(section)
+    if section.client_ca is not None and section.certificate is None:
+        yield Problem((name, "client_ca"), f"stands without {name}.certificate: it is for TLS", at_key=True)
+
+
+def _incomplete_pair(section: ListenerSection | OvsdbTlsSection) -> Iterator[Problem]:
     name = section.path
     if (section.certificate is None) != (section.key is None):
         there, missing = ("certificate", "key") if section.key is None else ("key", "certificate")
         yield Problem((name, there), f"stands without {name}.{missing}: TLS needs both", at_key=True)
-    if section.client_ca is not None and section.certificate is None:
-        yield Problem((name, "client_ca"), f"stands without {name}.certificate: it is for TLS", at_key=True)
 
 
 def _is_loopback(host: str) -> bool:

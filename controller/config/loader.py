@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping
 
 from controller.config.cluster import read_cluster
 from controller.config.links import read_links
-from controller.config.listeners import read_rest, read_tls
+from controller.config.listeners import ovsdb_problems, read_ovsdb_tls, read_rest, read_tls
 from controller.config.meters import read_meters
 from controller.config.ports import read_port
 from controller.config.section_reader import read_number, read_section
@@ -107,13 +107,16 @@ def _read_config(data: object, source_name: str) -> tuple[Config, list[Problem]]
     store, bad_store = read_section(StoreSection, ("store",), root.store)
     rest, bad_rest = read_rest(rest_section, store, source_name)
     tls, bad_tls = read_tls(openflow, source_name)
+    ovsdb_tls, bad_ovsdb_tls = read_ovsdb_tls(root.ovsdb_tls, source_name)
     cluster, bad_cluster = read_cluster(root.cluster, control, store, rest, source_name)
     sections, vlans, bad_vlans = _read_vlans(root, control.interval_ms)
     switches, bad_switches = _read_switches(root, sections)
     links, bad_links = read_links(root.links, switches)
     problems += bad_control + bad_openflow + bad_logging + bad_queues + bad_rest_section + bad_store + bad_rest
     problems += bad_tls + bad_vlans + bad_switches + bad_links + bad_agents + bad_ecn + bad_cluster + bad_metrics
-    problems += _listener_problems(openflow, rest.listen, cluster)
+    problems += [*bad_ovsdb_tls, *_listener_problems(openflow, rest.listen, cluster)]
+    taken = {Endpoint(*openflow.listen): "openflow.listen", rest.listen: "rest.listen"}
+    problems += ovsdb_problems(switches.values(), ovsdb_tls, taken)
     config = Config(
         source_name=source_name,
         interval_ms=control.interval_ms,
@@ -139,6 +142,7 @@ def _read_config(data: object, source_name: str) -> tuple[Config, list[Problem]]
         agent_long_frames=agents.long_frames,
         agent_experimental_ethertype=agents.experimental_ethertype,
         openflow_tls=tls,
+        ovsdb_tls=ovsdb_tls,
         log_format=logging.format,
         log_level=logging.level,
         cluster=cluster,

@@ -121,6 +121,19 @@ class RestSection(ListenerSection):
     """Proxies in front of the REST interface. Limits and history use the client address in their `X-Forwarded-For`."""
 
 
+class OvsdbTlsSection(Section):
+    """``ovsdb_tls``: certificates for `ssl:` and `pssl:` of OVSDB; without it `ssl:` trusts the system's CAs."""
+
+    path = "ovsdb_tls"
+    required = ("ca",)
+    ca: FilePath | None = None
+    """CA file (PEM). As in Open vSwitch, any certificate of the CA is accepted, whatever its name."""
+    certificate: FilePath | None = None
+    """File with the controller's certificate (PEM), for servers that ask for one and for `pssl:`."""
+    key: FilePath | None = None
+    """File with the certificate's private key (PEM)."""
+
+
 class StoreSection(Section):
     """``store``: where changes made at run time are kept."""
 
@@ -282,7 +295,8 @@ class SwitchSection(Section):
     dpid: Dpid | None = None
     """Datapath id."""
     ovsdb: Ovsdb | None = None
-    """Address of its OVSDB; without it the switch gets no queues."""
+    """Address of its OVSDB; without it the switch gets no queues. `ptcp:` and `pssl:`: the controller listens there, \
+and the switch connects (`ovs-vsctl set-manager`); several switches may share an address."""
     profile: Profile = "auto"
     """What the switch lacks: ``auto`` asks and tests it, ``full`` assumes that nothing is missing."""
     meters: dict[str, Any] = Field(default_factory=dict)
@@ -312,6 +326,8 @@ class RootSection(Section):
     """The OpenFlow listener."""
     rest: dict[str, Any] = Field(default_factory=dict)
     """The REST interface."""
+    ovsdb_tls: dict[str, Any] | None = None
+    """Certificates for the databases of switches."""
     store: dict[str, Any] = Field(default_factory=dict)
     """Where changes made at run time are kept."""
     logging: dict[str, Any] = Field(default_factory=dict)

@@ -22,6 +22,7 @@ MAX_IDLE_TIMEOUT_S = 0xFFFF
 
 _DPID_RULE = 'is not a dpid: write 16 hex digits in quotes ("0000000000000001"), or 0x1, or 1'
 _ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9_.-]+)):([0-9]{1,5})")
+_PASSIVE = re.compile(r"[0-9]{1,5}:(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+)")
 _HEX_DPID = re.compile(r"0[xX][0-9A-Fa-f]{1,16}|[0-9A-Fa-f]{16}")
 
 
@@ -63,13 +64,24 @@ def check_network(value: object) -> str:
 
 
 def check_ovsdb(value: object) -> str:
-    """Return an OVSDB address as ovs-vsctl's ``--db`` takes it."""
+    """Return an OVSDB address as Open vSwitch writes it; with ``ptcp:`` and ``pssl:`` this end listens."""
     scheme, _, rest = value.partition(":") if isinstance(value, str) else ("", "", "")
+    if scheme in ("ptcp", "pssl") and _PASSIVE.fullmatch(rest):
+        ovsdb_endpoint(f"{scheme}:{rest}")
+        return f"{scheme}:{rest}"
     if (scheme == "unix" and rest.startswith("/")) or (scheme in ("tcp", "ssl") and _ADDRESS.fullmatch(rest)):
         if scheme != "unix":
             parse_address(rest)
         return f"{scheme}:{rest}"
-    raise InvalidValueError("ovsdb", value, "is not an OVSDB address: unix:/PATH, tcp:HOST:PORT or ssl:HOST:PORT")
+    forms = "unix:/PATH, tcp:HOST:PORT, ssl:HOST:PORT, or ptcp:PORT:HOST or pssl:PORT:HOST to listen there"
+    raise InvalidValueError("ovsdb", value, f"is not an OVSDB address: {forms}")
+
+
+def ovsdb_endpoint(address: str) -> tuple[str, int] | None:
+    """Return where this end listens for databases that connect (host, TCP port), None where it connects itself."""
+    scheme, _, rest = address.partition(":")
+    port, _, host = rest.partition(":")
+    return parse_address(f"{host}:{port}") if scheme in ("ptcp", "pssl") else None
 
 
 def _check_path(value: object) -> object:
@@ -117,7 +129,11 @@ Interface = Annotated[
 ]
 # strict mode would refuse the tuple that the validator makes
 Listen = Annotated[Any, BeforeValidator(parse_address), SyntaxHint("HOST:PORT")]
-Ovsdb = Annotated[str, BeforeValidator(check_ovsdb), SyntaxHint("`unix:/PATH`, `tcp:HOST:PORT` or `ssl:HOST:PORT`")]
+Ovsdb = Annotated[
+    str,
+    BeforeValidator(check_ovsdb),
+    SyntaxHint("`unix:/PATH`, `tcp:HOST:PORT`, `ssl:HOST:PORT`, `ptcp:PORT:HOST` or `pssl:PORT:HOST`"),
+]
 Network = Annotated[str, BeforeValidator(check_network), SyntaxHint("an IP address or network")]
 VlanVid = Annotated[int, Field(ge=MIN_VLAN_VID, le=MAX_VLAN_VID), SyntaxHint("a VLAN")]
 Algorithm = Annotated[str, StringConstraints(min_length=1, max_length=63), SyntaxHint("the name of an algorithm")]

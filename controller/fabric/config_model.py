@@ -179,6 +179,15 @@ class Tls:
 
 
 @dataclass(frozen=True, slots=True)
+class ClientTls:
+    """Files in PEM form: the CA that servers' certificates must be of, and what is shown to them, if anything."""
+
+    ca: str
+    certificate: str | None = None
+    key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Rest:
     """How the REST interface is served, and ``store``, the file (``:memory:``: none) in which changes are kept.
 
@@ -241,6 +250,7 @@ class Config:
     agent_long_frames: bool = False
     agent_experimental_ethertype: bool = False
     openflow_tls: Tls | None = None
+    ovsdb_tls: ClientTls | None = None
     log_format: Literal["console", "json"] = "console"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     queue_mode: Literal["per-vlan", "single"] = "per-vlan"

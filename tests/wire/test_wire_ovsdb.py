@@ -6,7 +6,6 @@ import contextlib
 import json
 import shutil
 import socket
-import ssl
 import subprocess
 import sys
 import threading
@@ -19,6 +18,7 @@ from support.paths import ROOT
 
 from apps.ovsdb import ovsdb_client
 from apps.ovsdb.ovsdb_client import OvsdbError, OvsdbQueueWriter
+from apps.runtime.tls import renewable_client
 from controller.errors import InvalidValueError
 from controller.switch.desired_queues import PortQueues, port_queues
 
@@ -114,15 +114,14 @@ def test_tls_with_certificates_of_both_sides(tmp_path: Path) -> None:
         "-days",
         "2",
     ]
-    names = ["-subj", "/CN=test", "-addext", "subjectAltName=IP:127.0.0.1"]
+    names = ["-subj", "/CN=test", "-addext", "subjectAltName=DNS:other.name"]
     subprocess.run([*make, *names], check=True, capture_output=True, timeout=60)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     files = [f"--private-key={key}", f"--certificate={certificate}", f"--ca-cert={certificate}"]
     server = Server(tmp_path, DPID, PORTS, f"--remote=pssl:{port}:127.0.0.1", *files)
     try:
-        tls = ssl.create_default_context(cafile=certificate)
-        tls.load_cert_chain(certificate, key)
+        tls = renewable_client("ovsdb_tls", certificate, certificate, key, check_hostname=False)
         assert OvsdbQueueWriter(f"ssl:127.0.0.1:{port}", tls=tls).apply(DPID, queues(p1=40_000_000)) == []
         assert "40000000" in server.vsctl("list", "Queue")
         with pytest.raises(OvsdbError, match="certificate verify failed"):

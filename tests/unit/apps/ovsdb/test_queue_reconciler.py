@@ -17,7 +17,9 @@ def test_whoever_wakes_it_again_and_again_gets_few_rounds(monkeypatch: pytest.Mo
         module = importlib.import_module("apps.ovsdb.queue_reconciler")
     clock = SimpleNamespace(now_s=50.0, slept_s=[])
     monkeypatch.setattr(module.hub, "sleep", clock.slept_s.append)
-    keeper = module.QueueReconciler(SimpleNamespace(now_s=lambda: clock.now_s, peers={}))
+    keeper = module.QueueReconciler(
+        SimpleNamespace(now_s=lambda: clock.now_s, peers={}, central=SimpleNamespace(switches={}))
+    )
     keeper.wake()
     keeper.wait()
     assert clock.slept_s == [], "the first round begins at once"

@@ -1,0 +1,232 @@
+"""Databases of switches that connect to the controller, as switches behind NAT have to (``ovs-vsctl set-manager``).
+
+A connection stays for as long as the switch keeps it. A thread of its own (under the hub: a greenlet) answers the
+server's probes and does what is asked. The database shows which switch it is of: by the dpids of its bridges.
+"""
+
+from __future__ import annotations
+
+import logging
+import select
+import socket
+import ssl
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from apps.ovsdb.ovsdb_client import (
+    MAX_REPLY_BYTES,
+    MAX_UNASKED_BYTES,
+    TIMEOUT_S,
+    OvsdbError,
+    OvsdbSession,
+    naming,
+    write_queues,
+)
+from apps.runtime.connection.connection_limits import ConnectionLimits, LogRateLimiter
+from apps.runtime.retrying_listener import RetryingListener
+from apps.runtime.tls import RenewableContext
+from controller.config.value_types import ovsdb_endpoint
+from controller.errors import DetsError, InvalidValueError, ProtocolError
+from controller.switch.desired_queues import PortQueues
+
+MAX_CONNECTIONS, MAX_UNKNOWN, MAX_UNKNOWN_OF_HOST = 4096, 32, 16
+CONNECTIONS_PER_S = 100.0
+UNKNOWN_S, KNOWN_S = 2.0, 15.0
+"""how often a database is asked for its bridges, while none is of a switch of the configuration, and after that"""
+PROBE_TIMEOUT_S = 2.0
+PACE_S = 0.05
+"""pause after messages that nobody has asked for: a server's probes are seconds apart"""
+_BRIDGES = [{"op": "select", "table": "Bridge", "where": [], "columns": ["datapath_id"]}]
+LOG = logging.getLogger("dets.queues")
+
+
+class OvsdbListener:
+    """Listens at ``address`` (``ptcp:PORT:HOST``, or ``pssl:`` with ``tls``); writes queues as OvsdbQueueWriter does.
+
+    ``on_switch`` is called when the database of one of ``dpids`` has connected. Of several that have a bridge of the
+    same dpid the first one counts for as long as it answers. Raises OvsdbError where nobody can listen there.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        tls: RenewableContext | None,
+        on_switch: Callable[[], None],
+        timeout_s: float = TIMEOUT_S,
+    ) -> None:
+        endpoint = ovsdb_endpoint(address)
+        assert endpoint is not None
+        self.address, self.dpids, self.writes = address, frozenset[int](), 0
+        self._tls, self._on_switch, self._timeout_s = tls, on_switch, timeout_s
+        self._of: dict[int, _Connection] = {}
+        self._limits: ConnectionLimits[_Connection] = ConnectionLimits(
+            MAX_CONNECTIONS, MAX_UNKNOWN, MAX_UNKNOWN_OF_HOST
+        )
+        self._sparing = LogRateLimiter(time.monotonic)
+        with naming(address, timeout_s):
+            family = socket.AF_INET6 if ":" in endpoint[0] else socket.AF_INET
+            self._listener = socket.create_server(endpoint, family=family)
+        LOG.info("listens for databases of switches at %s", address)
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def apply(self, dpid: int, desired: Mapping[str, PortQueues]) -> list[str]:
+        """Do as ``OvsdbQueueWriter.apply``; OvsdbError too while no database of the switch is connected."""
+        connection = self._of.get(dpid)
+        if connection is None:
+            raise OvsdbError(self.address, f"no database with a bridge of dpid {dpid:016x} has connected")
+        with naming(self.address, self._timeout_s):
+            problems, wrote = connection.run(lambda session: write_queues(session, dpid, desired), self._timeout_s)
+        self.writes += wrote
+        return list(problems)
+
+    def remove(self, dpid: int) -> list[str]:
+        """Remove the controller's queues from all ports of a switch; returns and raises what ``apply`` does."""
+        return self.apply(dpid, {})
+
+    def close(self) -> None:
+        """Listen no more, and end all connections."""
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for connection in set(self._of.values()):
+            connection.end()
+
+    def _accept(self) -> None:
+        listener = RetryingListener(self._listener, "OVSDB", time.sleep)
+        with suppress(OSError):  # it was closed
+            while True:
+                sock, address = listener.accept()
+                connection = _Connection(sock, address)
+                for leaving in list(self._limits.admit(connection, address[0])):
+                    leaving.end()
+                threading.Thread(target=self._serve, args=[connection], daemon=True).start()
+                time.sleep(1.0 / CONNECTIONS_PER_S)
+
+    def _serve(self, connection: _Connection) -> None:
+        try:
+            connection.begin(self._tls, self._timeout_s)
+            while True:
+                due_s = time.monotonic() + (KNOWN_S if self._identify(connection) else UNKNOWN_S)
+                while (left_s := due_s - time.monotonic()) > 0.0:
+                    connection.serve(left_s, self._timeout_s)
+        except (OSError, DetsError, AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
+            if not connection.ended and self._sparing.due(connection.address[0]):
+                LOG.warning("OVSDB %s: connection of %s ends: %s", self.address, connection.address, error)
+        finally:
+            connection.close()
+            self._limits.leave(connection)
+            for dpid in [dpid for dpid, one in self._of.items() if one is connection]:
+                del self._of[dpid]
+
+    def _identify(self, connection: _Connection) -> bool:
+        """Return whether the database is that of a switch of the configuration, for which it is used from now on."""
+        connection.session.begin(self._timeout_s)
+        rows = connection.session.transact(_BRIDGES)[0]["rows"]
+        found = {int(row["datapath_id"], 16) for row in rows if isinstance(row["datapath_id"], str)} & self.dpids
+        new = {dpid for dpid in found if self._of.get(dpid) is not connection}
+        for dpid in new:
+            other = self._of.get(dpid)
+            if other is not None and other.answers(PROBE_TIMEOUT_S):
+                raise ProtocolError(f"transact: switch {dpid:016x} has another database already, which answers")
+        if new:
+            self._of |= dict.fromkeys(new, connection)
+            connection.session.max_reply_bytes = MAX_REPLY_BYTES
+            self._limits.on_handshake_done(connection)
+            self._limits.mark_controlled(connection)
+            self._on_switch()
+        return bool(found)
+
+
+class _Job:
+    """Something to do on a connection: ``work`` gets its session."""
+
+    def __init__(self, work: Callable[[OvsdbSession], Any], timeout_s: float) -> None:
+        self.work, self.timeout_s = work, timeout_s
+        self.done = threading.Event()
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+
+class _Connection:
+    """A database that has connected. One thread reads and writes it; others give it jobs."""
+
+    def __init__(self, sock: socket.socket, address: tuple[Any, ...]) -> None:
+        self.address, self.ended = address, False
+        self._sock = sock
+        self._jobs: deque[_Job] = deque()
+        self._waker, self._woken = socket.socketpair()
+        self._waker.setblocking(False)
+
+    def begin(self, tls: RenewableContext | None, timeout_s: float) -> None:
+        """Do the TLS handshake, if any. Raises OSError."""
+        self._sock.settimeout(timeout_s)
+        if tls is not None:
+            self._sock = tls.current.wrap_socket(self._sock, server_side=True)
+        self.session = OvsdbSession(self._sock, MAX_UNASKED_BYTES)
+
+    def serve(self, duration_s: float, timeout_s: float) -> None:
+        """Wait for probes and jobs, and do them; return without any after ``duration_s``."""
+        pending = isinstance(self._sock, ssl.SSLSocket) and self._sock.pending()
+        ready = [self._sock] if pending else select.select([self._sock, self._woken], [], [], duration_s)[0]
+        if self._woken in ready:
+            self._woken.recv(4096)
+            while self._jobs:
+                self._do(self._jobs.popleft())
+        elif ready:
+            self.session.begin(timeout_s)
+            self.session.answer_probes()
+            time.sleep(PACE_S)
+
+    def _do(self, job: _Job) -> None:
+        try:
+            self.session.begin(job.timeout_s)
+            job.result = job.work(self.session)
+        except InvalidValueError as error:  # of what is to be written; the connection is well
+            job.error = error
+        except BaseException as error:
+            job.error = error
+            raise
+        finally:
+            job.done.set()
+
+    def run(self, work: Callable[[OvsdbSession], Any], timeout_s: float) -> Any:
+        """Return what ``work`` returns, done by the connection's thread; raise what it raises, or OSError."""
+        job = _Job(work, timeout_s)
+        self._jobs.append(job)
+        if self.ended:
+            raise ConnectionResetError("the server closed the connection")
+        with suppress(BlockingIOError):  # it is woken already
+            self._waker.send(b"j")
+        if not job.done.wait(2 * timeout_s):
+            raise TimeoutError
+        if job.error is not None:
+            raise job.error
+        return job.result
+
+    def answers(self, timeout_s: float) -> bool:
+        """Return whether the server answers a probe."""
+        try:
+            self.run(OvsdbSession.probe, timeout_s)
+        except (OSError, DetsError):
+            return False
+        return True
+
+    def end(self) -> None:
+        """Let the connection's thread end it."""
+        self.ended = True
+        with suppress(OSError):
+            self._sock.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Close the sockets, which the connection's thread does; who waits for a job gets an error."""
+        self.ended = True
+        for sock in (self._sock, self._waker, self._woken):
+            sock.close()
+        while self._jobs:
+            job = self._jobs.popleft()
+            job.error = ConnectionResetError("the server closed the connection")
+            job.done.set()
