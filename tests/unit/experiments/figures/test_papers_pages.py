@@ -292,3 +292,13 @@ def test_no_aim_is_counted_among_the_claims_and_every_claim_has_its_place_in_a_p
         assert len(keys) == len(set(keys))
         assert all(claim.section not in ("", "-") for claim in one.claims)
         assert not any(claim.title.lower().startswith(("aim", "target")) for claim in one.claims)
+
+
+def test_no_digest_that_is_kept_has_an_interval_of_fewer_than_three_seeds():
+    """Nor over anything but seeds: where no control has three of them, "+-" is nowhere."""
+    for path in (ROOT / "docs" / "results").glob("*.json"):
+        kept = json.loads(path.read_text())
+        seeds = [(row[1], row) for _, *rows in kept["tables"].values() for row in rows if row[1].isdecimal()]
+        assert not [row for count, row in seeds if int(count) < 3 and any("+-" in cell for cell in row)], path.name
+        if seeds and all(int(count) < 3 for count, _ in seeds):
+            assert "+-" not in json.dumps(kept["claims"]), path.name
