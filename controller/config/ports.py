@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Mapping
+from operator import attrgetter
 from typing import NamedTuple
 
 from controller.config.section_reader import read_number, read_section
@@ -22,6 +23,7 @@ from controller.units import format_rate
 
 _MOST_NAMED = 20
 _NOTHING_OWN = VnSection()
+_RATES = attrgetter("send_limit", "receive_limit", "send_ceiling", "receive_ceiling")
 
 
 def read_port(
@@ -107,23 +109,35 @@ def _read_vn(
     own, problems = _NOTHING_OWN, list[Problem]()
     if own_path[-1] in port.vns:
         own, problems = read_section(VnSection, own_path, port.vns[own_path[-1]])
-    given = _Given(own_path, vid, own, vlan, port)
-    limit_bps, ceiling_bps = dict[str, int](), dict[str, int | None]()
-    for way in DIRECTIONS:
-        limit_bps[way], bad_limit = _limit_bps(given, f"{way}_limit")
-        ceiling_bps[way], bad_ceiling = _ceiling_bps(given, f"{way}_ceiling", limit_bps[way])
-        problems += bad_limit + bad_ceiling
+    mine, of_vlan = _RATES(own), _RATES(vlan)
+    rates = [theirs if own_bps is None else own_bps for own_bps, theirs in zip(mine, of_vlan, strict=True)]
+    if not (own.is_good and vlan.is_good and _fit(rates, port.capacity)):  # few of the thousands of a large file
+        given = _Given(own_path, vid, own, vlan, port)
+        for at, way in enumerate(DIRECTIONS):
+            rates[at], bad_limit = _limit_bps(given, f"{way}_limit")
+            rates[at + 2], bad_ceiling = _ceiling_bps(given, f"{way}_ceiling", rates[at])
+            problems += bad_limit + bad_ceiling
+    own_limits = tuple([way for way, own_bps in zip(DIRECTIONS, mine, strict=False) if own_bps is not None])
+    send_bps, receive_bps, send_ceiling_bps, receive_ceiling_bps = rates
     vn = Vn(
         vid,
         *place,
-        send_limit_bps=limit_bps["send"],
-        receive_limit_bps=limit_bps["receive"],
-        send_ceiling_bps=ceiling_bps["send"],
-        receive_ceiling_bps=ceiling_bps["receive"],
-        own_limits=tuple([way for way in DIRECTIONS if getattr(own, f"{way}_limit") is not None]),
+        send_limit_bps=send_bps,
+        receive_limit_bps=receive_bps,
+        send_ceiling_bps=send_ceiling_bps,
+        receive_ceiling_bps=receive_ceiling_bps,
+        own_limits=own_limits,
         weight=own.weight,
     )
     return vn, problems
+
+
+def _fit(rates: list[int | None], capacity_bps: int | None) -> bool:
+    """Return whether there are both limits, within the capacity, and no ceiling, of which there is more to check."""
+    send_bps, receive_bps, *ceilings = rates
+    if send_bps is None or receive_bps is None or capacity_bps is None:
+        return False
+    return send_bps <= capacity_bps and receive_bps <= capacity_bps and ceilings == [None, None]
 
 
 def _limit_bps(given: _Given, key: str) -> tuple[int, list[Problem]]:

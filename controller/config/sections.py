@@ -54,6 +54,11 @@ class Section(BaseModel):
         object.__setattr__(self, "_bad", names)
         return self
 
+    @property
+    def is_good(self) -> bool:
+        """Whether no value was refused, or is missing."""
+        return not self._bad
+
     def has_bad(self, name: str) -> bool:
         """Return whether the value of ``name`` was refused, or is required and missing."""
         return name in self._bad
