@@ -146,12 +146,15 @@ def figures(
         bool,
         typer.Option("--check", help="Run nothing; list pages of an older tree; exit status 1 if any."),
     ] = False,
+    repeat: Annotated[
+        bool, typer.Option("--repeat", help="Repeat one seed of each control on the model: is it what it was?")
+    ] = False,
     output: Annotated[Path, typer.Option(help="Where runs and pictures go.")] = Path("results"),
     docs: Annotated[Path, typer.Option(help="Where results.md and results/ go.")] = Path("docs"),
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> int:
     """Make every figure and claim of a paper again; what is done already is kept, so it can be interrupted."""
-    from experiments.figures.figure_runner import FigureOptions, make_figures, stale_pages, write_pages
+    from experiments.figures.figure_runner import FigureOptions, make_figures, repeat_runs, stale_pages, write_pages
     from experiments.figures.markdown_pages import page_of
     from experiments.figures.result_digests import HOLDS
     from experiments.papers import paper_named
@@ -172,6 +175,10 @@ def figures(
         stale = stale_pages(docs)
         print(*(stale or ["all pages are of this tree"]), sep="\n")
         return 1 if stale else 0
+    if repeat:
+        other = repeat_runs(options)
+        print(*(other or ["all runs that were repeated gave the same"]), sep="\n")
+        return 1 if other else 0
     if pages_only:
         print(*write_pages(options), sep="\n")
         return 0

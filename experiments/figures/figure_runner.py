@@ -6,12 +6,14 @@ import multiprocessing
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from controller.errors import InvalidValueError
 from experiments.evaluation.run_matrix import (
+    SCALE,
     RunSpec,
     by_experiment,
     check_control,
@@ -118,6 +120,7 @@ def make_figures(options: FigureOptions) -> dict[str, Any]:
 
 def keep_digest(options: FigureOptions) -> dict[str, Any]:
     """Draw the pictures, and keep what all the cells that are done came to; return it."""
+    from experiments.figures.provenance import outcomes_of
     from experiments.figures.result_digests import conditions_digest, digest_of, write_digest
 
     known, paper, folder = options.known, paper_named(options.paper), options.docs / "results"
@@ -127,6 +130,7 @@ def keep_digest(options: FigureOptions) -> dict[str, Any]:
     any_conditions = [summary for _, summary in done]
     ran = [summary for _, summary in product]
     digest = digest_of(paper, options.fabric, ran, options.command, any_conditions)
+    digest["outcomes"] = outcomes_of(product)
     name = f"{options.paper}-{options.fabric}"
     if options.conditions != "paper":
         write_digest(folder, name, digest)
@@ -134,6 +138,39 @@ def keep_digest(options: FigureOptions) -> dict[str, Any]:
     if paper.compared and compared and options.conditions != "product":
         write_digest(folder, f"{name}-conditions", conditions_digest(paper, compared, digest))
     return digest
+
+
+def repeat_runs(options: FigureOptions) -> list[str]:
+    """Repeat one seed of each control of a paper's experiments on the model; return the runs that gave something else.
+
+    Where there are none, that is kept: pages and ``stale_pages`` compare with this tree from then on.
+    """
+    from experiments.figures.provenance import outcome_digest
+    from experiments.figures.result_digests import read_digests, write_digest
+
+    folder, known = options.docs / "results", options.known
+    digest = read_digests(folder, options.paper).get("model", {})
+    if options.fabric != "model" or not digest.get("outcomes"):
+        raise InvalidValueError("repeat", options.fabric, "needs the model, and results of it that name their outcomes")
+    was = [
+        (RunSpec(name, control, seed, "model", known[name].on("model", SCALE["model"])), outcome)
+        for name, control, seed, outcome in digest["outcomes"]
+        if name in known
+    ]
+    with TemporaryDirectory() as scratch:
+        again = replace(options, results=Path(scratch))
+        _run([cell for cell, _ in was], again)
+        gave = [cell.summary(again.cell_folder) for cell, _ in was]
+    other = [name for name, *_ in digest["outcomes"] if name not in known]
+    for (cell, outcome), one in zip(was, gave, strict=True):
+        if one is None or outcome_digest(one) != outcome:
+            other.append(_name(cell))
+    if not other:
+        parts = {part: one for cell, _ in was for part, one in cell.depends.items()}
+        repeated = {"runs": len(was), "depends": dict(sorted(parts.items()))}
+        write_digest(folder, f"{options.paper}-model", {**digest, "repeated": repeated})
+        write_pages(options)
+    return other
 
 
 def write_pages(options: FigureOptions) -> list[Path]:

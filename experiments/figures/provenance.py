@@ -1,15 +1,18 @@
 """With what tree the runs of a digest were made, and what of it has changed since.
 
 A digest's ``trees`` have the parts of the project that its runs depend on, each with its digest; ``judged`` has what
-judged them. Trees from before digests were kept may have the ``commit`` instead.
+judged them. Trees from before digests were kept may have the ``commit`` instead. ``outcomes`` has the digest of what
+one seed of each control gave; ``repeated`` has the parts of a later tree that gave the same, and how many runs it was.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from experiments.evaluation.run_matrix import scenario_digest_on
+from experiments.evaluation.run_matrix import RunSpec, scenario_digest_on
 from experiments.measure.source_digests import is_law, part_digest
 from experiments.papers import source_of
 
@@ -30,6 +33,21 @@ def trees_of(summaries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [{"depends": dict(sorted(tree.items()))} for tree in found]
 
 
+def outcomes_of(done: Sequence[tuple[RunSpec, Mapping[str, Any]]]) -> list[tuple[str, str, int, str]]:
+    """Return experiment, control, seed and the digest of what it gave, for the first seed of each control."""
+    found: dict[tuple[str, str], tuple[str, str, int, str]] = {}
+    for cell, summary in sorted(done, key=lambda one: one[0].seed):
+        what = (cell.experiment, cell.control, cell.seed, outcome_digest(summary))
+        found.setdefault((cell.experiment, cell.control), what)
+    return list(found.values())
+
+
+def outcome_digest(summary: Mapping[str, Any]) -> str:
+    """Return the digest of all measures of a run: the model gives the same ones every time."""
+    text = json.dumps([summary["figures"], summary["phases"]], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
 def judges_of(paper: str) -> dict[str, str]:
     """Return the digests of what judges a paper's runs."""
     return {part: part_digest(part) for part in (source_of(paper), "experiments/evaluation/claims.py")}
@@ -42,11 +60,16 @@ def decides_rates(part: str) -> bool:
 
 def changed_parts(digest: Mapping[str, Any], shown: Callable[[str], bool] = lambda _part: True) -> list[str] | None:
     """Return the parts that are no longer as they were for a digest's runs; None where that is not known."""
-    trees = [tree["depends"] for tree in digest["trees"]]
+    trees = [tree["depends"] for tree in _trees(digest)]
     if not all(trees):
         return None
     known = [(part, was) for tree in (*trees, digest.get("judged", {})) for part, was in tree.items() if shown(part)]
     return sorted({part for part, was in known if was != _digest_now(part, digest["fabric"])})
+
+
+def _trees(digest: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the trees of a digest, or the one that gave the same since."""
+    return [digest["repeated"]] if "repeated" in digest else digest["trees"]
 
 
 def _digest_now(part: str, fabric: str) -> str:
@@ -64,6 +87,8 @@ def provenance(digest: Mapping[str, Any]) -> str:
 def _tree(digest: Mapping[str, Any]) -> str:
     count = len(digest["trees"])
     changed = changed_parts(digest, decides_rates)
+    if "repeated" in digest and not changed:
+        return f"of an older tree; on this one {digest['repeated']['runs']} of them, repeated, gave the same"
     if changed == [] and count == 1:
         return "laws and scenarios of this tree"
     commits = [tree["commit"] for tree in digest["trees"] if "commit" in tree]
@@ -79,5 +104,5 @@ def stale_because(digest: Mapping[str, Any]) -> str:
     changed = changed_parts(digest)
     if changed is None:
         return "of a tree that is not known"
-    mixed = f"of {len(digest['trees'])} trees" if len(digest["trees"]) > 1 else ""
+    mixed = f"of {len(digest['trees'])} trees" if len(_trees(digest)) > 1 else ""
     return "; ".join(filter(None, (mixed, f"changed since: {', '.join(changed)}" if changed else "")))

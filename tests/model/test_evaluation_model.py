@@ -13,7 +13,8 @@ from experiments.evaluation import run_matrix as cells_module
 from experiments.evaluation.measures import measures, phase_measures
 from experiments.evaluation.oracle import oracle_of
 from experiments.figures import figure_runner as figures
-from experiments.figures.figure_runner import FigureOptions, make_figures
+from experiments.figures.figure_runner import FigureOptions, make_figures, repeat_runs
+from experiments.figures.provenance import stale_because
 from experiments.runs.model_run import run_on_model
 from experiments.scenarios.dets_fig5 import joined_by_udp
 from experiments.scenarios.scenario import (
@@ -303,13 +304,28 @@ def test_a_fabric_keeps_its_results_when_another_is_run(only_four, tmp_path):
         json.dumps({**kept, "machine": {}, "claims": {"starving": verdict}, "tables": {}})
     )
     only = ("dets-fig2",)
-    make_figures(FigureOptions(experiments=only, seeds=1, results=tmp_path, docs=tmp_path / "docs", quiet=True))
+    options = FigureOptions(experiments=only, seeds=1, results=tmp_path, docs=tmp_path / "docs", quiet=True)
+    make_figures(options)
     page = (tmp_path / "docs" / "results" / "dets.md").read_text()
     (row,) = [
         line for line in page.splitlines() if line.startswith("| I, fig. 2 | Figure 2, without control: UDP of another")
     ]
     assert row.count("| undecided | **fails** ") == 2
     assert row.endswith("; Open vSwitch: seen on Open vSwitch |  |")
+
+    # A later tree that gives the same is as good as this one; one that does not is told.
+    path = folder / "dets-model.json"
+    made = json.loads(path.read_text())
+    made["trees"][0]["depends"]["controller/dets"] = "of an older tree"
+    path.write_text(json.dumps(made))
+    assert stale_because(made) == "changed since: controller/dets"
+    assert repeat_runs(options) == []
+    assert stale_because(json.loads(path.read_text())) == ""
+    assert "on this one 1 of them, repeated, gave the same" in (folder / "dets.md").read_text()
+    made["outcomes"][0][-1] = "something else"
+    path.write_text(json.dumps(made))
+    assert repeat_runs(options) == ["dets-fig2 none seed 1"]
+    assert "repeated" not in json.loads(path.read_text())
 
 
 def test_a_failed_run_is_told_after_the_others(only_four, tmp_path, monkeypatch):
