@@ -129,13 +129,19 @@ def paper_page(results: PaperResults) -> str:
         "",
         '"-": not run there, or it does not tell. Open vSwitch carries a twentieth of the rates; fewer runs.',
         "",
-        *(f"- {FABRICS[fabric]}: {provenance(digest)}" for fabric, digest in results.digests.items()),
+        *(line for fabric, digest in results.digests.items() for line in _made_with(fabric, digest)),
     ]
     if elements := elements_of(paper.name):
         lines += ["", "## Every element, figure and number of the paper", "", *_elements(elements)]
     for fabric, digest in results.conditions.items():
         lines += ["", f"## Under the paper's conditions: {FABRICS[fabric]}", "", *_conditions(digest)]
     return "\n".join(lines) + "\n"
+
+
+def _made_with(fabric: str, digest: Mapping[str, Any]) -> list[str]:
+    """Return what a fabric's runs were made with, and their warnings by kind."""
+    kinds = [f"  - in {count} of them: {kind}" for kind, count in digest.get("warnings", {}).items()]
+    return [f"- {FABRICS[fabric]}: {provenance(digest)}", *kinds]
 
 
 def _claims(results: PaperResults) -> list[str]:

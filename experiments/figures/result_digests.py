@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -70,14 +72,13 @@ def digest_of(
         name: table_of(measured, name, list(dict.fromkeys(one["control"] for one in rows)))
         for name, rows in by_experiment(summaries).items()
     }
-    warnings = sum(bool(one["notes"].get("warnings")) for one in summaries)
     manifests = [one["manifest"] for one in summaries]
     verdicts = paper.judge(summaries)
     return {
         "fabric": fabric,
         "command": command,
         "runs": len(summaries),
-        "runs_with_warnings": warnings,
+        **warnings_of(summaries),
         "trees": trees_of((*summaries, *published)),
         "judged": judges_of(paper.name),
         "machine": manifests[-1]["machine"] if manifests else {},
@@ -92,6 +93,13 @@ def digest_of(
 
 def _as_json(verdicts: Mapping[str, ClaimVerdict]) -> dict[str, dict[str, Any]]:
     return {key: dataclasses.asdict(verdict) for key, verdict in verdicts.items()}
+
+
+def warnings_of(summaries: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return how many runs have warnings, and how many have each kind: numbers in its text are left out."""
+    said = [{re.sub("[0-9]+", "N", one) for one in run["notes"].get("warnings", [])} for run in summaries]
+    kinds = Counter(kind for kinds in said for kind in kinds)
+    return {"runs_with_warnings": sum(map(bool, said)), "warnings": dict(kinds.most_common())}
 
 
 def conditions_digest(paper: Paper, summaries: Sequence[dict[str, Any]], made: Mapping[str, Any]) -> dict[str, Any]:
@@ -117,7 +125,7 @@ def conditions_digest(paper: Paper, summaries: Sequence[dict[str, Any]], made: M
         **{key: made[key] for key in kept},
         "trees": trees_of(rows),
         "runs": len(rows),
-        "runs_with_warnings": sum(bool(one["notes"].get("warnings")) for one in rows),
+        **warnings_of(rows),
         "conditions": names,
         "claims": claims,
         "tables": {name: _conditions_table(measured, name, mine) for name, mine in by_experiment(rows).items()},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from experiments.evaluation.claims import Measured
-from experiments.figures.result_digests import conditions_digest, deciding_condition
+from experiments.figures.result_digests import conditions_digest, deciding_condition, warnings_of
 from experiments.papers.dets import COMPARED, paper
 
 
@@ -56,3 +56,11 @@ def test_only_runs_that_were_made_under_all_conditions_are_compared():
     digest = conditions_digest(paper, runs, made)
     assert (digest["runs"], digest["conditions"]) == (4, ["product", "unshaped"])
     assert [row[2] for row in digest["tables"]["dets-fig6"][1:]] == ["2", "2"]
+
+
+def test_warnings_are_counted_by_kind_whatever_their_numbers():
+    busy = ["the processors were idle for only {}% of the run", "no programs"]
+    runs = [{"notes": {"warnings": [busy[0].format(n)]}} for n in (3, 12)]
+    runs += [{"notes": {"warnings": [busy[0].format(7), busy[1]]}}, {"notes": {}}]
+    found = warnings_of(runs)
+    assert found == {"runs_with_warnings": 3, "warnings": {busy[0].format("N"): 3, busy[1]: 1}}

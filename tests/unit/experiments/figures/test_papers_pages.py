@@ -87,7 +87,8 @@ def test_every_paper_has_a_page_that_shows_what_does_not_hold(whisper, tmp_path)
     held = dataclasses.asdict(ClaimVerdict("3 runs", True))
     failed = dataclasses.asdict(ClaimVerdict("loud", False))
     (folder / "whisper-model.json").write_text(json.dumps(digest(quiet=held)))
-    (folder / "whisper-ovs.json").write_text(json.dumps(digest(quiet=failed)))
+    warned = {**digest(quiet=failed), "runs_with_warnings": 2, "warnings": {"idle for only N %": 2}}
+    (folder / "whisper-ovs.json").write_text(json.dumps(warned))
     assert [path.name for path in markdown_pages.write_docs(tmp_path / "docs")] == ["results.md", "whisper.md"]
     page = (folder / "whisper.md").read_text()
     heads = "published, model | published, Open vSwitch | ours, model | ours, Open vSwitch"
@@ -97,6 +98,8 @@ def test_every_paper_has_a_page_that_shows_what_does_not_hold(whisper, tmp_path)
         in page
     )
     assert "`docs/results/whisper-model.json`, `docs/results/whisper-ovs.json`" in page
+    assert "3 runs, 2 of them with warnings" in page
+    assert "\n  - in 2 of them: idle for only N %\n" in page
     assert "whisper-fig1" not in page  # tables of measures are in the JSON
     overview = (tmp_path / "docs" / "results.md").read_text()
     counts = 2 * "| 1 / 0 / 0 / 0 | 0 / 1 / 0 / 0 "
