@@ -11,6 +11,9 @@ from controller.errors import InvalidValueError
 
 BITS_PER_BYTE = 8
 _SCALE = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_RATE_FORMS = "is not a rate: write bits per second, such as 400M, 1.5G or 64000"
+_UNITS = "there are k, M, G and T, and bit/s, b/s, bps or bit may follow (here kbps is kilobits, in tc it is kilobytes)"
+_OTHER_UNIT = re.compile(r"[0-9.]+\s*([^\W\d].*)")
 _RATE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kMGT]?)(?:bit/s|bps|bit|b/s)?")
 
 # OFPMT_BAND_DROP carries the rate as a uint32 of kb/s (OpenFlow 1.3.5, section 7.3.4.4), so this is the largest rate
@@ -34,10 +37,12 @@ def parse_rate(text: object, key: str = "rate") -> int:
     Raises InvalidValueError, naming ``key``, for anything else and for rates a meter cannot carry.
     """
     if isinstance(text, bool) or not isinstance(text, int | str):
-        raise InvalidValueError(key, text, "is not a rate: write bits per second, such as 400M, 1.5G or 64000")
+        raise InvalidValueError(key, text, _RATE_FORMS)
     match = _RATE.fullmatch(str(text).strip())
     if match is None:
-        raise InvalidValueError(key, text, "is not a rate: write bits per second, such as 400M, 1.5G or 64000")
+        other = _OTHER_UNIT.fullmatch(str(text).strip())
+        unknown = f"; {other[1][:20]!r} is no unit: {_UNITS}" if other is not None else ""
+        raise InvalidValueError(key, text, _RATE_FORMS + unknown)
     exact = Decimal(match[1]) * _SCALE[match[2]]
     if exact != int(exact):
         raise InvalidValueError(key, text, "is not a whole number of bits per second")

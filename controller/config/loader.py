@@ -16,14 +16,15 @@ from __future__ import annotations
 import os
 import pathlib
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import BinaryIO
 
 from controller.config.cluster import read_cluster
 from controller.config.links import read_links
 from controller.config.listeners import ovsdb_problems, read_ovsdb_tls, read_rest, read_tls
 from controller.config.meters import read_meters
-from controller.config.ports import read_port
-from controller.config.section_reader import read_number, read_section
+from controller.config.ports import port_keys, read_port
+from controller.config.section_reader import expand_key, read_section
 from controller.config.sections import (
     AgentsSection,
     ControlSection,
@@ -49,7 +50,7 @@ from controller.config.validation import (
 from controller.config.value_types import MAX_VLAN_VID, MIN_VLAN_VID
 from controller.config.yaml_document import Bounds, ConfigError, ConfigProblem, Path, Problem, read_document
 from controller.errors import InvalidValueError
-from controller.fabric.config_model import Cluster, Config, EdgePort, Endpoint, Switch, Vlan
+from controller.fabric.config_model import ANY_NAME, Cluster, Config, EdgePort, Endpoint, Switch, Vlan
 from controller.fabric.value_checks import NAME_RULE, check_name
 
 _MAX_FILE_BYTES = 64 * 2**20
@@ -58,17 +59,22 @@ _MAX_ENTRIES = Bounds({"vlans": MAX_VLAN_VID, "vns": MAX_VLAN_VID, "trunk": MAX_
 
 def load_config(path: str | pathlib.Path) -> Config:
     """Return the configuration in the file at ``path``; raise ConfigError if it is unreadable or not acceptable."""
-    name = str(path)
     try:
         with open(path, "rb", opener=_open_nonblocking) as stream:
             if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-                raise ConfigError(name, [ConfigProblem(0, 0, "", "is not a regular file")])
-            content = stream.read(_MAX_FILE_BYTES + 1)
+                raise ConfigError(str(path), [ConfigProblem(0, 0, "", "is not a regular file")])
+            return read_config(stream, str(path))
+    except OSError as error:
+        raise ConfigError(str(path), [ConfigProblem(0, 0, "", f"cannot be read: {error.strerror}")]) from error
+
+
+def read_config(stream: BinaryIO, name: str) -> Config:
+    """Return the configuration that a stream holds; raise ConfigError as ``load_config`` does, OSError from reading."""
+    try:
+        content = stream.read(_MAX_FILE_BYTES + 1)
         if len(content) > _MAX_FILE_BYTES:
             raise ConfigError(name, [ConfigProblem(0, 0, "", f"is larger than {_MAX_FILE_BYTES} bytes")])
         text = content.decode("utf-8-sig")
-    except OSError as error:
-        raise ConfigError(name, [ConfigProblem(0, 0, "", f"cannot be read: {error.strerror}")]) from error
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         column = error.start - (content.rfind(b"\n", 0, error.start) + 1) + 1
@@ -168,31 +174,33 @@ def _read_vlans(root: RootSection, interval_ms: int) -> tuple[dict[int, VlanSect
     vlans: dict[int, Vlan] = {}
     problems: list[Problem] = []
     named: dict[str, str] = {}
+    key_of: dict[int, str] = {}
     for key, data in root.vlans.items():
         path = ("vlans", key)
         section, bad_section = read_section(VlanSection, path, data)
-        vid, bad_number = read_number(path, "VLAN id", MIN_VLAN_VID, MAX_VLAN_VID)
-        problems += [*bad_section, *bad_number, *algorithm_problems(path, section, interval_ms)]
-        problems += unused_problems(path, section)
-        if vid is None:
-            continue
-        name = section.name or f"vlan{vid}"
-        if not section.has_bad("name") and (first := named.setdefault(name, key)) != key:
-            message = f"{name} is also the name of VLAN {first}"
-            problems.append(Problem((*path, "name"), message, see=("vlans", first, "name")))
-        sections[vid] = section
-        vlans[vid] = Vlan(
-            vlan_vid=vid,
-            name=name,
-            algorithm=section.algorithm,
-            parameters=section.parameters,
-            weight=section.weight,
-            send_limit_bps=section.send_limit,
-            receive_limit_bps=section.receive_limit,
-            shadow=section.shadow,
-            shadow_parameters=section.shadow_parameters,
-            flood_limit_bps=section.flood_limit,
-        )
+        vids, bad_key = expand_key(path, "VLAN id", MIN_VLAN_VID, MAX_VLAN_VID)
+        problems += [*bad_section, *bad_key, *algorithm_problems(path, section, interval_ms)]
+        problems += [*unused_problems(path, section), *_range_problems(path, vids, data)]
+        for vid in vids:
+            name = section.name or f"vlan{vid}"
+            if not section.has_bad("name") and (first := named.setdefault(name, key)) != key:
+                message = f"{name} is also the name of VLAN {first}"
+                problems.append(Problem((*path, "name"), message, see=("vlans", first, "name")))
+            if (other := key_of.setdefault(vid, key)) != key:
+                problems.append(Problem(path, f"{vid} is in {other} already", at_key=True, see=("vlans", other)))
+            sections[vid] = section
+            vlans[vid] = Vlan(
+                vlan_vid=vid,
+                name=name,
+                algorithm=section.algorithm,
+                parameters=section.parameters,
+                weight=section.weight,
+                send_limit_bps=section.send_limit,
+                receive_limit_bps=section.receive_limit,
+                shadow=section.shadow,
+                shadow_parameters=section.shadow_parameters,
+                flood_limit_bps=section.flood_limit,
+            )
     if not root.vlans and not root.has_bad("vlans"):
         problems.append(Problem(("vlans",), "holds no VLAN: at least one is needed"))
     return sections, vlans, problems
@@ -215,22 +223,57 @@ def _read_switches(root: RootSection, vlans: Mapping[int, VlanSection]) -> tuple
             first = name_of[section.dpid]
             message = f"{section.dpid:016x} is also the dpid of switch {first}"
             problems.append(Problem((*path, "dpid"), message, see=("switches", first, "dpid")))
-        ports: dict[int, EdgePort] = {}
-        for key, port_data in section.ports.items():
-            port_path = (*path, "ports", key)
-            port, bad_port = read_port(port_path, name, section.dpid or 0, port_data, vlans)
-            problems += [*bad_port, *port_problems(port_path, port, vlans)]
-            if port.interface is not None and (other := ports.get(port.port_no)) is not None:
-                message = f"has the same check sum as {other.label}: give one of both a number (expect: NAME)"
-                problems.append(Problem(port_path, message, at_key=True))
-            ports[port.port_no] = port
-            problems += _name_problems(port_path, port, named)
+        ports, bad_ports = _read_ports((*path, "ports"), name, section, vlans, named)
+        problems += bad_ports
         meters, bad_meters = read_meters((*path, "meters"), section.meters)
         problems += bad_meters
         switches[name] = Switch(name, section.dpid or 0, section.ovsdb, ports, section.profile, meters)
     if not root.switches and not root.has_bad("switches"):
         problems.append(Problem(("switches",), "holds no switch: at least one is needed"))
     return switches, problems
+
+
+def _read_ports(
+    path: Path,
+    switch: str,
+    section: SwitchSection,
+    vlans: Mapping[int, VlanSection],
+    named: dict[tuple[str, str], Path],
+) -> tuple[dict[int, EdgePort], list[Problem]]:
+    """Return the ports of a switch by number; ``named`` is that of ``_name_problems``."""
+    ports: dict[int, EdgePort] = {}
+    problems: list[Problem] = []
+    key_of: dict[int, str] = {}
+    for key, data in section.ports.items():
+        port_path = (*path, key)
+        keys, bad_key = port_keys(port_path)
+        found = [*bad_key, *_range_problems(port_path, keys, data)]
+        for port_key in keys:
+            port, bad_port = read_port(port_path, port_key, switch, section.dpid or 0, data, vlans)
+            found += [*bad_port, *port_problems(port_path, port, vlans)]
+            if not port.port_no:
+                continue
+            other = ports.get(port.port_no)
+            if other is not None and port.interface is not None:
+                message = f"has the same check sum as {other.label}: give one of both a number (expect: NAME)"
+                found.append(Problem(port_path, message, at_key=True))
+            elif other is not None:
+                first = key_of[port.port_no]
+                message = f"{port.port_no} is in {first} already"
+                found.append(Problem(port_path, message, at_key=True, see=(*path, first)))
+            else:
+                found += _name_problems(port_path, port, named)
+            ports[port.port_no], key_of[port.port_no] = port, key
+        problems += dict.fromkeys(found)  # what is wrong with a range is wrong with each of its ports
+    return ports, problems
+
+
+def _range_problems(path: Path, numbers: Sequence[object], data: object) -> Iterator[Problem]:
+    """Yield for names in a section that is that of several."""
+    given = data if isinstance(data, Mapping) and len(numbers) > 1 else {}
+    for key in ("name", "expect"):
+        if given.get(key) not in (None, ANY_NAME):
+            yield Problem((*path, key), f"cannot be that of all of {path[-1]}: write each of them apart", at_key=True)
 
 
 def _name_problems(path: Path, port: EdgePort, named: dict[tuple[str, str], Path]) -> Iterator[Problem]:

@@ -7,11 +7,11 @@ checks their sums.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
-from controller.config.section_reader import read_number, read_section
+from controller.config.section_reader import expand_key, is_numeric, read_number, read_section
 from controller.config.sections import PortSection, VlanSection, VnSection
 from controller.config.value_types import MAX_PORT_NO, MAX_VLAN_VID, MIN_VLAN_VID
 from controller.config.yaml_document import Path, Problem, show_path
@@ -26,40 +26,47 @@ _NOTHING_OWN = VnSection()
 _RATES = attrgetter("send_limit", "receive_limit", "send_ceiling", "receive_ceiling")
 
 
+def port_keys(path: Path) -> tuple[Sequence[int | str], list[Problem]]:
+    """Return the ports that the key at the end of ``path`` stands for, by number or interface's name; problems too.
+
+    A key that stands for none is one port without a number, so that its section is read too.
+    """
+    key = path[-1]
+    if is_name(key) and not is_numeric(key):
+        return [key], []
+    numbers, problems = expand_key(path, "port number or an interface's name", 1, MAX_PORT_NO)
+    if numbers and numbers[-1] >= FIRST_NAMED and numbers[0] <= LAST_NAMED:
+        message = f"{FIRST_NAMED} to {LAST_NAMED} are kept for ports by name: write the interface's name"
+        return [0], [Problem(path, message, at_key=True)]
+    return numbers or [0], problems
+
+
 def read_port(
-    path: Path, switch: str, dpid: int, data: object, vlans: Mapping[int, VlanSection]
+    path: Path, key: int | str, switch: str, dpid: int, data: object, vlans: Mapping[int, VlanSection]
 ) -> tuple[EdgePort, list[Problem]]:
-    """Return a port, and what is wrong with it; capacities and limits that are unknown for that reason are 0."""
+    """Return a port, and what is wrong with it; capacities and limits that are unknown for that reason are 0.
+
+    ``key`` is one of ``port_keys``.
+    """
     section, problems = read_section(PortSection, path, data)
-    port_no, interface, bad_number = _read_key(path)
+    interface = key if isinstance(key, str) else None
+    port_no = key if isinstance(key, int) else FIRST_NAMED + zlib.crc32(key.encode()) % (LAST_NAMED - FIRST_NAMED + 1)
     vids, bad_vids = _read_vids(path, section, vlans)
-    problems += bad_number + bad_vids
+    problems += bad_vids
     vns = []
     for vid in vids:
-        vn, bad_vn = _read_vn(path, section, vid, vlans[vid], (switch, dpid, port_no or 0))
+        vn, bad_vn = _read_vn(path, section, vid, vlans[vid], (switch, dpid, port_no))
         vns.append(vn)
         problems += bad_vn
-    problems += _stray_vns(path, section)
+    problems += _stray_vns(path, section, vids)
     if interface is not None and section.expect is not None:
         message = "says nothing here: the port is found by its name; write it under a number, or leave it out"
         problems.append(Problem((*path, "expect"), message, at_key=True))
-    name = section.name or interface or f"{switch}-{port_no or 0}"
+    name = section.name or interface or f"{switch}-{port_no}"
     untagged = section.native if section.access is None else section.access
     of_switch = section.expect, interface
-    port = EdgePort(port_no or 0, name, section.capacity or 0, untagged, tuple(vns), section.agent, *of_switch)
+    port = EdgePort(port_no, name, section.capacity or 0, untagged, tuple(vns), section.agent, *of_switch)
     return port, problems
-
-
-def _read_key(path: Path) -> tuple[int | None, str | None, list[Problem]]:
-    """Return the number of a port, and the name of its interface if that is what the file calls it."""
-    key = path[-1]
-    if is_name(key) and not key.isdecimal():
-        return FIRST_NAMED + zlib.crc32(key.encode()) % (LAST_NAMED - FIRST_NAMED + 1), key, []
-    port_no, problems = read_number(path, "port number or an interface's name", 1, MAX_PORT_NO)
-    if port_no is not None and FIRST_NAMED <= port_no <= LAST_NAMED:
-        message = f"{FIRST_NAMED} to {LAST_NAMED} are kept for ports by name: write the interface's name"
-        return None, None, [Problem(path, message, at_key=True)]
-    return port_no, None, problems
 
 
 def _read_vids(path: Path, section: PortSection, vlans: Mapping[int, object]) -> tuple[list[int], list[Problem]]:
@@ -73,22 +80,28 @@ def _read_vids(path: Path, section: PortSection, vlans: Mapping[int, object]) ->
         problems.append(Problem(path, message, at_key=True))
     elif section.trunk is not None and not section.trunk:
         problems.append(Problem((*path, "trunk"), "names no VLAN"))
-    if section.native is not None and section.native not in (section.trunk or ()) and not _has_bad_vids(section):
+    if (
+        section.native is not None
+        and not any(section.native in vids for vids in section.trunk_vids)
+        and not _has_bad_vids(section)
+    ):
         message = f"{section.native} is not on this port's trunk; only a VLAN of it can go without a tag"
         problems.append(Problem((*path, "native"), message))
-    named = [((*path, "trunk", f"[{index}]"), vid) for index, vid in enumerate(section.trunk or ())]
+    named = [((*path, "trunk", f"[{index}]"), vids) for index, vids in enumerate(section.trunk_vids)]
     if section.access is not None:
-        named.append(((*path, "access"), section.access))
-    vids: dict[int, None] = {}
-    for place, vid in named:
-        if vid not in vlans:
+        named.append(((*path, "access"), range(section.access, section.access + 1)))
+    found: dict[int, None] = {}
+    for place, vids in named:
+        there = [vid for vid in vids if vid in vlans]
+        if not there:
             known = ", ".join(map(str, sorted(vlans)[:_MOST_NAMED])) or "none"
-            problems.append(Problem(place, f"{vid} is not a VLAN of this file; its VLANs are {known}"))
-        elif vid in vids and place[-2] == "trunk":
-            problems.append(Problem(place, f"{vid} is on this port already"))
-        elif vid not in vids:
-            vids[vid] = None
-    return list(vids), problems
+            what = f"{vids[0]} is not a VLAN" if len(vids) == 1 else f"{vids[0]}-{vids[-1]} holds no VLAN"
+            problems.append(Problem(place, f"{what} of this file; its VLANs are {known}"))
+        again = [vid for vid in there if vid in found]
+        if again and place[-2] == "trunk":
+            problems.append(Problem(place, f"{again[0]} is on this port already"))
+        found |= dict.fromkeys(there)
+    return list(found), problems
 
 
 class _Given(NamedTuple):
@@ -176,10 +189,10 @@ def _ceiling_bps(given: _Given, key: str, limit_bps: int) -> tuple[int | None, l
         return None, [Problem(place, f"the {key} of VLAN {given.vid}, {format_rate(ceiling_bps)}, {error.reason}")]
 
 
-def _stray_vns(path: Path, section: PortSection) -> Iterator[Problem]:
+def _stray_vns(path: Path, section: PortSection, vids: list[int]) -> Iterator[Problem]:
     """Yield a problem for every VN of a VLAN that is not on the port."""
-    vids = [*(section.trunk or ()), *([] if section.access is None else [section.access])]
-    here = set(vids)
+    named = {vid for some in section.trunk_vids for vid in (some[0], some[-1])}  # those that the file lacks too
+    here = {*vids, *named, section.access}
     for key in section.vns:
         vid, bad_number = read_number((*path, "vns", key), "VLAN id", MIN_VLAN_VID, MAX_VLAN_VID)
         yield from bad_number

@@ -11,9 +11,10 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from controller.config.sections import Section
-from controller.config.yaml_document import Path, Problem, show_value
+from controller.config.yaml_document import KEY_RANGE, Path, Problem, show_value
 from controller.errors import InvalidValueError, near_name
 
+MAX_RANGE = 4096
 _KEY_NUMBER = re.compile(r"0|[1-9][0-9]{0,9}")
 # Sections with the same values, of which a large file has thousands, are made once.
 _SECTIONS_KEPT = 4096
@@ -57,6 +58,24 @@ def _read_section(model: type[AnySection], path: Path, data: Mapping[str, Any]) 
             bad.add(str(error["loc"][0]))
         section = model.model_validate({key: value for key, value in values.items() if key not in bad})
     return section.with_bad(frozenset(bad)) if bad else section, problems
+
+
+def is_numeric(key: str) -> bool:
+    """Return whether a key is a number or a range of them, good or bad."""
+    return key.isdecimal() or KEY_RANGE.fullmatch(key) is not None
+
+
+def expand_key(path: Path, what: str, least: int, most: int) -> tuple[range, list[Problem]]:
+    """Return the numbers that the key at the end of ``path`` stands for, ``1-24`` for 24; none with a problem."""
+    match = KEY_RANGE.fullmatch(path[-1])
+    if match is None:
+        number, problems = read_number(path, what, least, most)
+        return range(0) if number is None else range(number, number + 1), problems
+    first, last = int(match[1]), int(match[2])
+    if least <= first <= last <= most and last - first < MAX_RANGE:
+        return range(first, last + 1), []
+    message = f"is no range: write FIRST-LAST within {least} to {most}, of {MAX_RANGE} at most"
+    return range(0), [Problem(path, message, at_key=True)]
 
 
 def read_number(path: Path, what: str, least: int, most: int) -> tuple[int | None, list[Problem]]:

@@ -10,7 +10,7 @@ the text below a field.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -29,6 +29,7 @@ from controller.config.value_types import (
     Parameters,
     Rate,
     SwitchPort,
+    TrunkVlans,
     VlanVid,
     Weight,
     of_room,
@@ -263,7 +264,7 @@ class PortSection(Section):
 the number alone counts (docs/switches.md)."""
     access: VlanVid | None = None
     """One VLAN, frames without a tag, or with VLAN id 0 (a priority alone); other tags are refused."""
-    trunk: list[VlanVid] | None = None
+    trunk: list[TrunkVlans] | None = None
     """Several VLANs, frames with a tag; either this or `access`."""
     native: VlanVid | None = None
     """One VLAN of the trunk: frames without a tag, or with VLAN id 0, are its own, and its frames leave without one."""
@@ -272,6 +273,11 @@ the number alone counts (docs/switches.md)."""
     agent: Annotated[AgentMode, of_room("agents", but="none")] = "none"
     """Whether the host behind it has an agent that shapes: `trust` lets it shape alone, `verify` keeps meters \
 behind it (docs/agents.md)."""
+
+    @property
+    def trunk_vids(self) -> list[range]:
+        """What ``trunk`` names, as its validator makes it."""
+        return cast("list[range]", self.trunk or [])
 
 
 class MetersSection(Section):
@@ -307,7 +313,7 @@ and the switch connects (`ovs-vsctl set-manager`); several switches may share an
     meters: dict[str, Any] = Field(default_factory=dict)
     """What it takes of a meter."""
     ports: dict[str, Any] = Field(default_factory=dict)
-    """Its edge ports by OpenFlow port number, 1 to 4294967040."""
+    """Its edge ports by OpenFlow port number, 1 to 4294967040, or interface's name; `1-24`: 24 ports that are alike."""
 
 
 class LinkSection(Section):
@@ -348,7 +354,7 @@ class RootSection(Section):
     cluster: dict[str, Any] | None = None
     """Several controllers of one fabric."""
     vlans: dict[str, Any] = Field(default_factory=dict)
-    """The tenants by VLAN id, 1 to 4094."""
+    """The tenants by VLAN id, 1 to 4094; `10-20` is eleven that are alike."""
     switches: dict[str, Any] = Field(default_factory=dict)
     """The switches by name."""
     links: list[Any] = Field(default_factory=list)

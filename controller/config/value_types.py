@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, WrapValidator
 
 from controller import rooms
 from controller.errors import InvalidValueError
@@ -23,6 +24,7 @@ MAX_IDLE_TIMEOUT_S = 0xFFFF
 _DPID_RULE = 'is not a dpid: write 16 hex digits in quotes ("0000000000000001"), or 0x1, or 1'
 _ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9_.-]+)):([0-9]{1,5})")
 _PASSIVE = re.compile(r"[0-9]{1,5}:(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+)")
+_VID_RANGE = re.compile(r"([0-9]{1,4})-([0-9]{1,4})")
 _HEX_DPID = re.compile(r"0[xX][0-9A-Fa-f]{1,16}|[0-9A-Fa-f]{16}")
 
 
@@ -50,6 +52,17 @@ def parse_address(value: object) -> tuple[str, int]:
     if not 1 <= int(match[3]) <= 65535:
         raise InvalidValueError("listen", value, "has a TCP port outside 1 to 65535")
     return match[1] or match[2], int(match[3])
+
+
+def _vids(value: object, check: Callable[[object], int]) -> range:
+    """Return the VLAN ids that an entry of a trunk stands for; ``check`` reads a single one."""
+    match = _VID_RANGE.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        vid = check(value)
+        return range(vid, vid + 1)
+    if not MIN_VLAN_VID <= int(match[1]) <= int(match[2]) <= MAX_VLAN_VID:
+        raise InvalidValueError("trunk", value, f"is not FIRST-LAST within {MIN_VLAN_VID} to {MAX_VLAN_VID}")
+    return range(int(match[1]), int(match[2]) + 1)
 
 
 def check_network(value: object) -> str:
@@ -136,6 +149,12 @@ Ovsdb = Annotated[
 ]
 Network = Annotated[str, BeforeValidator(check_network), SyntaxHint("an IP address or network")]
 VlanVid = Annotated[int, Field(ge=MIN_VLAN_VID, le=MAX_VLAN_VID), SyntaxHint("a VLAN")]
+TrunkVlans = Annotated[
+    int,
+    Field(ge=MIN_VLAN_VID, le=MAX_VLAN_VID),
+    WrapValidator(_vids),
+    SyntaxHint("a VLAN, or those of the file in a range such as `10-200`"),
+]
 Algorithm = Annotated[str, StringConstraints(min_length=1, max_length=63), SyntaxHint("the name of an algorithm")]
 Parameters = Annotated[dict[str, Any], SyntaxHint("such as `{d: 2}`")]
 Codepoint = Annotated[Literal[1, 2], BeforeValidator(_check_whole_number)]

@@ -39,6 +39,8 @@ _DECIMAL = re.compile(r"[-+]?([0-9]+\.[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
 # Python refuses to turn longer texts into an int (sys.int_info.default_max_str_digits); no field needs as many.
 _MAX_DIGITS = 40
 _MAX_DEPTH = 32
+KEY_RANGE = re.compile(r"([0-9]{1,10})-([0-9]{1,10})")
+"""a key that stands for several: ``1-24``"""
 _UNKNOWN = object()
 
 
@@ -141,11 +143,29 @@ class Document:
         """Return the position of ``path``, or of the innermost section around it that exists."""
         keys, values = self.places
         places = keys if at_key else values
+        if path not in places:
+            path = self._as_written(path)
         if path in places:
             return places[path]
         while path and path not in keys:
             path = path[:-1]
         return keys.get(path, (1, 1))
+
+    @cached_property
+    def _ranges(self) -> list[tuple[Path, range]]:
+        """The keys that stand for several numbers, and these."""
+        matches = ((path, KEY_RANGE.fullmatch(path[-1])) for path in self.places.keys)
+        return [(path, range(int(match[1]), int(match[2]) + 1)) for path, match in matches if match is not None]
+
+    def _as_written(self, path: Path) -> Path:
+        """Return a path with the keys that the file has for it: ``1-24`` where it has no ``7``."""
+        written: Path = ()
+        for part in path:
+            written = (*written, part)
+            if written not in self.places.keys and part.isdecimal():
+                around = (at for at, numbers in self._ranges if at[:-1] == written[:-1] and int(part) in numbers)
+                written = next(around, written)
+        return written
 
     def with_positions(self, problems: Iterable[Problem]) -> list[ConfigProblem]:
         """Return problems with their positions in this file."""

@@ -30,7 +30,7 @@ app = typer.Typer()
 
 
 @app.command()
-def check(config: Annotated[str, typer.Argument(metavar="CONFIG", help="The YAML file.")]) -> int:
+def check(config: Annotated[str, typer.Argument(metavar="CONFIG", help="The YAML file; -: standard input.")]) -> int:
     """Check a configuration file, offline; every problem is shown with line and column.
 
     Overrides in its store take precedence over it. The command shows how many there are and which do not fit; those are
@@ -38,10 +38,10 @@ def check(config: Annotated[str, typer.Argument(metavar="CONFIG", help="The YAML
     """
     from apps.runtime.memory_tuning import keep_made, making_much
     from apps.settings.override_report import override_counts
-    from controller.config.loader import load_config
+    from controller.config.loader import load_config, read_config
 
     with refusing_bad_files(), making_much():
-        loaded = load_config(config)
+        loaded = read_config(sys.stdin.buffer, "<stdin>") if config == "-" else load_config(config)
         ports, vns = sum(1 for _ in loaded.ports()), sum(1 for _ in loaded.vns())
         keep_made(vns)
     counts = [(len(loaded.switches), "switch"), (ports, "edge port"), (len(loaded.vlans), "VLAN"), (vns, "VN")]

@@ -29,7 +29,7 @@ def unknown(words: str) -> str | None:
     command, options = TREE, []
     for word in shlex.split(words.replace("'s", "").replace("|", " ")):
         children = command.list_commands(None) if hasattr(command, "list_commands") else []
-        if word.startswith("-"):
+        if word.startswith("-") and word != "-":
             options.append(word.split("=")[0].rstrip(",."))
         elif children and not options:
             if word.isupper() or word == "...":

@@ -1,0 +1,111 @@
+"""Keys and entries that stand for several: ``ports: {1-24: ...}``, ``vlans: {10-20: ...}``, ``trunk: [10-200]``."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+
+import pytest
+from support.paths import ROOT
+
+from controller.config.loader import parse_config
+from controller.config.yaml_document import ConfigError
+
+VLANS = "vlans: {10-12: {send_limit: 10M, receive_limit: 10M}, 300: {send_limit: 1M, receive_limit: 1M}}\n"
+SHORT = (
+    VLANS
+    + """\
+switches:
+  s1:
+    dpid: 1
+    ports:
+      1-3: {capacity: 100M, access: 10}
+      4-4: {capacity: 1G, trunk: [10-299], vns: {12: {send_limit: 2M}}}
+      5: {capacity: 1G, trunk: [300, 1-11], native: 11}
+"""
+)
+LONG = """\
+vlans:
+  10: {send_limit: 10M, receive_limit: 10M}
+  11: {send_limit: 10M, receive_limit: 10M}
+  12: {send_limit: 10M, receive_limit: 10M}
+  300: {send_limit: 1M, receive_limit: 1M}
+switches:
+  s1:
+    dpid: 1
+    ports:
+      1: {capacity: 100M, access: 10}
+      2: {capacity: 100M, access: 10}
+      3: {capacity: 100M, access: 10}
+      4: {capacity: 1G, trunk: [10, 11, 12], vns: {12: {send_limit: 2M}}}
+      5: {capacity: 1G, trunk: [300, 10, 11], native: 11}
+"""
+
+
+def refused(ports: str, vlans: str = VLANS) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        parse_config(f"{vlans}switches: {{s1: {{dpid: 1, ports: {{{ports}}}}}}}\n", "f")
+    return str(caught.value).splitlines()
+
+
+def test_a_range_is_what_it_stands_for() -> None:
+    short, long = parse_config(SHORT), parse_config(LONG)
+    assert dataclasses.asdict(short) == dataclasses.asdict(long)
+
+
+GOOD = "{capacity: 100M, access: 10}"
+
+
+@pytest.mark.parametrize(
+    ("ports", "problem"),
+    [
+        (f"1-3: {GOOD}, 2: {GOOD}", "f:2:69: switches.s1.ports.2: 2 is in 1-3 already (line 2)"),
+        (f"1-3: {GOOD}, 3-5: {GOOD}", "f:2:69: switches.s1.ports.3-5: 3 is in 1-3 already (line 2)"),
+        (
+            "1-3: {name: a, capacity: 100M, access: 10}",
+            "f:2:40: switches.s1.ports.1-3.name: cannot be that of all of 1-3",
+        ),
+        ("1-3: {expect: a, capacity: 100M, access: 10}", "f:2:40: switches.s1.ports.1-3.expect: cannot be that of all"),
+        (
+            f"3-1: {GOOD}",
+            "f:2:34: switches.s1.ports.3-1: is no range: write FIRST-LAST within 1 to 4294967040, of 4096",
+        ),
+        (f"0-2: {GOOD}", "f:2:34: switches.s1.ports.0-2: is no range"),
+        (f"1-4097: {GOOD}", "f:2:34: switches.s1.ports.1-4097: is no range"),
+        (f"4294967040-4294967041: {GOOD}", "f:2:34: switches.s1.ports.4294967040-4294967041: is no range"),
+        ("1: {capacity: 1G, trunk: [10-12, 11]}", "f:2:67: switches.s1.ports.1.trunk[1]: 11 is on this port already"),
+        ("1: {capacity: 1G, trunk: [20-30]}", "switches.s1.ports.1.trunk[0]: 20-30 holds no VLAN of this file"),
+        ("1: {capacity: 1G, trunk: [0-30]}", "switches.s1.ports.1.trunk[0]: '0-30' is not FIRST-LAST within 1 to 4094"),
+        ("1: {capacity: 1G, trunk: [10-11], native: 12}", "switches.s1.ports.1.native: 12 is not on this port's trunk"),
+        ("1: {capacity: 1G, trunk: [10-11], vns: {12: {}}}", "VLAN 12 is not on this port; its VLANs are 10, 11"),
+    ],
+)
+def test_a_bad_range_is_one_problem(ports: str, problem: str) -> None:
+    (line,) = refused(ports)
+    assert problem in line
+
+
+def test_what_is_wrong_with_many_is_told_once_where_it_is_written() -> None:
+    vlans = "vlans:\n  10-12:\n    send_limit: 10M\n    receive_limit: 200M\n"
+    lines = refused(f"1-24: {GOOD}", vlans)
+    assert lines == [
+        "f:5:51: switches.s1.ports.1-24.capacity: the receive_limit of VLAN 10 here is vlans.10.receive_limit (line 4)"
+        ", 200M, above the port's capacity, 100M"
+    ]
+    (line,) = refused(f"1: {GOOD}", "vlans: {10-12: {send_limit: 1M, receive_limit: 1M}, 11: {name: x}}\n")
+    assert "f:1:53: vlans.11: 11 is in 10-12 already (line 1)" in line
+
+
+def test_a_configuration_comes_from_standard_input_too() -> None:
+    def check(text: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "apps.cli", "check", "-"]
+        return subprocess.run(command, cwd=ROOT, input=text, capture_output=True, text=True, timeout=60, check=False)
+
+    good = check(SHORT)
+    assert (good.returncode, good.stdout) == (0, "ok: 1 switch, 5 edge ports, 4 VLANs, 9 VNs; control every 55 ms\n")
+    bad = check(SHORT.replace("10M", "10Mib/s", 1))
+    assert bad.returncode == 2
+    assert bad.stderr.startswith("<stdin>:1:29: vlans.10-12.send_limit: '10Mib/s' is not a rate")
+    assert "'Mib/s' is no unit: there are k, M, G and T" in bad.stderr
+    assert "here kbps is kilobits, in tc it is kilobytes" in bad.stderr
