@@ -13,13 +13,13 @@ from typing import Any, cast
 
 from flask import Response, current_app, g, request, stream_with_context
 from flask_openapi3.models.info import Info
-from flask_openapi3.openapi import OpenAPI
 from pydantic import BaseModel, ValidationError
 
 from apps.rest import api_page
 from apps.rest.http import access, problems
 from apps.rest.http.access import TokenStore
 from apps.rest.http.body import MAX_BODY_BYTES, MAX_LONG_BODY_BYTES, JsonRequest, StrictJson, check_body
+from apps.rest.http.deferred_description import DescribedApi
 from apps.rest.http.problems import HttpRefusedError
 from apps.rest.resources import change, fabric, history, hosts, lookup, read, series
 from apps.rest.resources.service import ANY, Json, Service, api, service
@@ -45,13 +45,13 @@ _FIELDS = {
 
 def create_app(
     running: Service, tokens: TokenStore | None = None, most_streams: int = 128, with_page: bool = True
-) -> OpenAPI:
+) -> DescribedApi:
     """Return the WSGI application of the REST interface to a controller.
 
     Without ``tokens`` everybody may do everything. At most ``most_streams`` clients follow the state at a time.
     ``with_page`` serves the live page at ``/ui``.
     """
-    app = OpenAPI(
+    app = DescribedApi(
         "dets.rest",
         info=Info(title="DETS controller", version="1.0.0", description="Limits of virtual nodes, and their state."),
         # The library writes securitySchemes: null, which is not valid, unless it is given some.
@@ -119,7 +119,9 @@ def show_docs(query: request_parameters.NoQuery) -> Response:
 
 
 def _document() -> Json:
-    document = cast(OpenAPI, current_app).api_doc
+    app = cast(DescribedApi, current_app)
+    app.describe_all(api, lambda: service().sleep(0.0))
+    document = app.api_doc
     if "security" not in document:
         document["security"] = [{"token": []}] if current_app.extensions["dets.guarded"] else [{}, {"token": []}]
         for path in access.OPEN & document["paths"].keys():

@@ -44,7 +44,7 @@ class Section(BaseModel):
     ``path`` is the section's place in the file: ``vlans.VID`` for each of the VLANs.
     """
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, defer_build=True)
     path: ClassVar[str] = ""
     required: ClassVar[tuple[str, ...]] = ()
     renamed: ClassVar[dict[str, str]] = {}  # the present names of keys that were called otherwise

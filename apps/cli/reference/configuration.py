@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any, Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
@@ -35,15 +37,28 @@ def _section(section: type[Section]) -> str:
     meaning = inspect.getdoc(section) or ""
     lines = [f"### `{section.path}`", "", _sentence(meaning.partition(": ")[2]), ""]
     lines += ["| key | default | what it may be | meaning |", "|---|---|---|---|"]
+    meanings = _meanings(section)
     for name, field in section.model_fields.items():
         cells = (
             f"`{name}`",
             _default(section, name, field),
             _bounds(section, name, field),
-            _sentence(field.description or ""),
+            _sentence(meanings.get(name, "")),
         )
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join([*lines, ""])
+
+
+def _meanings(section: type[Section]) -> dict[str, str]:
+    """Return the texts below the fields of a section and of those that it inherits from, by field."""
+    found: dict[str, str] = {}
+    for one in reversed(section.__mro__[: section.__mro__.index(Section)]):
+        (definition,) = ast.parse(inspect.getsource(one)).body
+        assert isinstance(definition, ast.ClassDef)
+        for field, text in pairwise(definition.body):
+            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(text, ast.Expr):
+                found[field.target.id] = str(ast.literal_eval(text.value))
+    return found
 
 
 def _sentence(text: str) -> str:

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
 from flask import Response, current_app, g
-from flask_openapi3.blueprint import APIBlueprint
 from pydantic import BaseModel
 
 from apps.rest.http import problems
 from apps.rest.http.body import MAX_BODY_BYTES
+from apps.rest.http.deferred_description import DescribedBlueprint
 from apps.settings.settings import Caller, Settings
 from apps.settings.store import Store
 from apps.settings.store_file import MEMORY
@@ -142,4 +142,4 @@ BAD_BODY: Responses = {
     415: problem_response("the body is not application/json"),
 }
 
-api = APIBlueprint("v1", __name__, url_prefix="/v1", abp_responses=ANY)
+api = DescribedBlueprint("v1", __name__, url_prefix="/v1", abp_responses=ANY)

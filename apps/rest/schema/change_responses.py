@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from apps.rest.schema.fabric_responses import Page
+from apps.rest.schema.rest_model import RestModel
 
 
-class ChangeResult(BaseModel):
+class ChangeResult(RestModel):
     """What a change did, or with ``dry_run`` would do."""
 
     revision: int = Field(description="its number; with dry_run that of the last change")
     changed: int = Field(description="how many values in force are others than before")
 
 
-class ConfigChangeView(BaseModel):
+class ConfigChangeView(RestModel):
     """One value of the configuration that differs; null where there is none."""
 
     path: str = Field(description="where it stands; rates in bit/s")
@@ -24,7 +25,7 @@ class ConfigChangeView(BaseModel):
     after: bool | int | float | str | None
 
 
-class ReloadResult(BaseModel):
+class ReloadResult(RestModel):
     """What a reload did, or with ``dry_run`` would do."""
 
     revision: int = Field(description="the last change to anything")
@@ -32,7 +33,7 @@ class ReloadResult(BaseModel):
     changes: list[ConfigChangeView] = Field(description="every value that differs")
 
 
-class OverrideView(BaseModel):
+class OverrideView(RestModel):
     """What was set at run time of a VLAN, or of a VN if ``switch`` and ``port_no`` are given."""
 
     vlan_vid: int
@@ -58,7 +59,7 @@ class OverrideList(Page):
     revision: int = Field(description="of the last change to anything")
 
 
-class ChangeView(BaseModel):
+class ChangeView(RestModel):
     """Who changed what and when."""
 
     revision: int
@@ -71,7 +72,7 @@ class ChangeView(BaseModel):
     changed: int = Field(description="how many values")
 
 
-class ItemView(BaseModel):
+class ItemView(RestModel):
     """A value that was changed: of a VLAN, or of a VN if ``switch`` and ``port_no`` are given."""
 
     vlan_vid: int
@@ -94,14 +95,14 @@ class History(Page):
     changes: list[ChangeView]
 
 
-class VlanValues(BaseModel):
+class VlanValues(RestModel):
     """What was set of a VLAN."""
 
     vlan_vid: int
     values: dict[str, Any]
 
 
-class VnValues(BaseModel):
+class VnValues(RestModel):
     """What was set of a VN; values that were not set are absent."""
 
     model_config = ConfigDict(extra="allow")
@@ -110,7 +111,7 @@ class VnValues(BaseModel):
     port_no: int
 
 
-class Export(BaseModel):
+class Export(RestModel):
     """All overrides, for ``/v1/import``."""
 
     format: Literal["dets-overrides-1"]

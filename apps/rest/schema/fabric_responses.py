@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
+
+from apps.rest.schema.rest_model import RestModel
 
 Rate = Annotated[int | None, Field(description="bit/s on the wire; null while unknown")]
 Partial = Annotated[
@@ -13,14 +15,14 @@ Partial = Annotated[
 ]
 
 
-class Page(BaseModel):
+class Page(RestModel):
     """A page of a list."""
 
     next: str | None = Field(description="cursor of the next page; null: this is the last one")
     unreachable_nodes: Partial = None
 
 
-class SwitchView(BaseModel):
+class SwitchView(RestModel):
     """A switch of the configuration."""
 
     switch: str = Field(description="its name")
@@ -39,7 +41,7 @@ class Switches(Page):
     switches: list[SwitchView]
 
 
-class LinkDirection(BaseModel):
+class LinkDirection(RestModel):
     """One direction of a link."""
 
     committed_bps: int | None = Field(
@@ -49,7 +51,7 @@ class LinkDirection(BaseModel):
     load_bps: Rate = Field(description="what it carried, mean over the last second, bit/s; null: unknown")
 
 
-class LinkEndView(BaseModel):
+class LinkEndView(RestModel):
     """Where a link ends."""
 
     switch: str
@@ -57,7 +59,7 @@ class LinkEndView(BaseModel):
     port_no: int
 
 
-class LinkView(BaseModel):
+class LinkView(RestModel):
     """A link between two switches."""
 
     a: LinkEndView
@@ -75,7 +77,7 @@ class Links(Page):
     links: list[LinkView]
 
 
-class ViolatedBy(BaseModel):
+class ViolatedBy(RestModel):
     """For how long a guarantee was missed, by reason; seconds since the controller started."""
 
     switch: float = Field(description="its switch, or one of its senders', was not connected")
@@ -84,7 +86,7 @@ class ViolatedBy(BaseModel):
     grants: float = Field(description="less was granted, or let through by the meters that follow the grants")
 
 
-class GuaranteeView(BaseModel):
+class GuaranteeView(RestModel):
     """How a VN's receive limit is kept as a promise: what its senders offer within it should reach it."""
 
     entitled_bps: int = Field(description="what is offered within the limit, mean over 3 s, bit/s")
@@ -98,7 +100,7 @@ class GuaranteeView(BaseModel):
     violated_by_s: ViolatedBy
 
 
-class SeriesColumns(BaseModel):
+class SeriesColumns(RestModel):
     """Rates in bit/s, a number a second; a VLAN's are the sums over its VNs."""
 
     offered: list[int] = Field(description="sent to it, before any meter")
@@ -111,7 +113,7 @@ class SeriesColumns(BaseModel):
     flooded: list[int] = Field(description="sent to everybody, groups and unknown addresses")
 
 
-class SeriesView(BaseModel):
+class SeriesView(RestModel):
     """The last five minutes, a row a second, oldest first."""
 
     at: list[float] = Field(description="seconds since 1970, UTC")
@@ -120,7 +122,7 @@ class SeriesView(BaseModel):
     max: SeriesColumns = Field(description="highest of the second's intervals")
 
 
-class SessionView(BaseModel):
+class SessionView(RestModel):
     """Who asks, and what they may do."""
 
     who: str = Field(description="the name of the token or certificate; anonymous: neither was needed")

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from apps.rest.schema.fabric_responses import Partial
+from apps.rest.schema.rest_model import RestModel
 
 
-class BackgroundLoop(BaseModel):
+class BackgroundLoop(RestModel):
     """One loop of the application."""
 
     failures: int = Field(description="rounds that failed, so far")
     fault: str | None = Field(description="what is wrong with it now; null: nothing")
 
 
-class ClusterHealth(BaseModel):
+class ClusterHealth(RestModel):
     """What this node of a cluster knows of itself and of who is active."""
 
     node: str
@@ -33,7 +34,7 @@ class ClusterHealth(BaseModel):
     nodes: dict[str, str] | None = Field(default=None, description="where switches are shared out: the nodes' REST")
 
 
-class Health(BaseModel):
+class Health(RestModel):
     """Whether the controller is able to do its work."""
 
     status: Literal["ready", "degraded"]
@@ -51,13 +52,13 @@ class Health(BaseModel):
     cluster: ClusterHealth | None = Field(default=None, description="in a cluster: this node's part in it")
 
 
-class Probe(BaseModel):
+class Probe(RestModel):
     """What a load balancer or an orchestrator asks for."""
 
     status: Literal["live", "ready"]
 
 
-class LastRound(BaseModel):
+class LastRound(RestModel):
     """One round of the control loop; times in milliseconds, but for ``started_s``."""
 
     number: int
@@ -72,7 +73,7 @@ class LastRound(BaseModel):
     skipped: int = Field(description="rounds that were due since the one before, and never began")
 
 
-class Percentiles(BaseModel):
+class Percentiles(RestModel):
     """Milliseconds of the rounds looked at."""
 
     p50: float
@@ -80,7 +81,7 @@ class Percentiles(BaseModel):
     max: float
 
 
-class Loop(BaseModel):
+class Loop(RestModel):
     """The control loop: every interval one round of polling the counters, deciding, and pushing what follows."""
 
     interval_ms: float
@@ -97,7 +98,7 @@ class Loop(BaseModel):
     last: LastRound | None = Field(description="the last of the rounds looked at")
 
 
-class Recording(BaseModel):
+class Recording(RestModel):
     """The recording of the control intervals, of which there is one at a time."""
 
     running: bool
@@ -110,7 +111,7 @@ class Records(Recording):
     records: str = Field(description="the records taken, base64; see controller/whatif/recording.py")
 
 
-class Revision(BaseModel):
+class Revision(RestModel):
     """How far the switches are with what was changed."""
 
     revision: int = Field(description="of the last change to anything")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, WithJsonSchema, model_validator
+from pydantic import ConfigDict, Field, JsonValue, WithJsonSchema, model_validator
 
 from apps.rest.schema import value_types
 from apps.rest.schema.request_parameters import absent_not_null
+from apps.rest.schema.rest_model import RestModel
 from controller.config.value_types import MAX_VLAN_VID
 from controller.errors import InvalidValueError
 from controller.policy.registry import policies
@@ -29,7 +30,7 @@ def _with_example(**body: Any) -> ConfigDict:
     return ConfigDict(json_schema_extra=extend)
 
 
-class _Patch(BaseModel):
+class _Patch(RestModel):
     model_config = ConfigDict(extra="forbid", json_schema_extra=_change)
 
     @model_validator(mode="after")
@@ -104,7 +105,7 @@ def _vn_item() -> dict[str, Any]:
     }
 
 
-class ManyLimits(BaseModel):
+class ManyLimits(RestModel):
     """New limits, ceilings and weights of many VNs: all are set, or none. What is not given of a VN stays as it is."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"limits": [_AN_ITEM]}})
@@ -114,7 +115,7 @@ class ManyLimits(BaseModel):
     ]
 
 
-class Import(BaseModel):
+class Import(RestModel):
     """What ``/v1/export`` has answered: from now on all the overrides there are."""
 
     model_config = ConfigDict(
@@ -142,7 +143,7 @@ class Import(BaseModel):
     vns: Annotated[Any, WithJsonSchema({"type": "array", "items": _vn_item(), "maxItems": MOST_LIMITS})]
 
 
-class RecordingAction(BaseModel):
+class RecordingAction(RestModel):
     """What to do about the recording of the control intervals."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"action": "start"}})

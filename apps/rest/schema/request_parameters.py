@@ -8,9 +8,10 @@ from __future__ import annotations
 from functools import cache
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic import ConfigDict, Field, WithJsonSchema
 
 from apps.rest.schema import value_types
+from apps.rest.schema.rest_model import RestModel
 from controller.events import EventKind
 
 MAX_REVISION = 2**62
@@ -22,7 +23,7 @@ def absent_not_null(schema: dict[str, Any]) -> None:
         field.pop("default", None)
 
 
-class _Parameters(BaseModel):
+class _Parameters(RestModel):
     """Has its JSON schema at hand: the library asks for it again with every request that has parameters."""
 
     @classmethod
@@ -183,7 +184,7 @@ class LoopQuery(_Query):
     )
 
 
-class PortPath(BaseModel):
+class PortPath(RestModel):
     """Names an edge port."""
 
     switch: value_types.SwitchName
@@ -196,7 +197,7 @@ class HostPath(_Parameters):
     mac: value_types.MacText
 
 
-class ChangePath(BaseModel):
+class ChangePath(RestModel):
     """Names a change of the history."""
 
     revision: Annotated[
@@ -213,13 +214,13 @@ class ChangePath(BaseModel):
     ]
 
 
-class VlanPath(BaseModel):
+class VlanPath(RestModel):
     """Names a VLAN."""
 
     vlan_vid: value_types.VlanText
 
 
-class VnPath(BaseModel):
+class VnPath(RestModel):
     """Names a VN: its VLAN, and the edge port behind which it lives."""
 
     vlan_vid: value_types.VlanText
@@ -227,7 +228,7 @@ class VnPath(BaseModel):
     port_no: value_types.PortText
 
 
-class EntryPath(BaseModel):
+class EntryPath(RestModel):
     """Names an entry: its VLAN, and the edge ports of its sender and its receiver."""
 
     vlan_vid: value_types.VlanText

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from apps.rest.schema.fabric_responses import GuaranteeView, Page, Partial, Rate
+from apps.rest.schema.rest_model import RestModel
 from controller.events import EventKind
 
 
-class VlanView(BaseModel):
+class VlanView(RestModel):
     """A VLAN (tenant) and how its receivers' limits are shared out."""
 
     vlan_vid: int
@@ -36,7 +37,7 @@ Enforceable = Annotated[
 ]
 
 
-class VnView(BaseModel):
+class VnView(RestModel):
     """A virtual node, one VLAN behind one edge port, with its limits and its state in the last interval."""
 
     vlan_vid: int
@@ -88,7 +89,7 @@ class VnView(BaseModel):
     revision: int = Field(description="of the last change to its limits, ceilings and weight; its ETag")
 
 
-class AgentView(BaseModel):
+class AgentView(RestModel):
     """The agent on the host behind an edge port."""
 
     mode: Literal["trust", "verify"] = Field(description="whether it shapes alone, or meters watch it")
@@ -98,7 +99,7 @@ class AgentView(BaseModel):
     rejected_frames: dict[str, int] = Field(description="its frames that were not listened to, by cause")
 
 
-class PortView(BaseModel):
+class PortView(RestModel):
     """An edge port: what it carries, and what is promised of it."""
 
     switch: str
@@ -128,7 +129,7 @@ class PortView(BaseModel):
     agent: AgentView | None = Field(description="the agent on its host; null: none is configured")
 
 
-class PortLocation(BaseModel):
+class PortLocation(RestModel):
     """Where a VN lives."""
 
     switch: str
@@ -136,7 +137,7 @@ class PortLocation(BaseModel):
     port_no: int
 
 
-class PairView(BaseModel):
+class PairView(RestModel):
     """A pair of VNs that talk, in one direction, and the meter that limits it at the sender's edge switch."""
 
     vlan_vid: int
@@ -169,7 +170,7 @@ class PairView(BaseModel):
     bottleneck: str | None = Field(description="where its policy holds it back; null: its policy names no such place")
 
 
-class UnmeteredPairView(BaseModel):
+class UnmeteredPairView(RestModel):
     """A pair of VNs that talk, in one direction."""
 
     vlan_vid: int
@@ -178,7 +179,7 @@ class UnmeteredPairView(BaseModel):
     why: str = Field(description="why it has no meter")
 
 
-class ExplanationView(BaseModel):
+class ExplanationView(RestModel):
     """Why an entry has the limit it has."""
 
     vlan_vid: int
@@ -195,7 +196,7 @@ class ExplanationView(BaseModel):
     sentence: str = Field(description="all of this for people to read")
 
 
-class EventView(BaseModel):
+class EventView(RestModel):
     """Something that happened."""
 
     number: int = Field(description="grows by one with each event")
@@ -209,7 +210,7 @@ class EventView(BaseModel):
     text: str
 
 
-class HostView(BaseModel):
+class HostView(RestModel):
     """Where a host address is, in one VLAN."""
 
     mac: str
@@ -261,21 +262,21 @@ class Hosts(Page):
     hosts: list[HostView]
 
 
-class HostPlaces(BaseModel):
+class HostPlaces(RestModel):
     """Where an address is: a host for each VLAN in which it is known."""
 
     hosts: list[HostView]
     unreachable_nodes: Partial = None
 
 
-class Explanations(BaseModel):
+class Explanations(RestModel):
     """Explanations of the entries of a VN."""
 
     explanations: list[ExplanationView]
     pair_count: int = Field(description="how many entries the VN has; only the first hundred are explained")
 
 
-class Events(BaseModel):
+class Events(RestModel):
     """Events, oldest first. The last thousand are kept."""
 
     events: list[EventView]
