@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import NamedTuple
 
-import networkx as nx
 import numpy as np
+from numpy.typing import NDArray
 
 PROBE_INTERVAL_S = 1.0
 # A link of which three hellos in a row were lost is down; a port that goes down takes its links with it at once.
@@ -202,13 +202,20 @@ class Topology:
         Of several links between two switches the one with the lowest ports is used. Paths are shortest, the tree is a
         minimum spanning tree; both come out the same for the same links, however they were found.
         """
-        graph = nx.Graph()
-        graph.add_nodes_from(sorted(self._switches))
+        between: dict[int, dict[int, Link]] = {dpid: {} for dpid in sorted(self._switches)}
+        tree = set[Link]()
+        part = {dpid: [dpid] for dpid in between}  # those that the tree connects, one list for all of them
         for link in sorted(self.links()):
-            if not graph.has_edge(link.a.dpid, link.b.dpid):
-                graph.add_edge(link.a.dpid, link.b.dpid, link=link)
-        tree = frozenset(data["link"] for _, _, data in nx.minimum_spanning_edges(graph, data=True))
-        return SwitchPaths(tree, _next_ports(graph))
+            one, other = link.a.dpid, link.b.dpid
+            if other in between[one]:
+                continue
+            between[one][other] = between[other][one] = link
+            if part[one] is not part[other]:
+                tree.add(link)
+                fewer, more = sorted((part[one], part[other]), key=len)
+                more += fewer
+                part.update(dict.fromkeys(fewer, more))
+        return SwitchPaths(frozenset(tree), _next_ports(between))
 
     def _forget(self, heard: Iterable[tuple[PortId, PortId]]) -> bool:
         """Forget some of what was heard; return whether that took a link down."""
@@ -235,22 +242,21 @@ class Topology:
         return True
 
 
-def _next_ports(graph: nx.Graph) -> dict[tuple[int, int], int]:
+def _next_ports(between: dict[int, dict[int, Link]]) -> dict[tuple[int, int], int]:
     """Return the port by which a shortest path leaves a switch towards another, by both dpids.
 
-    Of several neighbours that are as near it is the one with the lowest dpid.
+    ``between`` has the link to each neighbour, by the dpids in order. Of several neighbours that are as near it is the
+    one with the lowest dpid.
     """
     found: dict[tuple[int, int], int] = {}
-    if not graph:
-        return found
-    dpids = sorted(graph)
+    dpids = list(between)
     row = {dpid: number for number, dpid in enumerate(dpids)}
-    apart = nx.floyd_warshall_numpy(graph, nodelist=dpids)
+    apart = _hop_counts([[row[one] for one in neighbours] for neighbours in between.values()])
     for dpid in dpids:
-        neighbours = sorted(graph[dpid])
+        neighbours = sorted(between[dpid])
         if not neighbours:
             continue
-        links = [graph.edges[dpid, one]["link"] for one in neighbours]
+        links = [between[dpid][one] for one in neighbours]
         ports = [link.a.port_no if link.a.dpid == dpid else link.b.port_no for link in links]
         here = apart[row[dpid]]
         nearer = (apart[[row[one] for one in neighbours]] == here - 1.0) & np.isfinite(here)
@@ -258,6 +264,17 @@ def _next_ports(graph: nx.Graph) -> dict[tuple[int, int], int]:
         for target, which in zip(some.tolist(), nearer.argmax(axis=0)[some].tolist(), strict=True):
             found[dpid, dpids[target]] = ports[which]
     return found
+
+
+def _hop_counts(neighbours: list[list[int]]) -> NDArray[np.float64]:
+    """Return how many links apart any two switches are, infinite without a path; both by number (Floyd, Warshall)."""
+    apart = np.full((len(neighbours), len(neighbours)), np.inf)
+    for number, nearest in enumerate(neighbours):
+        apart[number, nearest] = 1.0
+        apart[number, number] = 0.0
+    for number in range(len(neighbours)):
+        np.minimum(apart, apart[:, number, None] + apart[number], out=apart)
+    return apart
 
 
 def hops(

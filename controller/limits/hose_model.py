@@ -11,8 +11,6 @@ import copy
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-import networkx as nx
-
 from controller.errors import DetsError, InvalidValueError
 from controller.fabric.config_model import DIRECTIONS
 from controller.units import MIN_RATE_BPS, check_rate_bps, format_rate
@@ -234,6 +232,8 @@ def _worst_load_bps(pairs: list[tuple[VnLimits, VnLimits]]) -> int:
     senders, receivers = {sender.port for sender, _ in pairs}, {receiver.port for _, receiver in pairs}
     if len({(sender.port, receiver.port) for sender, receiver in pairs}) == len(senders) * len(receivers):
         return _either_side_bps(pairs)
+    import networkx as nx  # 285 modules, which a controller starts without
+
     graph = nx.DiGraph()
     for sender, receiver in pairs:
         graph.add_edge("source", ("from", sender.port), capacity=sender.send_limit_bps)
