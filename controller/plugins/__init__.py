@@ -12,7 +12,6 @@ import sys
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -60,6 +59,8 @@ def reason_of(error: BaseException) -> str:
 
 def declared(group: str) -> list[Plugin]:
     """Return the plugins of a group: those of the folder first, then those of distributions by name."""
+    from importlib.metadata import entry_points  # what only names a group or sets a folder starts without
+
     found = []
     for point in entry_points(group=group):
         origin = "an installed package" if point.dist is None else f"{point.dist.name} {point.dist.version}"
