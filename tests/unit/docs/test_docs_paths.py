@@ -33,6 +33,18 @@ def test_every_path_and_link_of_a_page_exists() -> None:
     assert {str(page.relative_to(ROOT)): gone for page, gone in found.items() if gone} == _NOT_THERE
 
 
+def test_each_path_through_the_code_has_the_files_that_it_says() -> None:
+    page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    paths = re.findall(r"^\*\*[^*]+\*\* \((\d+) files\)\. (.+?)\n\n", page, re.DOTALL | re.MULTILINE)
+    found = {}
+    for count, text in paths:
+        named = set(re.findall(r"`([a-z_]+(?:/\w+)+)`", text))
+        files = {name for name in named if f"/{name}.py".replace("ALGORITHM", "fair_share") in _ends()}
+        assert named - files == set(re.findall(r"`(rest/http)`", text)), named - files  # a package
+        found[int(count)] = len(files)
+    assert found == {15: 15, 12: 12, 10: 10}
+
+
 def unknown_sources(text: str) -> set[str]:
     """Return the source files that a text names, by the end of their paths, and that do not exist."""
     return {one for one in _SOURCE.findall(text) if f"/{one}" not in _ends()} - _EXAMPLES
