@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 
 import pytest
 from support.paths import ROOT
@@ -74,4 +75,6 @@ def test_a_run_names_the_digest_of_its_scenario_whatever_the_conditions():
     )
     (other, *_) = scenario_cells("dets-fig5", scenario.lasting(50.0), "model", 1, ["fp"])
     assert first.depends == late.depends
+    (more, *_) = scenario_cells("dets-fig5", replace(scenario, seeds=9), "model", 1, ["fp"])
+    assert first.depends == more.depends
     assert {part for part in first.depends if first.depends[part] != other.depends[part]} == {"scenario dets-fig5"}
