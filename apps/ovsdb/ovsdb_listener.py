@@ -27,7 +27,7 @@ from apps.ovsdb.ovsdb_client import (
     write_queues,
 )
 from apps.runtime.connection.connection_limits import ConnectionLimits, LogRateLimiter
-from apps.runtime.retrying_listener import RetryingListener
+from apps.runtime.retrying_listener import RetryingListener, listening_address
 from apps.runtime.tls import RenewableContext
 from controller.config.value_types import ovsdb_endpoint
 from controller.errors import DetsError, InvalidValueError, ProtocolError
@@ -63,13 +63,14 @@ class OvsdbListener:
         self.address, self.dpids, self.writes = address, frozenset[int](), 0
         self._tls, self._on_switch, self._timeout_s = tls, on_switch, timeout_s
         self._of: dict[int, _Connection] = {}
+        self._connections: set[_Connection] = set()
         self._limits: ConnectionLimits[_Connection] = ConnectionLimits(
             MAX_CONNECTIONS, MAX_UNKNOWN, MAX_UNKNOWN_OF_HOST
         )
         self._sparing = LogRateLimiter(time.monotonic)
         with naming(address, timeout_s):
-            family = socket.AF_INET6 if ":" in endpoint[0] else socket.AF_INET
-            self._listener = socket.create_server(endpoint, family=family)
+            family, bound = listening_address(*endpoint)
+            self._listener = socket.create_server(bound, family=family)
         LOG.info("listens for databases of switches at %s", address)
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -92,7 +93,7 @@ class OvsdbListener:
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        for connection in set(self._of.values()):
+        for connection in list(self._connections):
             connection.end()
 
     def _accept(self) -> None:
@@ -101,6 +102,7 @@ class OvsdbListener:
             while True:
                 sock, address = listener.accept()
                 connection = _Connection(sock, address)
+                self._connections.add(connection)
                 for leaving in list(self._limits.admit(connection, address[0])):
                     leaving.end()
                 threading.Thread(target=self._serve, args=[connection], daemon=True).start()
@@ -119,6 +121,7 @@ class OvsdbListener:
         finally:
             connection.close()
             self._limits.leave(connection)
+            self._connections.discard(connection)
             for dpid in [dpid for dpid, one in self._of.items() if one is connection]:
                 del self._of[dpid]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import socket
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,16 @@ _TRANSIENT_ERRORS = frozenset(
 RETRY_S = 0.5
 
 log = logging.getLogger("dets.listener")
+
+
+def listening_address(host: str, port: int) -> tuple[int, tuple[Any, ...]]:
+    """Return the family and the address with which a socket listens at ``host``: a name, or an address.
+
+    The address of a link has its interface (``fe80::1%eth0``). Of a name with both, IPv4 is taken. Raises OSError.
+    """
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    family, _, _, _, address = min(found, key=lambda one: one[0] != socket.AF_INET)
+    return family, address
 
 
 class RetryingListener:

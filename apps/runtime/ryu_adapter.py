@@ -33,7 +33,7 @@ from apps.runtime.connection.ryu_datapath import READER, PeerDatapath, serve_pee
 from apps.runtime.connection.switch_connection import Reply, SwitchConnection, send_bulk_request
 from apps.runtime.logs import LogFormat, set_format, set_level
 from apps.runtime.port_holder import port_holder
-from apps.runtime.retrying_listener import RetryingListener
+from apps.runtime.retrying_listener import RetryingListener, listening_address
 from apps.runtime.tls import RenewableContext, TlsConnection
 from apps.runtime.tls_handshake import do_handshake
 from controller.errors import InvalidValueError
@@ -169,8 +169,8 @@ class _Server(hub.StreamServer):  # type: ignore[misc]
         address: tuple[str, int],
         _handle: Callable[..., None],
     ) -> None:
-        super().__init__(address, None)
-        self.server = RetryingListener(self.server, "OpenFlow", hub.sleep)  # type: ignore[has-type]
+        family, bound = listening_address(*address)
+        self.server = RetryingListener(eventlet.listen(bound, family), "OpenFlow", hub.sleep)
         self._limits, self._tls, self._wait = limits, tls, wait
 
     def serve_forever(self) -> None:
@@ -245,14 +245,14 @@ class _IncomingConnection:
 
 def check_free(key: str, host: str, port: int) -> None:
     """Raise InvalidValueError, naming ``key``, and who has the port, when a TCP endpoint cannot be listened on."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
+    try:
+        family, address = listening_address(host, port)
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
             probe.listen()
-        except OSError as error:
-            reason = f"cannot be listened on: {error.strerror}"
-            if error.errno == errno.EADDRINUSE:
-                reason += f" by {port_holder(host, port)}; stop that, or set another {key}"
-            raise InvalidValueError(key, f"{host}:{port}", reason) from error
+    except OSError as error:
+        reason = f"cannot be listened on: {error.strerror}"
+        if error.errno == errno.EADDRINUSE:
+            reason += f" by {port_holder(host, port)}; stop that, or set another {key}"
+        raise InvalidValueError(key, f"{host}:{port}", reason) from error

@@ -142,5 +142,7 @@ def _bad_address(key: str, host: str, *, alone: bool) -> Iterator[Problem]:
     except ValueError:
         yield Problem(("cluster", key), f"{host} is not an IP address: names take time to look up")
         return
+    if "%" in host:
+        yield Problem(("cluster", key), f"{host} is an address of one link: other nodes need one that they reach")
     if _is_every(host) and (alone or key == "peer_advertise"):
         yield Problem(("cluster", key), f"{host} is every address: other nodes need cluster.peer_advertise")

@@ -22,8 +22,8 @@ MAX_METER_ID = 0xFFFF_0000
 MAX_IDLE_TIMEOUT_S = 0xFFFF
 
 _DPID_RULE = 'is not a dpid: write 16 hex digits in quotes ("0000000000000001"), or 0x1, or 1'
-_ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9_.-]+)):([0-9]{1,5})")
-_PASSIVE = re.compile(r"[0-9]{1,5}:(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+)")
+_ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+(?:%[A-Za-z0-9_.-]{1,15})?)\]|([A-Za-z0-9_.-]+)):([0-9]{1,5})")
+_PASSIVE = re.compile(r"[0-9]{1,5}:(?:\[[0-9A-Fa-f:.]+(?:%[A-Za-z0-9_.-]{1,15})?\]|[A-Za-z0-9_.-]+)")
 _VID_RANGE = re.compile(r"([0-9]{1,4})-([0-9]{1,4})")
 _HEX_DPID = re.compile(r"0[xX][0-9A-Fa-f]{1,16}|[0-9A-Fa-f]{16}")
 
@@ -48,7 +48,8 @@ def parse_address(value: object) -> tuple[str, int]:
     """Return (host, TCP port) from ``HOST:PORT``; an IPv6 host is in brackets."""
     match = _ADDRESS.fullmatch(value) if isinstance(value, str) else None
     if match is None:
-        raise InvalidValueError("listen", value, "is not HOST:PORT, such as 127.0.0.1:6653 or [::1]:6653")
+        reason = "is not HOST:PORT, such as 127.0.0.1:6653, [::1]:6653 or [fe80::1%eth0]:6653"
+        raise InvalidValueError("listen", value, reason)
     if not 1 <= int(match[3]) <= 65535:
         raise InvalidValueError("listen", value, "has a TCP port outside 1 to 65535")
     return match[1] or match[2], int(match[3])

@@ -22,7 +22,7 @@ from apps.rest.http.problems import raw_answer
 from apps.rest.http.room import MAX_ANSWERS_BYTES, MAX_BODIES_BYTES, Room
 from apps.rest.http.wsgi_exchange import Timeouts
 from apps.runtime.connection.connection_limits import LogRateLimiter
-from apps.runtime.retrying_listener import RetryingListener
+from apps.runtime.retrying_listener import RetryingListener, listening_address
 from apps.runtime.tls import RenewableContext
 from apps.runtime.tls_handshake import do_handshake
 
@@ -71,8 +71,8 @@ def serve(
     waits for the socket. With ``tls`` HTTPS is served. ``wait`` returns when it is the caller's turn for a request, or
     a step of a handshake. Requests from ``trusted_proxies`` (IP networks) are those of the clients they name.
     """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = eventlet.listen((host, port), family)
+    family, address = listening_address(host, port)
+    listener = eventlet.listen(address, family)
     acceptor = _Acceptor(app, tls, ConnectionSlots(max_connections), patience, wait, TrustedProxies(trusted_proxies))
     greenlet = eventlet.spawn(acceptor.accept_from, RetryingListener(listener, "REST", eventlet.sleep))
     return RestServer(listener.getsockname()[1], listener, greenlet)

@@ -736,6 +736,7 @@ def test_switches_that_can_be_shared_out() -> None:
         ('"http://127.0.0.1:2379"', "", "cluster.etcd: [] has fewer items than 1, the least"),
         ("127.0.0.1:6654", "node1:6654", "cluster.peer_listen: node1 is not an IP address"),
         ("127.0.0.1:6654", "0.0.0.0:6654", "cluster.peer_listen: 0.0.0.0 is every address"),
+        ("127.0.0.1:6654", "[fe80::1%eth0]:6654", "cluster.peer_listen: fe80::1%eth0 is an address of one link"),
         ("algorithm: fs", "algorithm: fe", "vlans.10.algorithm: fe swings when"),
         ("algorithm: fs", "algorithm: fs, shadow: sp", "vlans.10.shadow: sp cannot be with cluster.mode"),
         ('ovsdb: "tcp:127.0.0.1:1", ', "", "switches.s1: has no queues"),
