@@ -41,6 +41,17 @@ def _missing_for_fabric() -> str | None:
     return None
 
 
+@pytest.fixture(autouse=True, scope="module")
+def forked_controllers(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Let controllers of experiments begin with everything imported where time is real: a second less for each."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.path.parent in REAL_TIME:
+            from support.application import spawn
+
+            patch.setattr("experiments.machine.controller_process.ControllerProcess._spawn", spawn)
+        yield
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
     """Mark what stands in tests/fabric, and skip it where it cannot run; repeat what fails in real time.

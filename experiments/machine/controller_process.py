@@ -150,7 +150,7 @@ class ControllerProcess(ProcessRunner):
         self.log_path = folder / f"{self.file_name}.log"
         self.token: str | None = None
         self.configure(config)
-        self._command = [sys.executable, "-m", "apps.cli", "run", "--config", str(self.config_path)]
+        self._command = self._plain = [sys.executable, "-m", "apps.cli", "run", "--config", str(self.config_path)]
         if application is not None or profile is not None:
             launcher = [
                 "apps.runtime.launcher",
@@ -177,6 +177,11 @@ class ControllerProcess(ProcessRunner):
         """Write the configuration that the next start reads."""
         self.config_path.write_text(dump_yaml(config))
         self.url = f"http://{config['rest']['listen']}"
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is ``dets run`` in this process's place and environment, and nothing else."""
+        return self._command == self._plain and self._environment == os.environ
 
     def start(self) -> None:
         """Start the process; it may not listen yet."""

@@ -22,6 +22,22 @@ LONGEST_LOOK_S = 1.0
 _Value = TypeVar("_Value")
 
 
+_by_command = ControllerProcess._spawn
+
+
+def fork(
+    process: ControllerProcess, nothing: BinaryIO, log: BinaryIO, *beside: Path | str, files: int | None = None
+) -> Process:
+    """Start a controller that has what it imports, with applications ``beside`` it and so many file descriptors."""
+    arguments = ["--dets-config", str(process.config_path), APPLICATION, *map(str, beside)]
+    return nursery().start(arguments, (nothing.fileno(), log.fileno(), log.fileno()), most_files=files)
+
+
+def spawn(process: ControllerProcess, nothing: BinaryIO, log: BinaryIO) -> Process:
+    """Start a controller of an experiment or a benchmark: by ``fork``, if it is as others are."""
+    return fork(process, nothing, log) if process.is_plain else _by_command(process, nothing, log)
+
+
 class Application(ControllerProcess):
     """``dets run`` with a configuration, or ryu-manager with other applications; ended with its ``with``.
 
@@ -54,9 +70,8 @@ class Application(ControllerProcess):
 
     def _spawn(self, nothing: BinaryIO, log: BinaryIO) -> Process:
         if self.by_command and self._beside is None and self._files is None:
-            return super()._spawn(nothing, log)
-        arguments = ["--dets-config", str(self.config_path), APPLICATION, *map(str, self._beside or ())]
-        return nursery().start(arguments, (nothing.fileno(), log.fileno(), log.fileno()), most_files=self._files)
+            return _by_command(self, nothing, log)
+        return fork(self, nothing, log, *(self._beside or ()), files=self._files)
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Send a signal and return the exit status; TimeoutExpired if it does not end."""
