@@ -22,8 +22,9 @@ from apps.rest.http.body import MAX_BODY_BYTES, MAX_LONG_BODY_BYTES, JsonRequest
 from apps.rest.http.deferred_description import DescribedApi
 from apps.rest.http.problems import HttpRefusedError
 from apps.rest.resources import change, fabric, history, hosts, lookup, read, series
-from apps.rest.resources.service import ANY, Json, Service, api, service
+from apps.rest.resources.service import ANY, Json, Service, api, operation_id, service
 from apps.rest.schema import request_bodies, request_parameters
+from apps.rest.schema.openapi_document import in_openapi_3_0, mark_wide_integers
 from apps.rest.streams import event_stream
 from controller.errors import InvalidValueError
 from controller.rooms import is_here, room
@@ -57,6 +58,7 @@ def create_app(
         # The library writes securitySchemes: null, which is not valid, unless it is given some.
         security_schemes={"token": {"type": "http", "scheme": "bearer"}},
         validation_error_model=problems.Problem,
+        operation_id_callback=operation_id,
         validation_error_callback=_refuse,
         doc_ui=False,
         static_folder=None,
@@ -89,9 +91,9 @@ def create_app(
 
 
 @api.get("/openapi.json", responses={200: {"content": {"application/json": {"schema": {"type": "object"}}}}})
-def get_openapi(query: request_parameters.NoQuery) -> Json:
-    """Return the description of this interface (OpenAPI 3.1)."""
-    return _document()
+def get_openapi(query: request_parameters.OpenapiQuery) -> Json:
+    """Return the description of this interface (OpenAPI 3.1, or 3.0 with ``version=3.0``)."""
+    return in_openapi_3_0(_document()) if query.version == "3.0" else _document()
 
 
 def show_metrics(query: request_parameters.MetricsQuery) -> Response:
@@ -131,6 +133,7 @@ def _document() -> Json:
                 operation["tags"] = [path.removeprefix("/v1/").strip("/").partition("/")[0].removesuffix(".json")]
         tags = sorted({tag for item in document["paths"].values() for one in item.values() for tag in one["tags"]})
         document["tags"] = [{"name": tag} for tag in tags]
+        mark_wide_integers(document)
     return cast(Json, document)
 
 

@@ -17,9 +17,9 @@ NOT_THERE = 127
 SCRIPT = """\
 import sys
 from dets_controller_client import AuthenticatedClient
-from dets_controller_client.api.limits import v1_change_limits_limits_post as change_many
-from dets_controller_client.api.vns import v1_change_vn_vns_vlan_vid_switch_port_no_patch as change
-from dets_controller_client.api.vns import v1_get_vn_vns_vlan_vid_switch_port_no_get as show
+from dets_controller_client.api.limits import change_limits as change_many
+from dets_controller_client.api.vns import change_vn as change
+from dets_controller_client.api.vns import get_vn as show
 from dets_controller_client.models import ManyLimits, ManyLimitsLimitsItem, VnPatch
 
 client = AuthenticatedClient(base_url=sys.argv[1], token=sys.argv[2])

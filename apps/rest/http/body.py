@@ -40,7 +40,7 @@ class StrictJson(DefaultJSONProvider):
         """
         text = s.decode("utf-8") if isinstance(s, bytes) else s
         with _speaking_plainly():
-            value = json.loads(text, object_pairs_hook=_object)
+            value = json.loads(text, object_pairs_hook=_object, parse_float=_number)
             _check_characters(text, value)
         return value
 
@@ -106,7 +106,13 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return members
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_object)
+def _number(text: str) -> int | float:
+    """Return the number of a text with a fraction or an exponent; 1000.0 and 1e3 are integers, as in JSON Schema."""
+    value = float(text)
+    return int(value) if value.is_integer() and abs(value) < 2**53 else value
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_float=_number)
 
 
 def _decode_first(text: str) -> tuple[Any, int]:

@@ -124,7 +124,7 @@ def reset_vn(
 
 
 @api.delete("/overrides", responses={200: change_responses.ChangeResult, **CHANGE})
-def reset_all(query: request_parameters.ChangeQuery, header: request_parameters.IfMatch) -> Response:
+def reset_overrides(query: request_parameters.ChangeQuery, header: request_parameters.NeededIfMatch) -> Response:
     """Remove all that was set at run time: the file alone is in force again. Needs If-Match."""
     here = service()
     expect = require_revision(lambda: here.settings.revision, always=True)
@@ -147,7 +147,7 @@ def undo_change(
 
 @api.post("/import", responses={200: change_responses.ReplaceResult, **BAD_BODY, **CHANGE})
 def import_overrides(
-    query: request_parameters.ChangeQuery, header: request_parameters.IfMatch, body: request_bodies.Import
+    query: request_parameters.ChangeQuery, header: request_parameters.NeededIfMatch, body: request_bodies.Import
 ) -> Response:
     """Let what ``/v1/export`` has answered be all the overrides there are. Needs If-Match.
 

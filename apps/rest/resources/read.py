@@ -129,7 +129,7 @@ def get_port(path: request_parameters.PortPath, query: request_parameters.NoQuer
 
 
 @api.get("/pairs", responses={200: responses.Entries, **NOT_FOUND})
-def list_entries(query: request_parameters.VnQuery) -> Json:
+def list_pairs(query: request_parameters.VnQuery) -> Json:
     """List the pairs of VNs that talk; a filter by switch is by the sender's."""
     here = service()
     central, entries = here.central, here.central.state.entries
@@ -156,7 +156,7 @@ def list_entries(query: request_parameters.VnQuery) -> Json:
     "/pairs/<vlan_vid>/<sender_switch>/<sender_port_no>/<receiver_switch>/<receiver_port_no>/explanation",
     responses={200: responses.ExplanationView, **NOT_FOUND},
 )
-def explain_entry(path: request_parameters.EntryPath, query: request_parameters.NoQuery) -> Json:
+def explain_pair(path: request_parameters.EntryPath, query: request_parameters.NoQuery) -> Json:
     """Show what binds an entry's limit, and what would bind it next."""
     central = service().central
     row = lookup.entry_row(central, path)

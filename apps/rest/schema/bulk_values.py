@@ -11,7 +11,7 @@ from apps.rest.http import problems
 from apps.rest.schema.request_bodies import MOST_LIMITS, VlanPatch
 from controller.config.value_types import MAX_PORT_NO, MAX_VLAN_VID, MIN_VLAN_VID
 from controller.errors import InvalidValueError
-from controller.fabric.value_checks import check_vn_value
+from controller.fabric.value_checks import check_vn_value, is_name
 from controller.limits.overrides import VN_FIELDS, VnName
 
 _PLACE = ("vlan_vid", "switch", "port_no")
@@ -97,7 +97,7 @@ def _vn(key: str, item: object, ids: IdLookup) -> tuple[VnName, Values]:
         what = f"lacks {', '.join(missing)}" if missing else f"changes nothing: give {' or '.join(VN_FIELDS)}"
         raise InvalidValueError(key, item, what)
     vid, switch, port = _vlan_vid(key, item, ids), item["switch"], item["port_no"]
-    if not isinstance(switch, str) or not 0 < len(switch) <= 63:
+    if not isinstance(switch, str) or not is_name(switch):
         raise InvalidValueError(f"{key}.switch", switch, "must be the name of a switch")
     at = f"{key}.port_no"
     port_no = ids.port_no(at, switch, port) if _is_name(port) else _whole(at, port, 1, MAX_PORT_NO)

@@ -90,7 +90,7 @@ def _vn_item() -> dict[str, Any]:
         "type": "object",
         "properties": {
             "vlan_vid": value_types.VLAN_SCHEMA | {"description": "VLAN id, or the VLAN's name"},
-            "switch": {"type": "string", "minLength": 1, "maxLength": 63},
+            "switch": value_types.NAME_SCHEMA | {"description": "name of the switch"},
             "port_no": value_types.PORT_SCHEMA
             | {"description": "OpenFlow port number of an edge port, or the port's name"},
             "send_limit_bps": limit,

@@ -6,7 +6,7 @@ Field descriptions end up in the reference, so they state units.
 from __future__ import annotations
 
 from functools import cache
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, WithJsonSchema
 
@@ -48,6 +48,12 @@ class NoQuery(_Query):
     """The query of resources that have none."""
 
 
+class OpenapiQuery(_Query):
+    """In which version of OpenAPI."""
+
+    version: Literal["3.0", "3.1"] = Field(default="3.1", description="of OpenAPI; 3.1 unless given")
+
+
 class MetricsQuery(_Parameters):
     """Of which metrics; what proxies add is ignored."""
 
@@ -75,15 +81,26 @@ class IfMatch(_Parameters):
     )
 
 
+def _always_given(schema: dict[str, Any]) -> None:
+    absent_not_null(schema)
+    schema["required"] = ["If-Match"]
+
+
+class NeededIfMatch(IfMatch):
+    """What a change of everything is meant for; without it the answer is 428."""
+
+    model_config = ConfigDict(json_schema_extra=_always_given)
+
+
 class PageQuery(_Query):
     """Which page of a list."""
 
     limit: value_types.PageSize = Field(
         default=value_types.MAX_PAGE, description="how many at most; the most unless given"
     )
-    cursor: Annotated[str, WithJsonSchema({"type": "string", "maxLength": 500})] = Field(
-        default="", description="`next` of the page before; the first page without it"
-    )
+    cursor: Annotated[
+        str, WithJsonSchema({"type": "string", "pattern": "^[A-Za-z0-9_-]*={0,2}$", "maxLength": 500})
+    ] = Field(default="", description="`next` of the page before; the first page without it")
 
 
 class VnQuery(PageQuery):

@@ -42,7 +42,7 @@ _STREAM = {
 
 
 @api.get("/stream", responses={200: _STREAM, **NOT_FOUND})
-def stream(query: request_parameters.StreamQuery) -> Response:
+def follow_stream(query: request_parameters.StreamQuery) -> Response:
     """Follow the live state and the events, as Server-Sent Events.
 
     Without a filter the state has a row per VLAN with sums over its VNs, else one per VN. ``Last-Event-ID`` resumes the

@@ -136,7 +136,7 @@ def item(port_no: int, vlan_vid: int = 10, **values: object) -> dict[str, object
             "limits.1.send_limit_bps",
             "500000000",
         ),
-        ([item(1, send_limit_bps=1e6)], "limits.0.send_limit_bps", "whole number"),
+        ([item(1, send_limit_bps=1e6 + 0.5)], "limits.0.send_limit_bps", "whole number"),
         ([item(1, send_limit_bps="1M")], "limits.0.send_limit_bps", "whole number"),
         ([item(1, send_limit_bps=True)], "limits.0.send_limit_bps", "whole number"),
         ([item(1, send_limit_bps=None)], "limits.0.send_limit_bps", "whole number"),

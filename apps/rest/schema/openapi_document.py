@@ -1,0 +1,47 @@
+"""The description of the interface as tools read it: wide integers, and OpenAPI 3.0 for those that cannot read 3.1.
+
+OpenAPI 3.0 has schemas of its own, of an older JSON Schema: ``null`` is no type there but a property of one, an
+exclusive bound is a flag beside the bound, and a constant is an enumeration of one value.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+VERSION = "3.0.3"
+_NULL = {"type": "null"}
+_MAX_INT32 = 2**31 - 1
+
+
+def mark_wide_integers(value: Any) -> None:
+    """Give integers that may be above 2**31 - 1 their format: many tools take an integer without one for int32."""
+    for one in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        mark_wide_integers(one)
+    if isinstance(value, dict) and value.get("type") == "integer" and value.get("maximum", 2**63) > _MAX_INT32:
+        value["format"] = "int64"
+
+
+def in_openapi_3_0(document: dict[str, Any]) -> dict[str, Any]:
+    """Return a document of OpenAPI 3.1 as one of 3.0; it says the same of every request and answer."""
+    return {**_converted(document), "openapi": VERSION}
+
+
+def _converted(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_converted(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    made = {key: one if key == "example" else _converted(one) for key, one in value.items()}
+    if "const" in made:
+        made["enum"] = [made.pop("const")]
+    if isinstance(made.get("exclusiveMinimum"), int | float):
+        made |= {"minimum": made["exclusiveMinimum"], "exclusiveMinimum": True}
+    if isinstance(made.get("enum"), list) and None in made["enum"]:
+        made |= {"type": "string", "nullable": True}
+    if _NULL in value.get("anyOf", ()):
+        others = [one for one in made.pop("anyOf") if one != _NULL]
+        if len(others) > 1:
+            return {**made, "nullable": True, "anyOf": others}
+        # What stands beside $ref is ignored in 3.0.
+        return {**made, "nullable": True, **({"allOf": others} if "$ref" in others[0] else others[0])}
+    return made
