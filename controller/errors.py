@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 _MOST_CHARACTERS, _MOST_COMPARED = 100, 200
 
@@ -23,6 +24,16 @@ class InvalidValueError(DetsError, ValueError):
         self.value = value
         self.reason = reason
         super().__init__(f"{key}: {value!r} {reason}")
+
+    def __reduce__(self) -> tuple[Callable[..., InvalidValueError], tuple[Any, ...]]:
+        """Let it pass from one process to another: its text is not what it is made of."""
+        return _restored, (type(self), str(self), self.__dict__)
+
+
+def _restored(kind: type[InvalidValueError], text: str, fields: dict[str, Any]) -> InvalidValueError:
+    error = kind.__new__(kind, text)
+    error.__dict__.update(fields)
+    return error
 
 
 class ColumnError(InvalidValueError):

@@ -1,0 +1,15 @@
+"""Errors pass from one process to another whole: a pool of workers would else stop at the first one."""
+
+import pickle
+
+import pytest
+
+from controller.errors import ColumnError, InvalidValueError
+
+
+@pytest.mark.parametrize(
+    "error", [InvalidValueError("rate", -1, "is negative"), ColumnError("rate", 3, -1.0, "is not")]
+)
+def test_an_error_is_the_same_in_another_process(error):
+    copy = pickle.loads(pickle.dumps(error))
+    assert (type(copy), str(copy), vars(copy)) == (type(error), str(error), vars(error))
