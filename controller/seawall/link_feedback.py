@@ -14,9 +14,10 @@ import numpy as np
 from controller.allocation.interface import FloatArray, IntArray
 from controller.seawall.loops import Loops
 
-# Choice: what a link's buffer may hold before the ledger calls it lost: 30 ms of queue, and 3 ms for the clocks of the
-# switches, whose counters are not read at one instant.
-BUFFER_S = 0.033
+# Choice: what a link's buffer may hold before the ledger calls it lost: 30 ms of queue, and SKEW_S for the clocks of
+# the switches, whose counters are not read at one instant.
+SKEW_S = 0.003
+BUFFER_S = 0.030 + SKEW_S
 # A link that carries less than this has an empty buffer.
 BUSY_ABOVE = 0.9
 # What is not the entries' traffic (floods, VLANs without entries) is a mean over as many intervals.

@@ -31,9 +31,9 @@ from controller.seawall.loops import BETA, Loops
 from controller.units import MIN_RATE_BPS
 
 TARGET = 0.98  # Choice: of a link, where the proportional law stands: its buffer stays empty
-# Choice: of a host's link, where a loop stands that has more than its share by the part ABOVE. A host's drops are seen
-# by nobody, so TCP flows of the others there can show that they want more only where the link has room for it.
-HOST_TARGET = 0.93
+# Choice: of a link, where a loop stands that has more than its share by the part ABOVE. TCP flows of the others there
+# can show that they want more only where the link has room for it. A host's own drops are seen by nobody.
+ROOM_TARGET, HOST_TARGET = 0.95, 0.93
 ABOVE = 0.05
 NO_CEILING_BPS = 1e15
 # Choice: a reading that comes so many intervals late is no silence. The rate of before counts, and no limit rises.
@@ -121,7 +121,7 @@ class _SenderShares(Policy):
         active = loops.sum_of_entries(view.active) > 0
         standing_bps = laws.standing_shares(loops, active, weight, links.capacity_bps)
         marked = marked_shares(
-            links.load_bps[loops.use_link],
+            links.marked_load_bps(view.elapsed_s)[loops.use_link],
             links.capacity_bps[loops.use_link],
             constants.curve.alpha[loops.use_loop],
             constants.curve.a[loops.use_loop],
@@ -267,10 +267,10 @@ class SeawallDctcp(_OnACurve):
 
 
 def _targets(ways: PathLoops, rate_bps: FloatArray, standing_bps: FloatArray) -> FloatArray:
-    """Return (loops,) how full each loop may make its link: HOST_TARGET for who has more than its share of a host's."""
+    """Return (loops,) how full each loop may make its link: it leaves room where it has more than its share."""
     above = np.nan_to_num(rate_bps) / standing_bps - 1.0
-    gives = np.where(ways.up[ways.loops.link], np.clip(above / ABOVE, 0.0, 1.0), 0.0)
-    target: FloatArray = TARGET - (TARGET - HOST_TARGET) * gives
+    room = np.where(ways.up[ways.loops.link], HOST_TARGET, ROOM_TARGET)
+    target: FloatArray = TARGET - (TARGET - room) * np.clip(above / ABOVE, 0.0, 1.0)
     return target
 
 

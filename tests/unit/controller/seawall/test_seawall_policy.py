@@ -1,4 +1,4 @@
-"""Where Seawall's meters of new entries start."""
+"""Where Seawall's meters of new entries start, and how full its loops make links."""
 
 import numpy as np
 import pytest
@@ -7,6 +7,10 @@ from support.configs import star
 from controller.fabric.vn_table import VnTable
 from controller.policy.interface import NewPairs
 from controller.policy.registry import make_policy
+from controller.seawall import policy
+from controller.seawall.link_feedback import LinkBacklog
+from controller.seawall.link_state import LinkState, PathLoops
+from controller.seawall.loops import Loops
 
 VNS = VnTable.of_config(star(4, capacity="100M", limits={10: "40M"}, algorithm="seawall"))
 
@@ -15,3 +19,25 @@ VNS = VnTable.of_config(star(4, capacity="100M", limits={10: "40M"}, algorithm="
 def test_newcomers_start_with_an_equal_part_of_their_receiver(senders, first_bps):
     new = NewPairs(VNS, np.array([0]), np.array([3]), np.array([senders]), np.array([False]))
     assert make_policy("seawall", {}).first_bps(new).tolist() == [first_bps]
+
+
+def links(**columns):
+    values = {"used_bps": np.zeros(1), "capacity_bps": np.full(1, 100e6), "load_bps": np.full(1, 90e6)} | columns
+    ledger = LinkBacklog(np.full(1, 0.85e6), np.zeros(1), np.zeros(1))
+    return LinkState(**values, ledger=ledger, lost=np.zeros(1))
+
+
+def test_what_waits_in_a_queue_counts_in_its_marks():
+    """5.5 ms of a link of 100 Mb/s are a tenth of what it sends in an interval; 3 ms more may be the clocks'."""
+    assert links().marked_load_bps(0.055) == pytest.approx([100e6])
+    assert links().marked_load_bps(0.0) == pytest.approx([90e6])
+
+
+def test_who_has_more_than_its_share_leaves_room_on_any_link():
+    loops = Loops.build(np.arange(6), np.arange(7), np.zeros(6, dtype=np.int64), 1)
+    rate_bps, standing_bps = np.array([40e6, 50e6, 50.5e6, 52.5e6, 80e6, np.nan]), np.full(6, 50e6)
+    for up, room in ((False, 0.95), (True, 0.93)):
+        ways = PathLoops(None, loops, loops, np.arange(0), np.array([up]))
+        part = 0.98 - 0.2 * (0.98 - room)
+        targets = policy._targets(ways, rate_bps, standing_bps)
+        assert targets == pytest.approx([0.98, 0.98, part, room, room, 0.98])
