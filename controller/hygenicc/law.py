@@ -72,13 +72,19 @@ class Bottlenecks:
 
     ``of`` (limiters,) is the bottleneck of each, ``load_bps`` and ``capacity_bps`` (bottlenecks,) what comes towards it
     through the senders' meters, and what it carries; infinite where that is not known. ``senders`` (bottlenecks,) is
-    how many limiters send there.
+    how many limiters sent there in the last interval. ``waits`` (limiters,) is 1 for a limiter that sent nothing.
     """
 
     of: IntArray
     load_bps: FloatArray
     capacity_bps: FloatArray
     senders: FloatArray
+    waits: FloatArray | float = 0.0
+
+    @property
+    def sharers(self) -> FloatArray:
+        """How many limiters share the bottleneck of each, itself included, (limiters,)."""
+        return np.maximum(self.senders[self.of] + self.waits, 1.0)
 
 
 def marked_shares(
@@ -190,7 +196,7 @@ def equal_parts(weight: FloatArray, link_bps: FloatArray, bottlenecks: Bottlenec
     sums = np.bincount(bottlenecks.of, weight, minlength=places)
     count = np.bincount(bottlenecks.of, minlength=places)
     relative = weight * (count / np.where(sums > 0, sums, 1.0))[bottlenecks.of]
-    result: FloatArray = link_bps / np.maximum(bottlenecks.senders[bottlenecks.of], 1.0) * relative
+    result: FloatArray = link_bps / bottlenecks.sharers * relative
     return result
 
 

@@ -130,7 +130,7 @@ class HyGenICC(Policy):
     )
     beta: float = parameter(0.25, "part of a rate that is taken off when all frames are marked", above=0.0, most=1.0)
     slow: float = parameter(0.12, "rise in an interval soon after marks, in parts of an equal share", most=1.0, above=0)
-    fast: float = parameter(0.12, "rise once no mark came for the timeout", above=0.0, most=1.0)
+    fast: float = parameter(0.3, "rise once no mark came for the timeout", above=0.0, most=1.0)
     timeout: float = parameter(4.0, "intervals without a mark until rates rise fast", least=1.0, most=1000.0)
     gamma: float = parameter(0.98, "part of the bottleneck that cuts 1 and 2 aim at", above=0.5, most=1.0)
     scope: float = switch(True, "whether each pair has a rate; else each sending VN, as in the paper")
@@ -200,9 +200,8 @@ class HyGenICC(Policy):
         least_bps = floors(most_bps, elapsed_s)
         held = (of["admit"] > 0) & (states["closed"][view.receiver] > 0) & ((waits > 0) | np.isnan(waits))
         waiting = limiters.sum(held) > 0
-        senders = bottlenecks.senders[bottlenecks.of]
         start = LimiterState(np.where(new, np.nan, before_bps), np.where(new, NEVER, quiet))
-        started_bps = with_start_rates(start, most_bps, senders, of["start"][first])
+        started_bps = with_start_rates(start, most_bps, bottlenecks.sharers, of["start"][first])
         passed_bps = limiters.sum(view.passed_bps[view.rows])
         phi = of_limiters(share, view.measured_bps, limiters.of, len(limiters))
         phi = np.where((phi > 0) & is_cut_sufficient(passed_bps, started_bps, stood_s, bottlenecks), np.nan, phi)
@@ -343,9 +342,11 @@ def _bottlenecks(limiters: Limiters, places: BottleneckTable, view: PolicyView) 
         place = place[order[np.searchsorted(limiters.of[order], np.arange(len(limiters)))]]
     else:
         place = place[limiters.first]
-    sends = (limiters.sum(view.active) > 0).astype(np.float64)
+    # Choice: who sent nothing in the last interval does not count for the others, though it is active for a while
+    # (IDLE_INTERVALS): they rise by parts of what it leaves.
+    sends = (limiters.sum(view.active & (view.passed_bps[view.rows] != 0.0)) > 0).astype(np.float64)
     senders = np.bincount(place, sends, minlength=len(places.load_bps)).astype(np.float64)
-    return Bottlenecks(place, places.load_bps, places.capacity_bps, senders), place
+    return Bottlenecks(place, places.load_bps, places.capacity_bps, senders, 1.0 - sends), place
 
 
 def _within(sender: IntArray, amount_bps: FloatArray, uses_bps: FloatArray, rate_bps: FloatArray) -> FloatArray:

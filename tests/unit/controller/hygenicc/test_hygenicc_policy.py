@@ -107,11 +107,20 @@ def greedy(*pairs):
 def test_newcomers_start_at_their_part_and_rise_while_nothing_is_marked():
     world = World((A, E), (B, E))
     first = world.after(greedy((A, E), (B, E)))
-    assert first == {(A, E): C / 2 + 0.12 * C / 2, (B, E): C / 2 + 0.12 * C / 2}
+    assert first == {(A, E): C / 2 + 0.3 * C / 2, (B, E): C / 2 + 0.3 * C / 2}
     world = World((A, E), (B, E), start=0)
     assert world.after(greedy((A, E), (B, E)))[A, E] == C
     new = NewPairs(STAR, np.array([A]), np.array([E]), np.array([4]), np.array([False]))
     assert world.policy.first_bps(new).tolist() == [C / 4]
+
+
+def test_who_sent_nothing_in_the_last_interval_is_no_sender_for_the_others():
+    world = World((A, E), (B, E))
+    both = greedy((A, E), (B, E))
+    low = [world.after(both, beyond={E: 0.10}) for _ in range(8)][-1]
+    alone = world.after({(A, E): C}, waits=[(B, E)])
+    assert alone[A, E] == pytest.approx(low[A, E] + 0.12 * C)
+    assert alone[B, E] == pytest.approx(low[B, E] + 0.12 * C / 2)
 
 
 def test_marks_lower_rates():
@@ -147,7 +156,7 @@ def test_a_rate_rises_while_its_sender_waits_for_a_time_out_but_not_above_its_pa
     assert low[A, E] < C / 4
     for _ in range(4):
         waiting = world.after({(B, E): 1 * M}, waits=[(A, E)])
-    assert waiting[A, E] == pytest.approx(low[A, E] + 4 * 0.12 * C / 2)
+    assert waiting[A, E] == pytest.approx(low[A, E] + (3 * 0.12 + 0.3) * C / 2)
     for _ in range(4):
         waiting = world.after({(B, E): 1 * M}, waits=[(A, E)])
     assert waiting[A, E] == pytest.approx(C / 2)
