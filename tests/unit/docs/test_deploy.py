@@ -234,7 +234,7 @@ def alerts():
 # Of these rows nobody needs to do anything: limits hold, or who started a program reads why it ended.
 MENDED = (
     "a switch is up to 30 ms late, confirms a second late, or resets counters",
-    "the same where ports are configured by name, or an edge port is down",
+    "a port that is configured by name gets another number, or an edge port is down",
     "a switch accepts bursts or rates within bounds only",
 )
 

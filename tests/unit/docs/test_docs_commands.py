@@ -62,8 +62,17 @@ def test_the_guides_files_are_read() -> None:
     config = parse_config(blocks[0])
     assert len(list(config.vns())) == 3
     assert len(yaml.safe_load(blocks[1])) == 2
-    assert "authentication" in yaml.safe_load(blocks[2])["rest"]
-    assert parse_config(blocks[0] + blocks[2].replace("/etc/dets", "/tmp")).rest.authentication == "token"
+    rest, proxied, openflow, databases = (
+        next(one for one in blocks if words in one)
+        for words in ("rest:\n  listen: 192", "trusted_proxies", "openflow:", "pssl:")
+    )
+    assert parse_config(blocks[0] + rest.replace("/etc/dets", "/tmp")).rest.authentication == "token"
+    assert parse_config(blocks[0] + proxied).rest.trusted_proxies == ("127.0.0.1/32",)
+    assert parse_config(blocks[0] + openflow).openflow_tls is not None
+    switch = yaml.safe_load(databases)["switches"]["s1"]
+    assert parse_config(
+        blocks[0].replace("unix:/run/openvswitch/db.sock", switch["ovsdb"]) + databases.partition("\n")[0]
+    )
 
 
 def test_the_guides_limits_are_read(tmp_path: Path) -> None:
