@@ -36,11 +36,19 @@ Judge = Callable[["Measured"], ClaimVerdict]
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """How a claim is judged as published: ``form`` says with what law and constants, under ``conditions``."""
+    """How a claim is judged as published: ``form`` says with what law and constants, under ``conditions``.
+
+    ``decides`` are changes, by name, that may turn the verdict, under the same conditions.
+    """
 
     form: str
     judge: Judge
     conditions: str = "product"
+    decides: tuple[tuple[str, Judge], ...] = ()
+
+    def of(self, summaries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return those of the runs that were made under the conditions."""
+        return [one for one in summaries if one.get("conditions", "product") == self.conditions]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,22 +132,34 @@ class Paper:
         found = {}
         for claim in self.claims:
             if isinstance(claim.published, Published):
-                conditions = claim.published.conditions
-                wanted = [one for one in summaries if one.get("conditions", "product") == conditions]
-                found[claim.key] = self.verdict(claim.published.judge, wanted)
+                found[claim.key] = self.verdict(claim.published.judge, claim.published.of(summaries))
         return found
 
-    def deciding(self, summaries: Sequence[dict[str, Any]], verdicts: dict[str, ClaimVerdict]) -> dict[str, str]:
-        """Return for each claim that does not hold what turns it, where a run shows that: a name and what it gave."""
+    def deciding(self, summaries: Sequence[dict[str, Any]]) -> dict[str, str]:
+        """Return for each claim that does not hold what turns it, where a run shows that: a name and what it gave.
+
+        ``summaries`` are runs under any conditions; ours are the product's.
+        """
+        product = [one for one in summaries if one.get("conditions", "product") == "product"]
         found = {}
         for claim in self.claims:
-            if verdicts[claim.key].holds in (False, UNDECIDED):
-                for name, judge in claim.decides:
-                    verdict = self.verdict(judge, summaries)
-                    if verdict.holds is True:
-                        found[claim.key] = f"{name}: {verdict.result}"
-                        break
+            turned = [self._turning(claim.judge, claim.decides, product)]
+            if isinstance(claim.published, Published):
+                published = claim.published
+                turns = self._turning(published.judge, published.decides, published.of(summaries))
+                turned.append(turns and f"as published, {turns}")
+            if any(turned):
+                found[claim.key] = "; ".join(filter(None, turned))
         return found
+
+    def _turning(self, judge: Judge, changes: Sequence[tuple[str, Judge]], summaries: Sequence[dict[str, Any]]) -> str:
+        """Return the first change that lets a statement hold that does not, and what it gave; "" for none."""
+        if changes and self.verdict(judge, summaries).holds in (False, UNDECIDED):
+            for name, other in changes:
+                verdict = self.verdict(other, summaries)
+                if verdict.holds is True:
+                    return f"{name}: {verdict.result}"
+        return ""
 
 
 class Measured:

@@ -147,13 +147,16 @@ def compared_cells(fabric: str, experiments: Collection[str], seeds: int | None 
 
 def conditions_on(fabric: str) -> tuple[str, ...]:
     """Return the conditions that a fabric can offer: grants are late on the model alone."""
-    return tuple(CONDITIONS) if fabric == "model" else ("product", "unshaped")
+    of_model = tuple(name for name, one in CONDITIONS.items() if not one.packets)
+    return of_model if fabric == "model" else ("product", "unshaped")
 
 
 def scenario_cells(
     name: str, scenario: Scenario, fabric: str, seeds: int | None = None, controls: Sequence[str] | None = None
 ) -> list[RunSpec]:
     """Return the cells of one scenario on a fabric; ``controls`` None: those that it names."""
+    if CONDITIONS[scenario.conditions].packets and fabric != "model":
+        return []
     placed = scenario.on(fabric, SCALE[fabric])
     if fabric == "wire" and scenario.shaping != "meter":
         return []  # its hosts have no agents
@@ -184,6 +187,10 @@ def execute_run(cell: RunSpec, results: Path, progress: Progress = lambda _passe
 def run_scenario(cell: RunSpec, folder: Path, progress: Progress = lambda _passed_s: None) -> ScenarioRun:
     """Run a scenario on the cell's fabric; the files of the run go to ``folder``, which is there."""
     what = (cell.scenario, cell.control, cell.seed, progress)
+    if CONDITIONS[cell.conditions].packets:
+        from experiments.runs.packet_run import run_packets
+
+        return run_packets(*what)
     if cell.fabric == "model":
         from experiments.runs.model_run import run_on_model
 

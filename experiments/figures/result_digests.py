@@ -85,7 +85,7 @@ def digest_of(
         "programs": manifests[-1]["programs"] if manifests else {},
         "claims": _as_json(verdicts),
         "published": _as_json(paper.judge_published(published or summaries)),
-        "decides": paper.deciding(summaries, verdicts),
+        "decides": paper.deciding(published or summaries),
         "tables": tables,
         "paper_tables": {one.title: rows for one in paper.tables if (rows := one.rows(measured))},
     }

@@ -1,14 +1,15 @@
 """HyGenICC's Algorithms 1 and 2 as printed, with their slips mended, frame by frame in plain Python: a reference.
 
-Sources at one bottleneck, updates every 0.5 ms. Each slip can be put back by a flag of ``Slips``, to see what it does.
+Sources at one bottleneck (``experiments.model.packets``), updates every 0.5 ms. Each slip can be put back by a flag of
+``Slips``, to see what it does.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-FRAME_BITS = 1500 * 8
+from experiments.model.packets import FRAME_BITS, PacketLink, PacketNetwork, UdpFlow
 
 
 @dataclass(frozen=True)
@@ -24,16 +25,16 @@ class PaperConstants:
 
     capacity_bps: float = 1e9
     update_s: float = 0.5e-3
-    buffer_frames: int = 100
-    marked_above: int = 20
     bucket_s: float = 1e-3  # the paper gives no depth B
     congestion_timeout_s: float = 20e-3  # nor this
-    round_trip_s: float = 100e-6
 
 
 @dataclass
 class Source:
-    """A VM: its token bucket (Algorithm 1, packet out) and its rate (timer)."""
+    """A VM: its token bucket (Algorithm 1, packet out) and its rate (timer).
+
+    It drops what it has no tokens for, as line 10 says, or with ``queue_frames`` keeps so many for later.
+    """
 
     paper: PaperConstants
     share_bps: float
@@ -44,7 +45,8 @@ class Source:
     marks: int = 0
     detected: bool = False
     fed_back_s: float = 0.0
-    active: bool = True
+    queue_frames: int = 0  # the listing drops
+    hides_marks: bool = True
 
     def take(self, now_s: float) -> bool:
         """Return whether a frame may go out now."""
@@ -78,22 +80,6 @@ class Source:
 
 
 @dataclass
-class Bottleneck:
-    """A FIFO link that marks frames that find more than ``marked_above`` before them."""
-
-    paper: PaperConstants
-    queue: deque[tuple[int, bool]] = field(default_factory=deque)
-    lost: int = 0
-
-    def offer(self, source: int) -> None:
-        """A frame of a source comes."""
-        if len(self.queue) >= self.paper.buffer_frames:
-            self.lost += 1
-            return
-        self.queue.append((source, len(self.queue) > self.paper.marked_above))
-
-
-@dataclass
 class Tick:
     """What happened between two updates: by source the rate before, its marks and its frames, and the rate after."""
 
@@ -103,36 +89,27 @@ class Tick:
     after_bps: list[float]
 
 
-def run(sources: list[Source], link: Bottleneck, seconds: float, start_s: float = 0.0) -> list[Tick]:
-    """Send greedily for so long; a frame time of the link is a step, and sources take turns."""
-    paper, ticks = link.paper, []
-    step_s = FRAME_BITS / paper.capacity_bps
-    steps = round(paper.update_s / step_s)
-    returning: deque[tuple[float, int]] = deque()
-    count, now_s = len(sources), start_s
-    for number in range(round(seconds / paper.update_s)):
-        marks, frames = [0] * count, [0] * count
-        for step in range(steps):
-            now_s = start_s + (number * steps + step) * step_s
-            while returning and returning[0][0] <= now_s:
-                source = returning.popleft()[1]
-                sources[source].feedback(now_s)
-                marks[source] += 1
-            for turn in range(count):
-                source = (turn + step) % count
-                if sources[source].active and sources[source].take(now_s):
-                    link.offer(source)
-            if link.queue:
-                source, marked = link.queue.popleft()
-                frames[source] += 1
-                if marked:
-                    returning.append((now_s + paper.round_trip_s, source))
-        before = [source.rate_bps for source in sources]
+def run(sources: Sequence[Source], network: PacketNetwork, seconds: float) -> list[Tick]:
+    """Go on for so long: the network carries frames, and every source updates its rate after each ``update_s``."""
+    ticks = []
+    begin_s = network.now_s
+    for number in range(round(seconds / sources[0].paper.update_s)):
+        before = network.delivered()
+        network.run(begin_s + (number + 1) * sources[0].paper.update_s)
+        rates, marks = [one.rate_bps for one in sources], [one.marks for one in sources]
         for one in sources:
-            if one.active:
-                one.update(now_s)
-        ticks.append(Tick(before, marks, frames, [source.rate_bps for source in sources]))
+            one.update(network.now_s)
+        frames = [now - then for now, then in zip(network.delivered(), before, strict=True)]
+        ticks.append(Tick(rates, marks, frames, [one.rate_bps for one in sources]))
     return ticks
+
+
+def greedy(sources: Sequence[Source], seed: int = 1) -> PacketNetwork:
+    """Return the paper's network, in which each source has something to send in every slot."""
+    flows = [UdpFlow() for _ in sources]
+    for flow in flows:
+        flow.start(0)
+    return PacketNetwork(PacketLink(), [(one, [flow]) for one, flow in zip(sources, flows, strict=True)], seed)
 
 
 def used(ticks: list[Tick], paper: PaperConstants) -> float:

@@ -37,11 +37,15 @@ LONGEST_S = 10_800.0
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """Under which conditions a scenario runs: with a shaping queue at the receiver or without, grants late or not."""
+    """Under which conditions a scenario runs: with a shaping queue at the receiver or without, grants late or not.
+
+    With ``packets`` it runs packet by packet on the network of the HyGenICC paper (experiments/runs/packet_run.py).
+    """
 
     title: str
     shaped: bool = True
     late_intervals: int = 0
+    packets: bool = False
 
 
 # The paper has no queue at the receiver, and "it takes two time units for the control algorithm to receive the
@@ -51,6 +55,7 @@ CONDITIONS = {
     "unshaped": Conditions("without the receiver's shaping queue", shaped=False),
     "late": Conditions("grants work two intervals late", late_intervals=2),
     "paper": Conditions("the paper's: neither queue nor prompt grants", shaped=False, late_intervals=2),
+    "packets": Conditions("packet by packet, without a controller", packets=True),
 }
 
 # Who shapes: meters, agents on the PNs without any meter, agents with meters behind them, or agents alone at every
@@ -178,10 +183,13 @@ class Scenario:
     def on(self, fabric: str, scale: float = 1.0) -> Scenario:
         """Return it as it runs on a fabric: scaled, and shortened in real time.
 
-        Raises InvalidValueError for a source that the fabric cannot have.
+        Raises InvalidValueError for a source, or for conditions, that the fabric cannot have.
         """
+        packets = CONDITIONS[self.conditions].packets
+        require(fabric == "model" or not packets, "conditions", self.conditions, f"are not those of {fabric}")
         for number, source in enumerate(self.sources):
             source.check_on(f"sources[{number}]", fabric)
+            require(packets or not source.ecn, f"sources[{number}].ecn", True, "needs the conditions 'packets'")
         scenario = self if scale == 1.0 else self.scaled(scale)
         return scenario if fabric == "model" or self.emulated_s is None else scenario.lasting(self.emulated_s)
 

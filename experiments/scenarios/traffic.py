@@ -6,7 +6,7 @@ control. Standard library only.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
@@ -75,7 +75,7 @@ class Source:
     session takes a connection that is free, or waits for one.
 
     ``flows`` TCP connections carry what a source sends; they share ``rate_bps`` equally. ``congestion_control`` is its
-    own, None: that of the run.
+    own, None: that of the run. With ``ecn`` TCP reacts to marks, packet by packet alone.
     """
 
     vlan_vid: int
@@ -89,6 +89,7 @@ class Source:
     flows: int = 1
     requests: WebRequests | None = None
     congestion_control: str | None = None
+    ecn: bool = field(default=False, repr=False)  # not in the digests of runs that are done
 
     @property
     def pair(self) -> VnPair:
@@ -119,7 +120,7 @@ class Source:
 
     def _check_tcp(self, key: str) -> None:
         require(1 <= self.flows <= MAX_FLOWS, f"{key}.flows", self.flows, f"is outside 1 to {MAX_FLOWS}")
-        only_tcp = {"octets": None, "flows": 1, "requests": None, "congestion_control": None}
+        only_tcp = {"octets": None, "flows": 1, "requests": None, "congestion_control": None, "ecn": False}
         for name, default in only_tcp.items():
             value = getattr(self, name)
             require(self.protocol == "tcp" or value == default, f"{key}.{name}", value, "needs TCP")

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from controller.hygenicc.law import Bottlenecks, Constants, LimiterState, next_rates
-from experiments.runs.reference_hygenicc import FRAME_BITS, Bottleneck, PaperConstants, Slips, Source, run, used
+from experiments.model.packets import FRAME_BITS
+from experiments.runs.reference_hygenicc import PaperConstants, Slips, Source, greedy, run, used
 
 C = 1e9
 
@@ -12,7 +13,7 @@ C = 1e9
 def plain(senders, seconds=1.0, slips=None, **constants):
     paper = PaperConstants(**constants)
     sources = [Source(paper, C, C / senders, slips or Slips()) for _ in range(senders)]
-    return paper, run(sources, Bottleneck(paper), seconds)
+    return paper, run(sources, greedy(sources), seconds)
 
 
 @pytest.mark.parametrize("senders", [2, 4, 8])

@@ -45,7 +45,7 @@ def test_the_link_must_not_be_idle_for_long_and_the_cut_that_mends_it_is_named()
     bad = with_seeds(run(name, cut, 0.1, idle=idle) for name in FIGURES for cut, idle in ((LAW, 6), (BEST, 5)))
     found = judged("utilised", *bad)
     assert (found.holds, found.result) == (False, "cut 0: 6; cut 1: -; cut 2: 5 intervals in a row")
-    assert paper.deciding(bad, paper.judge(bad))["utilised"].startswith("cut 2: ")
+    assert paper.deciding(bad)["utilised"].startswith("cut 2: ")
 
 
 @pytest.mark.parametrize(("none", "holds"), [(0.31, True), (0.29, False)])
