@@ -73,14 +73,14 @@ def fork_controllers() -> None:
 
 
 class EmulatedRuns:
-    """The runs over these kinds, inside a ``with``: AT_ONCE of them go on, in the order of the kinds."""
+    """The runs over these kinds, inside a ``with``: while one is waited for, the next ones go on, AT_ONCE in all."""
 
     def __init__(self, kinds: Sequence[str], folder: Path) -> None:
         self._kinds, self._folder, self._number = kinds, folder, 0
+        self._begun: dict[str, Future[tuple[ScenarioRun, str]]] = {}
         self._pool = ProcessPoolExecutor(AT_ONCE, get_context("spawn"), fork_controllers)
 
     def __enter__(self) -> Self:
-        self._begun = {name: self._begin(name) for name in self._kinds}
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -88,7 +88,11 @@ class EmulatedRuns:
 
     def of(self, name: str) -> tuple[ScenarioRun, str]:
         """Return what ``run_kind`` does; a run that is asked for again, as by a repeated test, is made again."""
-        return (self._begun.pop(name, None) or self._begin(name)).result()
+        at = self._kinds.index(name)
+        for one in self._kinds[at : at + AT_ONCE]:
+            if one not in self._begun:
+                self._begun[one] = self._begin(one)
+        return self._begun.pop(name).result()
 
     def _begin(self, name: str) -> Future[tuple[ScenarioRun, str]]:
         self._number += 1
