@@ -22,11 +22,9 @@ from controller.dets.messages import (
 from controller.dets.rate_allocator import IntervalContext, RateAllocators, answer_reports, initialize, watch_congestion
 from controller.fabric.pair_table import PairTable
 from controller.fabric.vn_table import VnTable
-from controller.metering.receive_budgets import REACTION_S, ReceiveBudgets, RemainingBudget
+from controller.metering.receive_budgets import ReceiveBudgets, RemainingBudget
 from controller.policy.policy_groups import PolicyGroup
 
-# Over how long what senders may do unseen is bounded at most: an interval that came late is no reason to stop them.
-MAX_HORIZON_S = 0.2
 NO_LIMIT_BPS = 1e15  # a queue holds it
 
 
@@ -68,5 +66,5 @@ def watch_receivers(
     if vns.some_shaped:
         taken_bits, counted_bps = (np.where(vns.has_queue, 0.0, column) for column in (taken_bits, counted_bps))
         limit_bps = np.where(vns.has_queue, NO_LIMIT_BPS, limit_bps)
-    horizon_s = min(now_s - float(accounts.updated_s[0]), MAX_HORIZON_S) + REACTION_S
-    return ReceiverSide(allocators, *accounts.received(taken_bits, counted_bps, limit_bps, now_s, horizon_s))
+    received = accounts.received(taken_bits, counted_bps, limit_bps, now_s, accounts.horizon_s(now_s))
+    return ReceiverSide(allocators, *received)

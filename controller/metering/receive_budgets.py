@@ -19,6 +19,7 @@ second brings more than a tenth above the limit (docs/enforcement.md; docs/adr/0
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -39,11 +40,13 @@ IDLE = 0.8  # ... and one that brought so much less nothing to speak of
 DIP_SLOTS = 8  # a dip counts so long, if there was traffic no longer before it
 UNSEEN_S = 0.060  # from its first frame to the first reading that shows what a new sender sends
 REACTION_S = 0.008  # from reading the counters to meters that stand, on a busy switch
+MAX_HORIZON_S = 0.2  # no senders are stopped because readings come late
+INTERVALS = 9  # of so many the middle one is how long the next is expected to be: late ones among them change nothing
 _SETTINGS = np.array([ALLOWED, WINDOW_S, SAVED_S, SLOT_S, DIP, IDLE, DIP_SLOTS])  # as Settings of _budgets.c
 
 
 class ReceiveBudgets(NamedTuple):
-    """What VNs received lately. ``updated_s`` has shape (1,), ``slot_start_s`` (SLOTS,), newest first.
+    """What VNs received lately. ``slot_start_s`` (SLOTS,) and ``updated_s`` (up to INTERVALS,) begin with the newest.
 
     ``slot_bits``, shape (SLOTS * vns,), holds a row of all VNs for each slot: what came above the limit of that time,
     below 0 where less came.
@@ -63,6 +66,15 @@ class ReceiveBudgets(NamedTuple):
         slots = [reindex(slot, old_row, 0.0) for slot in self._slots()]
         return self._replace(slot_bits=np.concatenate(slots))
 
+    def horizon_s(self, now_s: float) -> float:
+        """Return how long it takes from now until meters follow the next reading.
+
+        Idle senders' meters depend on it: were it the last interval, a late one would modify them all, and make the
+        next late too.
+        """
+        gaps_s = sorted(after - before for after, before in pairwise((now_s, *self.updated_s.tolist())))
+        return float(min(gaps_s[(len(gaps_s) - 1) // 2], MAX_HORIZON_S)) + REACTION_S
+
     def received(
         self, received_bits: FloatArray, counted_bps: FloatArray, limit_bps: FloatArray, now_s: float, horizon_s: float
     ) -> tuple[ReceiveBudgets, RemainingBudget]:
@@ -71,7 +83,7 @@ class ReceiveBudgets(NamedTuple):
             before = (self.slot_bits, self.slot_start_s, self.updated_s)
             columns = (_SETTINGS, received_bits, counted_bps, limit_bps, *before)
             after, rooms = enforcement_native.update_budgets(now_s, horizon_s, columns)
-            return ReceiveBudgets(*after), RemainingBudget(limit_bps, *rooms)
+            return ReceiveBudgets(*after[:2], self._times(now_s)), RemainingBudget(limit_bps, *rooms)
         accounts = self.after(received_bits, counted_bps, now_s)
         return accounts, accounts.rooms(limit_bps, horizon_s)
 
@@ -81,15 +93,15 @@ class ReceiveBudgets(NamedTuple):
         received_bits = received_bits - limit_bps * min(now_s - float(self.updated_s[0]), WINDOW_S)
         if not self.updated_s[0] < starts_s[0] + SLOT_S:  # 1
             slots = np.concatenate([received_bits[None], slots[:-1]])
-            starts_s = np.concatenate([np.maximum(self.updated_s, now_s - WINDOW_S), starts_s[:-1]])
+            starts_s = np.concatenate([np.maximum(self.updated_s[:1], now_s - WINDOW_S), starts_s[:-1]])
         else:
             slots = slots.copy()
             slots[0] += received_bits
-        return ReceiveBudgets(slots.ravel(), starts_s, np.full(1, now_s))
+        return ReceiveBudgets(slots.ravel(), starts_s, self._times(now_s))
 
     def rooms(self, limit_bps: FloatArray, horizon_s: float) -> RemainingBudget:
         """Return what may come over the next ``horizon_s`` and later, for limits of shape (vns,)."""
-        since_s = self.updated_s - self.slot_start_s
+        since_s = self.updated_s[0] - self.slot_start_s
         if (old := since_s > 2 * WINDOW_S).any():
             since_s = np.where(old, since_s[~old].max(initial=0.0), since_s)
         # Nothing is known of when in a slot it came: all of it counts until the slot has left the window.
@@ -117,6 +129,9 @@ class ReceiveBudgets(NamedTuple):
             low = (number < DIP_SLOTS) & (bits < -(DIP * limit_bps * slot_s))
             waits = np.where(low, DIP_SLOTS - 1, np.maximum(waits - 1, 0))
         return dipped
+
+    def _times(self, now_s: float) -> FloatArray:
+        return np.array([now_s, *self.updated_s[: INTERVALS - 1]])
 
     def _slots(self) -> FloatArray:
         return self.slot_bits.reshape(SLOTS, -1)

@@ -10,7 +10,7 @@ from support.kernels import numpy_alone, same
 
 from controller.metering import measurement_native
 from controller.metering.guarantees import Guarantees
-from controller.metering.receive_budgets import REACTION_S, ReceiveBudgets
+from controller.metering.receive_budgets import ReceiveBudgets
 
 pytestmark = pytest.mark.skipif(measurement_native.library is None, reason="the kernel was not built")
 
@@ -22,10 +22,9 @@ def test_rooms_have_the_bits_of_their_numpy_form(vns: int, seed: int) -> None:
     accounts, now_s, limit_bps = ReceiveBudgets.initial(vns), 0.0, rng.uniform(1e6, 1e10, vns)
     limit_bps[rng.random(vns) < 0.2] = 1e15
     for _ in range(60):  # slots fill up, are old after a pause, and some are longer than others
-        before_s, now_s = now_s, now_s + float(rng.choice([0.011, 0.055, 0.13, 1.4], p=[0.3, 0.5, 0.15, 0.05]))
-        horizon_s = min(now_s - before_s, 0.2) + REACTION_S
+        now_s += float(rng.choice([0.011, 0.055, 0.13, 1.4], p=[0.3, 0.5, 0.15, 0.05]))
         received_bits, counted_bps = rng.uniform(0.0, 2.0, vns) * limit_bps * 0.055, limit_bps * (rng.random(vns) < 0.9)
-        said = received_bits, counted_bps, limit_bps, now_s, horizon_s
+        said = received_bits, counted_bps, limit_bps, now_s, accounts.horizon_s(now_s)
         after, compiled = accounts.received(*said)
         with numpy_alone():
             accounts, plain = accounts.received(*said)

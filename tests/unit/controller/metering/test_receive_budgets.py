@@ -1,0 +1,44 @@
+"""What idle senders' meters may let through depends on how often they are read, not on when they were read last."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from controller.columns import FloatArray
+from controller.metering.measurement import Measurement
+from controller.metering.receive_budgets import INTERVALS, MAX_HORIZON_S, REACTION_S, ReceiveBudgets
+
+SENDERS = 5
+LIMIT_BPS = np.full(1, 50e6)
+
+
+def idle_rates(intervals_s: list[float]) -> list[FloatArray]:
+    """Return the rates of the meters of idle senders of one receiver after each interval."""
+    budgets, now_s, rates = ReceiveBudgets.initial(1), 100.0, []
+    receiver, grant_bps, credit_bits = np.zeros(SENDERS, np.int64), np.full(SENDERS, 50e6), np.full(SENDERS, 15e6)
+    for interval_s in intervals_s:
+        now_s += interval_s
+        budgets, remaining = budgets.received(np.zeros(1), LIMIT_BPS, LIMIT_BPS, now_s, budgets.horizon_s(now_s))
+        rates.append(remaining.share(receiver, grant_bps, credit_bits, Measurement.initial(SENDERS))[0])
+    return rates
+
+
+@pytest.mark.parametrize("late_s", [[0.11], [0.5, 0.06, 0.2], [5.0]])
+def test_a_few_late_readings_change_no_idle_meter(late_s: list[float]) -> None:
+    rates = idle_rates([0.055] * 6 + late_s + [0.055] * 6)
+    for rate_bps in rates[4:]:
+        assert rate_bps == pytest.approx(rates[3])
+
+
+def test_readings_that_stay_late_lower_idle_meters() -> None:
+    rates = idle_rates([0.055] * 6 + [0.11] * INTERVALS)
+    assert rates[-1] == pytest.approx(rates[3] * (0.055 + REACTION_S) / (0.11 + REACTION_S))
+
+
+def test_the_first_readings_are_taken_as_they_come() -> None:
+    budgets = ReceiveBudgets.initial(1)
+    assert budgets.horizon_s(100.0) == MAX_HORIZON_S + REACTION_S
+    for now_s, expected_s in ((100.0, 0.04), (100.04, 0.04), (100.1, 0.05), (100.15, 0.05)):
+        budgets = budgets.after(np.zeros(1), LIMIT_BPS, now_s)
+        assert budgets.horizon_s(now_s + expected_s) == pytest.approx(expected_s + REACTION_S)
