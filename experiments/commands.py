@@ -57,6 +57,35 @@ def lab(
 
 
 @app.command()
+def topology(
+    name: Annotated[str | None, typer.Argument(metavar="NAME[,KEY=VALUE...]", help="As of mn --topo.")] = None,
+    openflow_port: Annotated[
+        int, typer.Option(metavar="PORT", help="Where switches connect.", min=1, max=65535)
+    ] = 6653,
+    rest_port: Annotated[int, typer.Option(metavar="PORT", help="Where REST is served.", min=1, max=65535)] = 8080,
+) -> int:
+    """Write a configuration for a topology, with equal limits for all VLANs; without a name list the topologies."""
+    from experiments.machine.controller_process import configuration, dump_yaml, has_ovsdb
+    from topologies.builders import build, fabrics
+
+    if name is None:
+        for one, builder in fabrics.items():
+            say(",".join([one, *inspect.signature(builder).parameters]))
+        return 0
+    try:
+        fabric = build(name)
+    except ValueError as error:
+        raise InvalidValueError("NAME", None, str(error)) from None
+    limits_bps = {
+        vid: min(pn.link_rate_bps // len(pn.vlans) for pn in fabric.pns if vid in pn.vlans) // 1000 * 1000
+        for vid in fabric.vlans
+    }
+    made = configuration(fabric, limits_bps, "fp", {}, openflow_port, rest_port, queues=has_ovsdb())
+    print(dump_yaml(made), end="")
+    return 0
+
+
+@app.command()
 def demo(
     cluster: Annotated[
         bool, typer.Option("--cluster", help="With three controllers that share switches; one is killed (etcd-server).")

@@ -6,6 +6,7 @@ The papers' links carry 1 Gb/s. The default here is a tenth of it: userspace Ope
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 
 from controller import plugins
@@ -131,3 +132,41 @@ def _check_builder(name: str, found: object) -> None:
 
 fabrics: Mapping[str, Callable[..., Fabric]] = plugins.Extended(OWN, plugins.TOPOLOGIES, _check_builder)
 """All builders by name: those above, and those of other packages."""
+
+
+def build(words: str) -> Fabric:
+    """Return the fabric of ``NAME,KEY=VALUE,...``, as ``mn --topo`` has it; raise ValueError with a sentence."""
+    name, *rest = words.split(",")
+    if name not in fabrics:
+        raise ValueError(f"{name!r} is no topology; there are {', '.join(fabrics)}")
+    known = inspect.signature(fabrics[name]).parameters
+    values: dict[str, object] = {}
+    for word in rest:
+        key, equals, text = word.partition("=")
+        if not equals:
+            raise ValueError(f"{name}: {word!r} has no name: write KEY=VALUE, as in {name},pns=4")
+        if key not in known:
+            raise ValueError(f"{name}: there is no parameter {key}; there are {', '.join(known)}")
+        try:
+            values[key] = _value(str(known[key].annotation), text)
+        except ValueError as error:
+            raise ValueError(f"{name}: {key}: {text!r} {error}") from None
+    try:
+        return fabrics[name](**values)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+
+
+def _value(annotation: str, text: str) -> object:
+    """Return the value of a parameter's text; ValueError says what it must be."""
+    if annotation.startswith("tuple"):
+        return tuple(_whole(one, "must be VLAN ids joined by +, such as 10+20") for one in text.split("+"))
+    if annotation in ("int", "int | None"):
+        return _whole(text, "must be a whole number, of a rate in bit/s, such as 50000000")
+    return text
+
+
+def _whole(text: str, rule: str) -> int:
+    if not (text.isascii() and text.isdecimal()):
+        raise ValueError(rule)
+    return int(text)

@@ -1,9 +1,10 @@
 """The fabrics of topologies/builders.py for Mininet: ``mn --custom topologies/dets.py --topo dets-fig1``.
 
-Parameters follow the name: ``--topo dets-fig5,pns=6,datapath=kernel``. ``mn`` executes this file without ``__file__``
-and copies every name it defines over its own, so that there are few names here and all of them are peculiar to it.
-On the userspace datapath a process next to each switch
-makes its queues real (experiments/ovs/queue_classifier.py).
+Parameters follow the name: ``--topo dets-fig5,pns=6,datapath=kernel``. With ``--controller dets`` the
+controller runs too, with the configuration that ``dets topology dets-fig5,pns=6`` writes. ``mn`` executes this file
+without ``__file__`` and copies every name it defines over its own, so that there are few names here and all of them are
+peculiar to it. On the userspace datapath a process next to each switch makes its queues real
+(experiments/ovs/queue_classifier.py).
 """
 
 import sys as _sys
@@ -15,6 +16,7 @@ if _typing.TYPE_CHECKING:
     from collections.abc import Callable as _Callable
 
     from topologies.fabric import Fabric as _Fabric
+    from topologies.mininet_controller import DetsController as _DetsController
     from topologies.mininet_topo import FabricTopo as _FabricTopo
 
 
@@ -28,23 +30,29 @@ def _fabrics() -> "dict[str, _Callable[..., _Fabric]]":
     return dict(fabrics)
 
 
-def _dets_topo(name: str, datapath: str = "user", **parameters: object) -> "_FabricTopo":
+def _dets_topo(name: str, *numbers: object, datapath: str = "user", **parameters: object) -> "_FabricTopo":
     """Return the Topo of a fabric by name; called by ``mn``."""
-    from inspect import signature
+    _fabrics()
+    from topologies.builders import build
+    from topologies.mininet_topo import FabricTopo
 
-    build = _fabrics()[name]
-    known = ["datapath", *signature(build).parameters]
-    unknown = parameters.keys() - known
+    words = ",".join([name, *map(str, numbers), *(f"{key}={value}" for key, value in parameters.items())])
     # After any other exception mn cleans up by name: it ends processes and removes bridges that are not its own.
-    if unknown:
-        raise SystemExit(f"{name}: there is no parameter {min(unknown)}; there are {', '.join(known)}")
     try:
-        fabric = build(**parameters)
-        from topologies.mininet_topo import FabricTopo
+        FabricTopo.chosen = words
+        return FabricTopo(build(words), datapath, emulate_queues=True)
+    except ValueError as error:
+        raise SystemExit(str(error)) from None
 
-        return FabricTopo(fabric, datapath, emulate_queues=True)
-    except (TypeError, ValueError) as error:
-        raise SystemExit(f"{name}: {error}") from None
+
+def _dets_controllers() -> "dict[str, type[_DetsController]]":
+    """Return the class of the controller that ``mn`` may start; none without Mininet, which ``mn`` has."""
+    try:
+        from topologies.mininet_controller import DetsController
+    except ImportError:
+        return {}
+    return {"dets": DetsController}
 
 
 topos = {name: _partial(_dets_topo, name) for name in _fabrics()}
+controllers = _dets_controllers()

@@ -116,8 +116,12 @@ class FabricTopo(Topo):  # type: ignore[misc]  # Mininet has no types
     With ``patch_links`` core links that are never full (``patched``) are patch ports: bridges hand frames over without
     an interface between them.
 
+    ``chosen`` are the words of ``mn --topo`` for the one of this process.
+
     ``pn_bridges`` says whether PNs' vswitches are bridges, and ``programs_refused`` why, where they could be programs.
     """
+
+    chosen = ""
 
     def __init__(
         self, fabric: Fabric, datapath: str = "user", emulate_queues: bool = False, patch_links: bool = False

@@ -72,6 +72,11 @@ def configuration(
     }
 
 
+def has_ovsdb() -> bool:
+    """Whether a database of Open vSwitch is where configurations say."""
+    return Path(OVSDB.removeprefix("unix:")).exists()
+
+
 def dump_yaml(config: Mapping[str, Any]) -> str:
     """Return a configuration as YAML, in the order it has; a value that stands in two places is written twice."""
     text: str = yaml.dump(dict(config), Dumper=_DUMPER, sort_keys=False)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from support import tcp_ends
-from support.application import ROOT, Application
+from support.application import Application
+from support.paths import ROOT
 
 from experiments.machine.controller_process import configuration, free_ports
 from experiments.ovs.ovs_vsctl import vsctl
@@ -58,17 +61,65 @@ def test_tcp_gets_its_limit_between_hosts_of_mn(tmp_path: Path) -> None:
     assert 0.8 * LIMIT_BPS < goodput_bps < LIMIT_BPS
 
 
+def mn(*words: str) -> subprocess.CompletedProcess[str]:
+    command = ["/usr/bin/python3", "-W", "ignore", "-c", MN, "--custom", "topologies/dets.py", "--test", "none", *words]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=180, check=False)
+
+
+def test_mn_starts_the_controller_of_its_topology(tmp_path: Path) -> None:
+    fabric = fig1(pns=2, vlans=(10, 20))
+    openflow_port, rest_port = free_ports(2)
+    sender, receiver, other = fabric.vn(10, 1), fabric.vn(10, 2), fabric.vn(20, 2)
+    url = f"http://127.0.0.1:{rest_port}"
+    lines = [
+        f"sh {sys.executable} -m apps.cli status --wait --timeout 60 --url {url}",
+        f"{sender.name} ping -c 3 -i 0.3 {receiver.ip}",
+        f"{sender.name} ip route add {other.ip} dev {sender.name}-eth0",
+        f"{sender.name} ping -c 1 -W 1 {other.ip}",
+        f"sh {sys.executable} -m apps.cli vn list --url {url}",
+    ]
+    script = tmp_path / "script"
+    script.write_text("\n".join(lines) + "\n")
+    controller = f"dets,port={openflow_port},rest={rest_port}"
+    try:
+        done = mn("--topo", "dets-fig1,pns=2,vlans=10+20", "--controller", controller, "--post", str(script))
+        bridges = vsctl("list-br")
+    finally:
+        vsctl(*(word for switch in fabric.switches for word in ("--", "--if-exists", "del-br", switch.name)))
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, said
+    assert "3 packets transmitted, 3 received" in said, said
+    assert "1 packets transmitted, 0 received" in said, said
+    assert f"DETS: web UI {url}/ui" in said
+    assert len(re.findall(r"^ +[12]0 .*50M", said, re.MULTILINE)) == 4, said  # half of each link of 100 Mb/s
+    assert "s1" not in bridges
+    with socket.socket() as one:
+        assert one.connect_ex(("127.0.0.1", rest_port)) != 0  # the controller has ended with mn
+
+
+def test_mn_ends_with_a_sentence_if_the_controller_cannot_start(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = mn("--topo", "dets-fig1,pns=2", "--controller", f"dets,port={port},rest={free_ports(1)[0]}")
+    assert (done.returncode, "mn would clean up" in done.stderr) == (1, False), done.stderr
+    assert f"127.0.0.1:{port}" in done.stderr
+    none = mn("--topo", "single,2", "--controller", "dets")
+    assert "choose one of the topologies" in none.stderr
+    wrong = mn("--topo", "dets-fig1", "--controller", "dets,speed=3")
+    assert "speed" in wrong.stderr
+    assert "mn would clean up" not in none.stderr + wrong.stderr
+
+
 @pytest.mark.parametrize(
     ("topology", "sentence"),
     [
-        ("dets-fig1,pn=2", "dets-fig1: there is no parameter pn; there are datapath, pns, link_rate_bps, vlans"),
-        ("dets-fig1,pns=0", "dets-fig1: "),
+        ("dets-fig1,pn=2", "dets-fig1: there is no parameter pn; there are pns, link_rate_bps, vlans"),
+        ("dets-fig1,pns=0", "dets-fig1: pns: 0 is below 2"),
+        ("dets-fig5,6", "dets-fig5: '6' has no name: write KEY=VALUE, as in dets-fig5,pns=4"),
     ],
 )
 def test_a_wrong_parameter_ends_mn_with_a_sentence(topology: str, sentence: str) -> None:
-    words = ["--custom", "topologies/dets.py", "--topo", topology, "--controller", "none", "--test", "none"]
-    command = ["/usr/bin/python3", "-W", "ignore", "-c", MN, *words]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    done = mn("--topo", topology, "--controller", "none")
     assert done.returncode != 0
     assert sentence in done.stderr
     assert "mn would clean up" not in done.stderr

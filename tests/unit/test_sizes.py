@@ -42,7 +42,7 @@ CEILINGS = {
     "controller/shards": 1230,
     "controller/switch": 1680,
     "controller/whatif": 430,
-    "experiments": 660,
+    "experiments": 690,
     "experiments/bench": 5150,
     "experiments/evaluation": 1030,
     "experiments/figures": 620,
@@ -56,7 +56,7 @@ CEILINGS = {
     "experiments/soak": 710,
     "experiments/switch": 1660,
     "experiments/wire": 850,
-    "topologies": 500,
+    "topologies": 600,
 }
 """Lines of Python at most, without blank ones, comments and docstrings; of a folder with what is below it."""
 LAYOUT = {tokenize.NL, tokenize.COMMENT, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}

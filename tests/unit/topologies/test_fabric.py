@@ -13,7 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.paths import ROOT
 
-from topologies.builders import dumbbell, fabrics, fig1, fig5, fig7, gatekeeper_hosts
+from apps import cli
+from controller.config.loader import parse_config
+from topologies.builders import build, dumbbell, fabrics, fig1, fig5, fig7, gatekeeper_hosts
 from topologies.fabric import Fabric, PhysicalNode, TopoLink, TopoSwitch
 
 PN = PhysicalNode(1, "s1", 1, (1, 2), 100_000_000)
@@ -169,13 +171,13 @@ def test_the_custom_file_runs_without_a_file_name_and_shadows_no_name_of_mn() ->
     names: dict[str, object] = {}
     exec(compile(path.read_text(), str(path), "exec"), names)
     assert set(names["topos"]) == set(fabrics)  # type: ignore[call-overload]
-    assert {name for name in names if not name.startswith("_")} == {"topos"}
+    assert {name for name in names if not name.startswith("_")} == {"topos", "controllers"}
 
 
 @pytest.mark.parametrize(
     ("parameters", "words"),
     [
-        ({"pn": 2}, "dets-fig1: there is no parameter pn; there are datapath, pns, link_rate_bps, vlans"),
+        ({"pn": 2}, "dets-fig1: there is no parameter pn; there are pns, link_rate_bps, vlans"),
         ({"pns": 0}, "dets-fig1: pns: 0 is below 2"),
         ({"pns": "many"}, "dets-fig1: "),
     ],
@@ -187,3 +189,35 @@ def test_a_wrong_parameter_ends_mn_with_a_sentence_and_no_clean_up(parameters: d
     exec(compile(path.read_text(), str(path), "exec"), names)
     with pytest.raises(SystemExit, match=re.escape(words)):
         names["topos"]["dets-fig1"](**parameters)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("dets-fig9", "'dets-fig9' is no topology; there are dets-fig1, dets-fig5"),
+        ("dets-fig5,6", "dets-fig5: '6' has no name: write KEY=VALUE, as in dets-fig5,pns=4"),
+        ("dets-fig5,pn=6", "dets-fig5: there is no parameter pn; there are pns, link_rate_bps, vlans"),
+        ("dets-fig5,vlans=x", "dets-fig5: vlans: 'x' must be VLAN ids joined by +, such as 10+20"),
+        ("dets-fig5,link_rate_bps=50M", "dets-fig5: link_rate_bps: '50M' must be a whole number"),
+        ("dets-fig5,pns=0", "dets-fig5: pns: 0 is below 2"),
+        ("dets-fig5,vlans=4095", "dets-fig5: "),
+    ],
+)
+def test_words_that_make_no_fabric_get_a_sentence(words: str, sentence: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        build(words)
+
+
+def test_the_configuration_of_a_topology_is_one_that_loads(capsys: pytest.CaptureFixture[str]) -> None:
+    assert build("dumbbell,pns=3,vlans=7+8,link_rate_bps=1000000") == dumbbell(3, 1_000_000, (7, 8))
+    assert cli.main(["topology"]) == 0
+    names = [line.partition(",")[0] for line in capsys.readouterr().out.splitlines()]
+    assert names == list(fabrics)
+    for name in names:
+        assert cli.main(["topology", name, "--openflow-port", "16653"]) == 0
+        config = parse_config(capsys.readouterr().out)
+        assert (len(list(config.ports())), config.openflow_listen.port) == (len(build(name).pns), 16653)
+    assert cli.main(["topology", "dets-fig5,vlans=10"]) == 0
+    assert {vlan.receive_limit_bps for vlan in parse_config(capsys.readouterr().out).vlans.values()} == {100_000_000}
+    assert cli.main(["topology", "dets-fig5,pn=1"]) == 2
+    assert "NAME: dets-fig5: there is no parameter pn" in capsys.readouterr().err
