@@ -24,5 +24,5 @@ scenario = Scenario(
     isolation=(BEFORE, DURING),
     controls=("fp",),
     emulated_controls=("fp",),
-    seeds=2,
+    seeds=3,
 )

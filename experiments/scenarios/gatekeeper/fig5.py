@@ -90,7 +90,7 @@ scenarios = (
         controls=("gatekeeper", LITERAL, "max-min"),
         emulated_controls=(),
         queue_packets=160,
-        seeds=2,
+        seeds=3,
     ),
     cells(
         "gatekeeper-fig5-rx-10ms",

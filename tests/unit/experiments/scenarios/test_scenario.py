@@ -13,6 +13,7 @@ from controller import plugins
 from controller.errors import InvalidValueError
 from experiments import experiment_runner
 from experiments import scenarios as package
+from experiments.evaluation.claims import MIN_SEEDS
 from experiments.experiment_options import ExperimentOptions
 from experiments.scenarios.scenario import (
     AlgorithmChange,
@@ -313,3 +314,7 @@ def test_the_papers_scenarios_are_there():
     assert max(source.most_burst_s for source in fig6.sources) == pytest.approx(10.0)
     assert [source.sender for source in fig6.sources if source.rate_bps == 20_000_000] == [2, 5, 8]
     assert {source.protocol for source in fig6.sources} == {"udp", "tcp"}
+
+
+def test_every_scenario_has_seeds_enough_to_decide_on_the_model():
+    assert not [name for name, one in package.scenarios().items() if one.seeds_on("model", "") < MIN_SEEDS]
