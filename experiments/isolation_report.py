@@ -14,37 +14,39 @@ from rich.table import Table
 
 from experiments.evaluation.claims import Measured
 from experiments.evaluation.measures import rates_at
-from experiments.evaluation.run_matrix import RunSpec
+from experiments.evaluation.result import Result
 from experiments.experiment_options import ExperimentOptions
 from experiments.figures.result_digests import table_of
 from experiments.measure.manifest import manifest
-from experiments.scenarios.scenario import BASELINES, INTERVAL_S
+from experiments.scenarios.scenario import BASELINES, INTERVAL_S, Scenario
 
 TITLES = {"none": "without control", "static": "static limits"}
 Summaries = Mapping[str, dict[str, Any]]
 """The summaries of cells by their controls."""
 
 
-def titles(cells: Sequence[RunSpec]) -> dict[str, str]:
+def titles(controls: Sequence[str]) -> dict[str, str]:
     """Return what controls are called; one that is the only one besides the baselines is DETS."""
-    others = [cell.control for cell in cells if cell.control not in BASELINES]
+    others = [control for control in controls if control not in BASELINES]
     return {**TITLES, **({others[0]: "with DETS"} if len(others) == 1 else {control: control for control in others})}
 
 
-def report(name: str, options: ExperimentOptions, folder: Path, cells: Sequence[RunSpec], done: Summaries) -> None:
-    """Write all into ``folder``, and show it unless ``options.quiet``."""
+def report(name: str, options: ExperimentOptions, folder: Path, result: Result) -> None:
+    """Write all of a result with one seed into ``folder``, and show it unless ``options.quiet``."""
+    done = {one["control"]: dict(one) for one in result.summaries}
+    called = titles([*done])
     _write_json(folder / "summary.json", done)
     _write_json(folder / "manifest.json", manifest(options, experiment=name))
-    if cells[0].scenario.isolation is not None:
-        _write_series(folder / "series.csv", cells, folder)
-    picture = _draw(cells, folder, folder / f"{name}.png")
+    if result.scenario.isolation is not None:
+        _write_series(folder / "series.csv", result)
+    picture = _draw(result, called, folder / f"{name}.png")
     if options.quiet:
         return
     console = Console()
-    if cells[0].scenario.isolation is None:
+    if result.scenario.isolation is None:
         console.print(_table(name, done))
     else:
-        console.print(_isolation_table(cells, done))
+        console.print(_isolation_table(result.scenario, called, done))
         figures = next(iter(done.values()))["figures"]
         limit, allowed = (figures[key] / 1e6 for key in ("victim_limit_bps", "victim_goodput_limit_bps"))
         meaning = (
@@ -64,35 +66,27 @@ def _write_json(path: Path, content: Mapping[str, Any]) -> None:
     path.write_text(json.dumps(content, indent=1, default=str) + "\n")
 
 
-def _write_series(path: Path, cells: Sequence[RunSpec], folder: Path) -> None:
+def _write_series(path: Path, result: Result) -> None:
     """One row per run and interval; time 0 is the start of the UDP sources."""
     heads = ("control", "interval", "time_s", "duration_s")
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow([*heads, "victim_goodput_bps", "victim_wire_bps", "aggressor_wire_bps"])
-        for cell in cells:
-            run = cell.load(folder)
+        for run in result.runs:
             victim, aggressor = (rates_at(run, receiver) for receiver in run.receivers[:2])
-            times = np.stack([victim.start_s - cell.scenario.judged[0], victim.end_s - victim.start_s], axis=1)
+            times = np.stack([victim.start_s - run.scenario.judged[0], victim.end_s - victim.start_s], axis=1)
             rates = np.stack([victim.tcp_goodput_bps, victim.wire_bps, aggressor.wire_bps], axis=1)
             for row, (at, bps) in enumerate(zip(times, rates, strict=True)):
-                writer.writerow([cell.control, row, *(f"{x:.6f}" for x in at), *(f"{x:.0f}" for x in bps)])
+                writer.writerow([run.control, row, *(f"{x:.6f}" for x in at), *(f"{x:.0f}" for x in bps)])
 
 
-def _draw(cells: Sequence[RunSpec], folder: Path, path: Path) -> Path | None:
+def _draw(result: Result, called: Mapping[str, str], path: Path) -> Path | None:
     """Draw the picture; return its path, None where matplotlib is not installed."""
     try:
         import matplotlib  # noqa: F401
     except ModuleNotFoundError:
         return None
-    from experiments.evaluation.plots import draw_isolation, draw_scenario
-
-    if cells[0].scenario.isolation is None:
-        draw_scenario(cells, folder, path)
-    else:
-        called = titles(cells)
-        draw_isolation([(called[cell.control], cell.load(folder)) for cell in cells], path)
-    return path
+    return result.draw(path, called)
 
 
 def _table(name: str, done: Summaries) -> Table:
@@ -105,11 +99,10 @@ def _table(name: str, done: Summaries) -> Table:
     return table
 
 
-def _isolation_table(cells: Sequence[RunSpec], done: Summaries) -> Table:
+def _isolation_table(scenario: Scenario, called: Mapping[str, str], done: Summaries) -> Table:
     """Return what a newcomer wants to know of the runs, a column each."""
     table = Table(title="What the receiving node got (Mb/s)", title_justify="left")
     table.add_column("")
-    called = titles(cells)
     for control in done:
         table.add_column(called[control], justify="right")
 
@@ -122,7 +115,7 @@ def _isolation_table(cells: Sequence[RunSpec], done: Summaries) -> Table:
 
     parts = [(one["figures"]["victim_goodput_bps_during"], one["figures"]["victim_goodput_limit_bps"])
              for one in done.values()]  # fmt: skip
-    tcp, udp = (f"VLAN {vid}" for vid in list(cells[0].scenario.limits)[:2])
+    tcp, udp = (f"VLAN {vid}" for vid in list(scenario.limits)[:2])
     for label, shown in (
         (f"{tcp} (TCP), goodput before the UDP blast", mbps("victim_goodput_bps_before")),
         (f"{tcp} (TCP), goodput during the UDP blast", mbps("victim_goodput_bps_during")),

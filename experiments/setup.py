@@ -8,6 +8,9 @@ from setuptools import find_packages, setup
 ROOT = Path(__file__).resolve().parents[1]
 VERSION = re.search(r'^__version__ = "([^"]+)"$', (ROOT / "controller" / "__init__.py").read_text(), re.MULTILINE)[1]
 
+PLOT = ["matplotlib>=3.9"]
+TABLES = ["pandas>=2.2"]
+
 setup(
     name="dets-lab",
     version=VERSION,
@@ -17,7 +20,7 @@ setup(
     packages=find_packages("..", include=["experiments", "experiments.*", "topologies", "topologies.*"]),
     package_dir={"": ".."},
     install_requires=[f"dets-controller=={VERSION}"],
-    extras_require={"plot": ["matplotlib>=3.9"]},
+    extras_require={"plot": PLOT, "tables": TABLES, "notebook": [*PLOT, *TABLES, "ipykernel>=6.29"]},
     package_data={"experiments.machine": ["*.c", "*.sh"], "experiments.papers": ["*.toml"]},
     options={"build": {"build_base": "../build/lab"}},
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -24,6 +24,7 @@ AROUND = 40.0  # intervals before and after a controller's kill
 LINE_COLOURS = ("tab:blue", "tab:red", "tab:green", "tab:purple")
 MOST_NAMED = 5  # phases whose names stand side by side
 NODE_COLOURS = ("tab:green", "tab:orange", "tab:purple")
+_Run = TypeVar("_Run", RunSpec, ScenarioRun)
 
 
 def title_of(control: str) -> str:
@@ -33,11 +34,11 @@ def title_of(control: str) -> str:
     return f"{title}, {parameters}" if parameters else title
 
 
-def in_order(cells: Sequence[RunSpec]) -> list[RunSpec]:
-    """Return one cell of each control, that of the lowest seed, the paper's algorithms first and in its order."""
-    first: dict[str, RunSpec] = {}
-    for cell in sorted(cells, key=lambda cell: cell.seed):
-        first.setdefault(cell.control, cell)
+def in_order(runs: Sequence[_Run]) -> list[_Run]:
+    """Return one run of each control, that of the lowest seed, the paper's algorithms first and in its order."""
+    first: dict[str, _Run] = {}
+    for run in sorted(runs, key=lambda run: run.seed):
+        first.setdefault(run.control, run)
     order = [*PAPER_ORDER, *(control for control in first if control not in PAPER_ORDER)]
     return [first[control] for control in order if control in first]
 
@@ -91,16 +92,15 @@ def receive_limits_bps(run: ScenarioRun) -> FloatArray:
     return limits_bps[:, [row[receiver] for receiver in run.receivers]]
 
 
-def draw_scenario(cells: Sequence[RunSpec], results: Path, path: Path) -> None:
+def draw_scenario(runs: Sequence[ScenarioRun], path: Path) -> None:
     """Draw a row per control: received rates, and mean and standard deviation of the grants."""
-    shown = [cell for cell in in_order(cells) if " " not in cell.control] or in_order(cells)
+    shown = [run for run in in_order(runs) if " " not in run.control] or in_order(runs)
     figure, axes = _figure(len(shown), 2)
-    for row, cell in enumerate(shown):
-        run = cell.load(results)
+    for row, run in enumerate(shown):
         oracle = oracle_of(run)
         letter = f"{chr(ord('a') + row)}"
-        _draw_received(axes[row][0], run, received_lines(run, oracle), f"{letter}1) {title_of(cell.control)}: received")
-        title = f"{letter}2) {title_of(cell.control)}: granted to pairs that send"
+        _draw_received(axes[row][0], run, received_lines(run, oracle), f"{letter}1) {title_of(run.control)}: received")
+        title = f"{letter}2) {title_of(run.control)}: granted to pairs that send"
         _draw_granted(axes[row][1], run, grant_statistics(run, oracle.demand_bps > 0), title)
     _name_phases(axes[0][0], shown[0].scenario)
     dashed = "what the oracle gives" if shown[0].scenario.promise == "entities" else "the VN's receive limit in force"

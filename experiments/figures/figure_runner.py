@@ -203,18 +203,16 @@ def stale_pages(docs: Path) -> list[str]:
 
 def _draw(options: FigureOptions, done: Sequence[tuple[RunSpec, dict[str, Any]]]) -> None:
     """Draw the pictures of each experiment into the fabric's folder."""
-    from experiments.evaluation.plots import draw_isolation, draw_scenario, draw_trade_off, in_order, title_of
+    from experiments.evaluation.plots import draw_trade_off, in_order
+    from experiments.evaluation.result import Result
 
     summaries = by_experiment([summary for _, summary in done])
     for name, rows in summaries.items():
-        mine = [cell for cell, _ in done if cell.experiment == name]
+        specs = in_order([spec for spec, _ in done if spec.experiment == name])
         path = options.cell_folder / f"{name}.png"
-        if mine[0].scenario.isolation is None:
-            draw_scenario(mine, options.cell_folder, path)
+        Result(specs[0].scenario, tuple(spec.load(options.cell_folder) for spec in specs), ()).draw(path)
+        if specs[0].scenario.isolation is None:
             draw_trade_off(rows, path.with_stem(f"{name}-use-and-fairness"))
-        else:
-            shown = in_order(mine)
-            draw_isolation([(title_of(one.control), one.load(options.cell_folder)) for one in shown], path)
 
 
 def _run(todo: Sequence[RunSpec], options: FigureOptions) -> list[str]:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.scenarios.scenario import Scenario
+from experiments.scenarios.traffic import VnPair
 from experiments.switch.datapath import Datapath
 
 FloatArray = NDArray[np.float64]
@@ -90,10 +91,48 @@ class ScenarioRun:
         """Who sends, as (VLAN, PN), in the order of the pairs."""
         return list(dict.fromkeys((vid, sender) for vid, sender, _ in self.scenario.pairs))
 
+    def columns(self) -> dict[str, FloatArray]:
+        """Return columns by name, (intervals,) each, such as ``granted_bps:v1_2:v1_11``: of VN v1_2 to VN v1_11.
+
+        A VN is ``vVLAN_PN``. ``time_s`` is when the interval begins. Rates are wire rates; ``delivered_bps`` is what
+        reached the receiver of a pair, of all of its sources together.
+        """
+        passed_s = np.diff(self.time_s)
+        found = {"time_s": self.time_s[:-1], "duration_s": passed_s}
+        for column, name in enumerate(self.receiver_names):
+            found[f"received_bps:{name}"] = self.received_bits[:, column] / passed_s
+            found[f"received_packets:{name}"] = self.received_packets[:, column]
+        for pair, name in zip(self.scenario.pairs, self.pair_names, strict=True):
+            sources = [number for number, source in enumerate(self.scenario.sources) if source.pair == pair]
+            found[f"delivered_bps:{name}"] = self.delivered_bits[:, sources].sum(axis=1) / passed_s
+        for column, name in enumerate(self.pair_names):
+            found[f"granted_bps:{name}"] = self.granted_bps[:, column]
+        return found
+
+    @property
+    def receiver_names(self) -> list[str]:
+        """The receivers' names, in the order of the columns."""
+        return [f"v{vid}_{pn}" for vid, pn in self.receivers]
+
+    @property
+    def pair_names(self) -> list[str]:
+        """The pairs' names, in the order of the columns."""
+        return [_pair_name(pair) for pair in self.scenario.pairs]
+
     def save(self, folder: Path) -> None:
-        """Write ``run.npz``, ``notes.json`` and ``seen.json``."""
+        """Write ``run.npz``, ``series.csv`` (``columns``), ``notes.json`` and ``seen.json``.
+
+        ``receivers``, ``pairs`` and ``sources`` in ``run.npz`` name the columns of its other arrays.
+        """
         folder.mkdir(parents=True, exist_ok=True)
-        np.savez_compressed(folder / "run.npz", **{name: getattr(self, name) for name in _ARRAYS})
+        arrays: dict[str, Any] = {name: getattr(self, name) for name in _ARRAYS}
+        arrays |= {"receivers": self.receiver_names, "pairs": self.pair_names}
+        arrays["sources"] = [_pair_name(source.pair) for source in self.scenario.sources]
+        np.savez_compressed(folder / "run.npz", **arrays)
+        columns = self.columns()
+        forms = ["%.6f" if name.endswith("_s") else "%.0f" for name in columns]
+        table = np.stack([*columns.values()], axis=1)
+        np.savetxt(folder / "series.csv", table, forms, ",", header=",".join(columns), comments="")
         for name in ("notes", "seen"):
             (folder / f"{name}.json").write_text(json.dumps(getattr(self, name), indent=1, default=str) + "\n")
 
@@ -101,6 +140,11 @@ class ScenarioRun:
         """Return the rows ``first`` to ``last``, which is included."""
         rows = {name: getattr(self, name)[first : last + 1] for name in _BY_INTERVAL}
         return replace(self, time_s=self.time_s[first : last + 2], **rows)
+
+
+def _pair_name(pair: VnPair) -> str:
+    vid, sender, receiver = pair
+    return f"v{vid}_{sender}:v{vid}_{receiver}"
 
 
 def receivers_of(scenario: Scenario) -> list[tuple[int, int]]:

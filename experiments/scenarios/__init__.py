@@ -37,6 +37,16 @@ def scenarios() -> dict[str, Scenario]:
     return found
 
 
+def scenario_named(name: str, key: str = "scenario") -> Scenario:
+    """Return the scenario of a name; InvalidValueError, about ``key``, if there is none, or why it is not loaded."""
+    known = scenarios()
+    if name not in known and (fault := plugins.fault_of(name, plugins.SCENARIOS)):
+        raise InvalidValueError(key, name, f"is not loaded: {fault}")
+    if name not in known:
+        raise InvalidValueError(key, name, f"is not an experiment: write one of {', '.join(known)}")
+    return known[name]
+
+
 def _add(found: dict[str, Scenario], plugin: plugins.Plugin, load: Callable[[str], Any]) -> None:
     """Add what a file or an entry point holds, all of it or nothing: a scenario, or a tuple of variants."""
     try:

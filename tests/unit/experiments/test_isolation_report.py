@@ -13,6 +13,7 @@ import pytest
 from experiments import experiment_runner
 from experiments.evaluation import run_matrix
 from experiments.evaluation.measures import rates_at
+from experiments.evaluation.run_matrix import RunSpec
 from experiments.experiment_options import ExperimentOptions
 from experiments.measure.manifest import manifest
 from experiments.measure.rate_series import goodput_limit_bps
@@ -167,7 +168,7 @@ def test_what_a_kill_did_to_tcp_is_in_the_summary_and_the_picture(tmp_path, monk
 
 def test_goodput_counts_no_headers_of_small_frames() -> None:
     scenario = experiment_runner.joined_by_udp("x", "x", senders=2)
-    run = made_up(experiment_runner.RunSpec("x", "fp", 1, "model", scenario))
+    run = made_up(RunSpec("x", "fp", 1, "model", scenario))
     acknowledgements = replace(run, received_packets=run.received_bits / 8 / 70)
     assert (rates_at(acknowledgements, (1, 3)).tcp_goodput_bps == 0).all()
 

@@ -11,6 +11,7 @@ from typing import Annotated
 
 import pytest
 
+import experiments
 from apps import cli
 from apps.cli.support.common import Parameters
 from apps.settings.store import Store, StoredChange
@@ -20,6 +21,7 @@ from controller.limits.overrides import Override, VnName
 from controller.units import format_rate
 from experiments import experiment_runner
 from experiments.benches import print_result
+from experiments.evaluation.result import Result
 from experiments.experiment_options import ExperimentOptions
 from experiments.scenarios import scenarios
 
@@ -42,9 +44,9 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> types.ModuleTyp
     module.seen = []
     module.run = lambda *arguments: module.seen.append(arguments) or {}
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setattr(experiment_runner, "execute_run", lambda *_arguments: {})
+    monkeypatch.setattr(experiments, "run", lambda *_arguments, **_named: Result(None, (), ()))
     monkeypatch.setattr(
-        experiment_runner, "report", lambda name, options, folder, *_cells: module.run(name, options, folder)
+        experiment_runner, "report", lambda name, options, folder, _result: module.run(name, options, folder)
     )
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, "experiments.bench.allocation.bench", module)
