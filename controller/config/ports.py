@@ -141,6 +141,7 @@ def _read_vn(
         receive_ceiling_bps=receive_ceiling_bps,
         own_limits=own_limits,
         weight=own.weight,
+        flood_limit_bps=own.flood_limit,
     )
     return vn, problems
 

@@ -246,6 +246,8 @@ class VnSection(Section):
     """Instead of the VLAN's."""
     receive_ceiling: Rate | None = None
     """Instead of the VLAN's."""
+    flood_limit: Rate | None = None
+    """Instead of the VLAN's, for a VN that sends more multicast than the others (docs/enforcement.md)."""
     weight: Weight | None = None
     """Instead of the VLAN's."""
 

@@ -5,16 +5,19 @@ Only this part of reading a configuration knows algorithms and the routes of fra
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
+
+import numpy as np
 
 from controller.config.sections import VlanSection
 from controller.config.yaml_document import Path, Problem, show_path, show_value
 from controller.errors import InvalidValueError
 from controller.fabric.config_model import DIRECTIONS, Config, EdgePort, Vn
+from controller.fabric.vn_table import VnTable
 from controller.limits.admission import admit_core, core_overloaded, core_topology
 from controller.limits.change_validation import check_used
-from controller.limits.flood_limits import LEAST_FLOOD_BPS, largest_flood_limit
+from controller.limits.flood_limits import LEAST_FLOOD_BPS, largest_flood_limit, min_receive_limits
 from controller.limits.hose_model import AdmissionError, VnLimits, port_overload
 from controller.policy.registry import make_policy, policies
 from controller.policy.shardability import check_shardable
@@ -123,9 +126,15 @@ def flood_problems(config: Config) -> Iterator[Problem]:
     ``config`` must have no other problem.
     """
     receive_bps: dict[int, list[int]] = {}
+    own: dict[int, list[Vn]] = {}
     for vn in config.vns():
         receive_bps.setdefault(vn.vlan_vid, []).append(vn.receive_limit_bps)
+        if vn.flood_limit_bps is not None:
+            own.setdefault(vn.vlan_vid, []).append(vn)
+    yield from _own_flood_problems(config, own)
     for vid, limits_bps in receive_bps.items():
+        if vid in own:
+            continue
         flood_bps, smallest_bps = config.vlans[vid].flood_limit_bps, min(limits_bps)
         largest_bps = largest_flood_limit(smallest_bps, len(limits_bps))
         if flood_bps is None or LEAST_FLOOD_BPS <= flood_bps <= largest_bps:
@@ -137,6 +146,35 @@ def flood_problems(config: Config) -> Iterator[Problem]:
             reason = f"does not fit: {others} VNs may flood to one whose receive limit is {format_rate(smallest_bps)}"
         fits = f"at most {largest_bps} ({format_rate(largest_bps)}) fits" if largest_bps else "nothing fits"
         yield Problem(("vlans", str(vid), "flood_limit"), f"{format_rate(flood_bps)} {reason}; {fits}")
+
+
+def _own_flood_problems(config: Config, own: Mapping[int, Sequence[Vn]]) -> Iterator[Problem]:
+    """Yield for each VLAN with ``own`` flood limits of VNs that do not fit the receive limits of its VNs."""
+    if not own:
+        return
+    vns = list(config.vns())
+    limits_bps = np.array([vn.receive_limit_bps for vn in vns], dtype=np.float64)
+    needed_bps = min_receive_limits(VnTable.of_config(config), config.vlans)
+    for vid, flooding in own.items():
+        by_limit = sorted(flooding, key=lambda vn: vn.flood_limit_bps or 0)
+        least, largest = by_limit[0], by_limit[-1]
+        rows = [row for row, vn in enumerate(vns) if vn.vlan_vid == vid]
+        worst = max(rows, key=(needed_bps - limits_bps).__getitem__)
+        if least.flood_limit_bps is not None and least.flood_limit_bps < LEAST_FLOOD_BPS:
+            reason = f"is below {format_rate(LEAST_FLOOD_BPS)}, what two meters can carry"
+            yield _flood_problem(config, least, reason)
+        elif needed_bps[worst] > limits_bps[worst]:
+            needed, has = format_rate(needed_bps[worst]), format_rate(limits_bps[worst])
+            place = f"{vns[worst].switch}:{vns[worst].port_no}"
+            reason = (
+                f"does not fit: {place} would need a receive limit of {needed} for the floods of others, and has {has}"
+            )
+            yield _flood_problem(config, largest, reason)
+
+
+def _flood_problem(config: Config, vn: Vn, reason: str) -> Problem:
+    path = (*_port_path(config, vn), "vns", str(vn.vlan_vid), "flood_limit")
+    return Problem(path, f"{format_rate(vn.flood_limit_bps or 0)} {reason}")
 
 
 def sharding_problems(config: Config) -> Iterator[Problem]:
@@ -174,5 +212,9 @@ def sharding_problems(config: Config) -> Iterator[Problem]:
 
 def _limit_path(config: Config, vn: Vn, way: str) -> Path:
     """Return the path of a VN's own limit, or of its port if the limit is the VLAN's."""
-    port = ("switches", vn.switch, "ports", config.switches[vn.switch].ports[vn.port_no].label)
+    port = _port_path(config, vn)
     return (*port, "vns", str(vn.vlan_vid), f"{way}_limit") if way in vn.own_limits else port
+
+
+def _port_path(config: Config, vn: Vn) -> Path:
+    return "switches", vn.switch, "ports", config.switches[vn.switch].ports[vn.port_no].label

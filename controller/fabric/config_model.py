@@ -45,8 +45,8 @@ class Vlan:
 class Vn:
     """A virtual node: one VLAN on one edge port, its limits, and the ceilings up to which it may borrow, if any.
 
-    ``own_limits`` says which of the limits (``send``, ``receive``) are its own and not its VLAN's. ``weight`` is its
-    own; None: it has its VLAN's.
+    ``own_limits`` says which of the limits (``send``, ``receive``) are its own and not its VLAN's. ``weight`` and
+    ``flood_limit_bps`` are its own; None: it has its VLAN's.
     """
 
     vlan_vid: int
@@ -59,6 +59,7 @@ class Vn:
     receive_ceiling_bps: int | None = None
     own_limits: tuple[str, ...] = ()
     weight: float | None = None
+    flood_limit_bps: int | None = None
 
 
 AgentMode = Literal["none", "trust", "verify"]

@@ -48,7 +48,8 @@ class VnTable:
     ``always_controlled`` tells whether its senders are under control while it is not congested, too. All three follow
     from the policy of its VLAN.
     ``shaped`` tells whether a queue at the edge port holds the VN to its receive limit; else its senders' meters do.
-    ``meter_bounds`` are those of its switch; None: no switch has any.
+    ``meter_bounds`` are those of its switch; None: no switch has any. ``own_flood_limit_bps`` is NaN for VNs that have
+    their VLAN's; None: all have.
     """
 
     vlan_vid: IntArray
@@ -65,6 +66,7 @@ class VnTable:
     always_controlled: BoolArray
     has_queue: BoolArray
     meter_bounds: MeterBounds | None = None
+    own_flood_limit_bps: FloatArray | None = None
     _keys: list[VnKey] = field(init=False, repr=False, compare=False)
     _row: dict[VnKey, int] = field(init=False, repr=False, compare=False)
     _dpids: list[int] = field(init=False, repr=False, compare=False)
@@ -179,6 +181,7 @@ class VnTable:
         """Return the VNs of a configuration, in the order of the file."""
         vns = list(config.vns())
         ports = {(port_switch.dpid, port.port_no): port for port_switch, port in config.ports()}
+        floods_bps = [vn.flood_limit_bps for vn in vns]
         classes = config.queue_mode == "per-vlan"
         queued = {
             s.dpid: classes and s.ovsdb is not None and s.profile != "no-queues" for s in config.switches.values()
@@ -199,6 +202,7 @@ class VnTable:
             port_ceilings=np.zeros(len(vns), dtype=np.bool_),
             always_controlled=np.zeros(len(vns), dtype=np.bool_),
             has_queue=np.array([queued[vn.dpid] for vn in vns], dtype=np.bool_),
+            own_flood_limit_bps=_rates_or_nan(floods_bps) if any(floods_bps) else None,
         )
 
 

@@ -317,9 +317,11 @@ def _below_floods(overrides: Overrides, vns: VnTable) -> dict[tuple[int, str], s
 def _flood_reason(overrides: Overrides, needed_bps: FloatArray, row: int) -> str:
     file, least_bps = overrides.file, int(needed_bps[row])
     flood_bps = file.config.vlans[file.names[row].vlan_vid].flood_limit_bps
-    assert flood_bps is not None
-    others, flood = round(least_bps / flood_bps), format_rate(flood_bps)
-    return f"{others} VNs may flood {flood} each to it; at least {least_bps} ({format_rate(least_bps)}) fits"
+    if flood_bps is None or file.vns.own_flood_limit_bps is not None:
+        floods = "the other VNs of its VLAN may flood it"
+    else:
+        floods = f"{round(least_bps / flood_bps)} VNs may flood {format_rate(flood_bps)} each to it"
+    return f"{floods}; at least {least_bps} ({format_rate(least_bps)}) fits"
 
 
 def _port_overload(overrides: Overrides, vns: VnTable, row: int, way: str) -> Overload:

@@ -3,10 +3,11 @@
 What one VN floods arrives at all others of its VLAN, so that a receiver gets what all of them flood. Each of the n VNs
 of a VLAN may therefore flood as much as its ``flood_limit``, or, without one, FLOOD_SHARE of the smallest receive limit
 of the VLAN divided by n - 1. A ``flood_limit`` above that receive limit divided by n - 1 does not fit, and neither does
-a receive limit under which it would not: both are refused. So floods alone never exceed anybody's receive limit. What
-they take is taken off the receive limit before it is shared out among the other traffic, and they pass the send limit
-first: with both, no port and no link gets more than the hose model allows, since a flood crosses a link once, and only
-towards more VNs of its VLAN.
+a receive limit under which it would not: both are refused. A VN may have a ``flood_limit`` of its own instead of its
+VLAN's; then the sum of the others' has to fit each receive limit. So floods alone never exceed anybody's receive limit.
+What they take is taken off the receive limit before it is shared out among the other traffic, and they pass the send
+limit first: with both, no port and no link gets more than the hose model allows, since a flood crosses a link once, and
+only towards more VNs of its VLAN.
 
 ARP and Neighbor Solicitations have a part of it to themselves.
 """
@@ -17,7 +18,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from controller.columns import FloatArray
+from controller.columns import FloatArray, IntArray
 from controller.fabric.config_model import Vlan
 from controller.fabric.vn_table import VnTable
 from controller.limits.hose_model import STEP_BPS
@@ -39,8 +40,15 @@ def flood_limits(vns: VnTable, vlans: Mapping[int, Vlan]) -> FloatArray:
     smallest_bps = np.full(len(vids), np.inf)
     np.minimum.at(smallest_bps, vlan, vns.receive_limit_bps)
     default_bps = np.maximum(FLOOD_SHARE * smallest_bps / np.maximum(counts - 1, 1), LEAST_FLOOD_BPS)
-    configured_bps = np.array([vlans[vid].flood_limit_bps or np.nan for vid in vids.tolist()], dtype=np.float64)
-    return whole_rates(np.where(np.isnan(configured_bps), default_bps, configured_bps))[vlan]
+    configured_bps = _configured_limits(vns, vlans, vids, vlan)
+    return whole_rates(np.where(np.isnan(configured_bps), default_bps[vlan], configured_bps))
+
+
+def _configured_limits(vns: VnTable, vlans: Mapping[int, Vlan], vids: IntArray, vlan: IntArray) -> FloatArray:
+    """Return the flood limit that the file has for each VN, its own or its VLAN's, shape (vns,); NaN without any."""
+    of_vlan_bps = np.array([vlans[vid].flood_limit_bps or np.nan for vid in vids.tolist()], dtype=np.float64)[vlan]
+    own_bps = vns.own_flood_limit_bps
+    return of_vlan_bps if own_bps is None else np.where(np.isnan(own_bps), of_vlan_bps, own_bps)
 
 
 def largest_flood_limit(smallest_receive_bps: float, vns: int) -> int:
@@ -50,10 +58,18 @@ def largest_flood_limit(smallest_receive_bps: float, vns: int) -> int:
 
 
 def min_receive_limits(vns: VnTable, vlans: Mapping[int, Vlan]) -> FloatArray:
-    """Return the receive limit that each VN's VLAN needs for its ``flood_limit``, shape (vns,); 0 without one."""
-    vids, vlan, counts = np.unique(vns.vlan_vid, return_inverse=True, return_counts=True)
-    configured_bps = np.array([vlans[vid].flood_limit_bps or 0 for vid in vids.tolist()], dtype=np.float64)
-    needed_bps: FloatArray = (configured_bps * np.maximum(counts - 1, 1))[vlan]
+    """Return the receive limit that each VN needs for the ``flood_limit`` of the others, shape (vns,); 0 without any.
+
+    Others without one may flood FLOOD_SHARE of it in all. A VN that is alone needs as much as it may flood itself.
+    """
+    vids, vlan = np.unique(vns.vlan_vid, return_inverse=True)
+    configured_bps = _configured_limits(vns, vlans, vids, vlan)
+    without = np.isnan(configured_bps)
+    given_bps = np.where(without, 0.0, configured_bps)
+    alone = np.bincount(vlan)[vlan] == 1
+    others_bps = np.bincount(vlan, given_bps)[vlan] - np.where(alone, 0.0, given_bps)
+    some_without = np.bincount(vlan, without)[vlan] - without > 0
+    needed_bps: FloatArray = np.where(some_without, np.ceil(others_bps / (1.0 - FLOOD_SHARE)), others_bps)
     return needed_bps
 
 

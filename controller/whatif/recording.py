@@ -273,7 +273,7 @@ def _start(values: dict[str, Any], columns: _Columns) -> Start:
     policies = {vid: PolicyChoice(name, parameters) for vid, name, parameters in values["policies"]}
     bounded = "meter_bounds.max_burst_kbits" in columns
     bounds = _get(columns, "meter_bounds", MeterBounds) if bounded else None
-    vns = _get(columns, "vns", VnTable, meter_bounds=bounds)
+    vns = _get(columns, "vns", VnTable, meter_bounds=bounds, own_flood_limit_bps=None)
     memories = decode_states(columns, values["memories"], rows)
     state = control_step.ControlState(
         **{name: _get(columns, name, kind) for name, kind in _TABLES.items()},

@@ -42,6 +42,29 @@ def wait_s(run: WireRun, seconds: float) -> float:
     return time.monotonic() - began_s
 
 
+def test_a_source_of_multicast_may_flood_as_much_as_its_own_limit(run: WireRun) -> None:
+    """It sends 20 Mb/s to everybody: half of a third of a tenth of 50 Mb/s passes, and with 30 Mb/s of its own all."""
+
+    def flooded_bps() -> float:
+        return float(run.app.get("/v1/vns/10/s1/1")["flooded_bps"] or 0.0)
+
+    run.introduce(1, 1, 0xA1)
+    run.offer((1, 1), 0xA1, NOBODY, 20e6)
+    run.app.wait_for(lambda: 0.75e6 < flooded_bps() < 0.9e6, "held to the VLAN's flood limit", 30.0)
+    config = run.app.config()
+    config["switches"]["s1"]["ports"][1]["vns"] = {10: {"flood_limit": "30M"}}
+    run.app.configure(config)
+    status, _, answer = run.app.request("POST", "/v1/reload")
+    assert (status, answer["summary"]) == (200, ["VLAN 10 at s1:1: flood_limit 30M, was none"])
+    run.app.wait_for(lambda: flooded_bps() > 19.5e6, "all of it passes", 30.0)
+    before = sent_bytes(run, PORTS)
+    elapsed_s = wait_s(run, 3.0)
+    got_bps = [(now - then) * 8 / elapsed_s for now, then in zip(sent_bytes(run, PORTS), before, strict=True)]
+    assert got_bps[0] < 1e6
+    assert min(got_bps[1:]) > 18e6
+    assert run.app.get("/v1/vns/10/s1/2")["flood_limit_bps"] == 1_666_000
+
+
 def test_floods_take_no_more_than_admission_promised(run: WireRun) -> None:
     """Three VNs send 400 Mb/s each to an address that nobody has; the fourth also gets more than its limit from one."""
     mac = {port_no: 0x0200_0000_0A00 + port_no for port_no in PORTS}

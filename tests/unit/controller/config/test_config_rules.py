@@ -17,6 +17,7 @@ from controller.config.loader import load_config, parse_config
 from controller.config.yaml_document import ConfigError, read_document
 from controller.fabric.config_model import Config, Endpoint, MeterSettings, Vn
 from controller.fabric.vn_table import VnTable
+from controller.limits.flood_limits import flood_limits
 
 GOOD = """\
 control:
@@ -677,6 +678,23 @@ switches:
 def test_a_flood_limit_that_does_not_fit_the_receive_limits_is_refused(flood_limit: str, reason: str) -> None:
     (line,) = refused(FLOODING.replace("{flood_limit}", flood_limit))
     assert line == f"f:5:18: vlans.10.flood_limit: {reason}"
+
+
+@pytest.mark.parametrize(
+    ("own", "reason"),
+    [
+        ("28M", "28M does not fit: s1:3 would need a receive limit of 31.11M for the floods of others, and has 30M"),
+        ("1999", "1.999k is below 2k, what two meters can carry"),
+    ],
+)
+def test_a_vns_own_flood_limit_has_to_fit_the_receive_limits_of_the_others(own: str, reason: str) -> None:
+    text = FLOODING.replace("    flood_limit: {flood_limit}\n", "").replace(
+        "1: {capacity: 100M, access: 10}", f"1: {{capacity: 100M, access: 10, vns: {{10: {{flood_limit: {own}}}}}}}"
+    )
+    (line,) = refused(text)
+    assert line == f"f:9:63: switches.s1.ports.1.vns.10.flood_limit: {reason}"
+    config = parse_config(text.replace(own, "27M"))
+    assert flood_limits(VnTable.of_config(config), config.vlans).tolist() == [27e6, 1.5e6, 1.5e6]
 
 
 @pytest.mark.parametrize("flood_limit", ["15M", "2k"])

@@ -21,12 +21,13 @@ from controller.limits.flood_limits import (
 VIDS = (10, 20, 30)
 
 
-def table(limits_bps, vlan_vid):
-    """A VN of each VLAN and receive limit, each at a port of its own."""
+def table(limits_bps, vlan_vid, own_bps=None):
+    """A VN of each VLAN and receive limit, each at a port of its own; with flood limits of their own, if given."""
     one = VnTable.of_config(star(1, limits={10: "400M"}))
     vns = len(limits_bps)
     columns = {name: np.repeat(getattr(one, name), vns) for name in VnTable.__dataclass_fields__ if name[0] != "_"}
     columns |= {"port_no": np.arange(1, vns + 1), "vlan_vid": np.array(vlan_vid)}
+    columns["own_flood_limit_bps"] = None if own_bps is None else np.array(own_bps, dtype=np.float64)
     return VnTable(**columns | {"receive_limit_bps": np.array(limits_bps, dtype=np.float64)})
 
 
@@ -83,3 +84,41 @@ def test_a_receive_limit_that_holds_no_two_meters_of_each_sender_has_room_for_no
 def test_neighbour_discovery_has_its_part():
     limits_bps = np.array([2_000.0, 333_000.0, 2_500_000.0])
     assert discovery_limits(limits_bps).tolist() == [1_000.0, 166_000.0, MAX_DISCOVERY_BPS]
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(VIDS), st.integers(1_000_000, 10**9), st.one_of(st.none(), st.integers(2_000, 20_000_000))
+        ),
+        min_size=2,
+        max_size=30,
+    ),
+    st.dictionaries(st.sampled_from(["v10", "v20", "v30"]), st.integers(2_000, 1_000_000), max_size=3),
+)
+@settings(derandomize=True, deadline=None)
+def test_limits_of_vns_own_fit_where_each_receive_limit_holds_the_floods_of_the_others(vns, configured):
+    vlan_vid, limits_bps, own_bps = (list(column) for column in zip(*vns, strict=True))
+    of_vlans = vlans(**configured)
+    own = [np.nan if one is None else one for one in own_bps]
+    needed_bps = min_receive_limits(table(limits_bps, vlan_vid, own), of_vlans)
+    enough_bps = np.maximum(limits_bps, needed_bps)
+    fitting = table(enough_bps, vlan_vid, own)
+    assert (min_receive_limits(fitting, of_vlans) == needed_bps).all()
+    may_flood = flood_limits(fitting, of_vlans)
+    for row, (vid, own_one) in enumerate(zip(vlan_vid, own_bps, strict=True)):
+        same = np.array(vlan_vid) == vid
+        assert may_flood[same].sum() - may_flood[row] <= enough_bps[row]
+        if own_one is not None:
+            assert may_flood[row] == own_one // 1_000 * 1_000
+        elif f"v{vid}" in configured:
+            assert may_flood[row] == configured[f"v{vid}"] // 1_000 * 1_000
+
+
+def test_one_source_may_flood_more_than_the_others():
+    """A source of 20 Mb/s among four VNs of 100: the others need room for it, and it needs room for theirs."""
+    own = [20e6, np.nan, np.nan, np.nan]
+    vns = table([100e6] * 4, [10] * 4, own)
+    assert flood_limits(vns, vlans()).tolist() == [20e6] + [3_333_000.0] * 3
+    assert min_receive_limits(vns, vlans()).tolist() == [0.0] + [22_222_223.0] * 3
+    assert min_receive_limits(vns, vlans(v10=1_000_000)).tolist() == [3e6] + [22e6] * 3
