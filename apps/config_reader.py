@@ -19,7 +19,7 @@ from controller.config.loader import load_config
 from controller.config.yaml_document import ConfigError, ConfigProblem
 from controller.fabric.config_model import Config, Vn
 
-_LOOK_S = 0.01
+_POLL_INTERVAL_S = 0.01
 _NICENESS = 5  # the loop comes first
 SMALL_BYTES = 64 * 1024  # read within some 20 ms, before a process has started
 _VN_FIELDS = tuple(one.name for one in fields(Vn))
@@ -40,7 +40,7 @@ def read(path: str, run_in_thread: Callable[..., Any]) -> Config:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[answer], start_new_session=True)
         try:
             while process.poll() is None:
-                time.sleep(_LOOK_S)
+                time.sleep(_POLL_INTERVAL_S)
         finally:
             if process.poll() is None:  # nobody waits for it any more
                 process.kill()

@@ -75,7 +75,7 @@ class Dets(AppBase):
 
     def _make(self) -> None:
         try:
-            self.config = first_config.take(configured_file() or os.environ.get("DETS_CONFIG", "dets.yaml"))
+            self.config = first_config.pop(configured_file() or os.environ.get("DETS_CONFIG", "dets.yaml"))
             set_log(self.config.log_format, self.config.log_level)
             interval_s = self.config.interval_s
             self.spare = CooperativeScheduler(
@@ -104,7 +104,7 @@ class Dets(AppBase):
         self.queues = QueueReconciler(self.shell, databases)
         self.loops = Supervisor(time.monotonic, hub.spawn, hub.sleep, hub.kill)
         self.settings = self._settings(store)
-        self.shell.edge_ports.know(self.settings.port_names())
+        self.shell.edge_ports.restore(self.settings.port_names())
         self.manager = ServiceManager()
         reloads = Reloads()
         reloads.read(self.config.source_name)
@@ -122,7 +122,7 @@ class Dets(AppBase):
         self.loops.every("hub lag", LAG_INTERVAL_S, self._measure_lag)
         self.loops.on_demand("event lines", self.shell.lines.wait, self.shell.lines.write)
         self.loops.every("tests", TESTS_INTERVAL_S, lambda: capability_tests.run_queue_tests(self.shell.peers))
-        self.loops.every("hellos", PROBE_INTERVAL_S, self.shell.hellos.say_all)
+        self.loops.every("hellos", PROBE_INTERVAL_S, self.shell.hellos.send_all)
         self.loops.every("audits", AUDIT_INTERVAL_S, self.shell.audits.run_all)
         self.loops.every("wanted audits", WANTED_AUDITS_INTERVAL_S, self.shell.audits.run_requested)
         self.loops.every("port names", PORT_NAMES_INTERVAL_S, self._keep_port_names)
@@ -161,7 +161,7 @@ class Dets(AppBase):
         edge_ports.note_links()
         if not edge_ports.changed or not self.settings.store.writable:
             return
-        names = edge_ports.take_changed()
+        names = edge_ports.drain_changed()
         try:
             self.settings.keep_port_names(names)
         except StoreError:  # an event has said so
@@ -176,7 +176,7 @@ class Dets(AppBase):
     def health(self) -> dict[str, Any]:
         """Return how the switches and the loops are; ``degraded`` unless all of them are well."""
         health = self.shell.health()
-        ailing = self.loops.ailing()
+        ailing = self.loops.faults()
         loops = {
             name: {"failures": loop.failures, "fault": ailing.get(name)} for name, loop in self.loops.loops.items()
         }
@@ -196,9 +196,11 @@ class Dets(AppBase):
         )
 
     def _settings(self, store: SettingsStore) -> Settings:
-        run, breathe, compute = self.membership.run, self.spare.yield_control, run_in_thread
+        run, yield_control, compute = self.membership.run, self.spare.yield_control, run_in_thread
         try:
-            return Settings(self.shell.central, store, time.monotonic, run=run, breathe=breathe, compute=compute)
+            return Settings(
+                self.shell.central, store, time.monotonic, run=run, yield_control=yield_control, compute=compute
+            )
         except StoreError as error:
             print(error, file=sys.stderr)
             raise SystemExit(2) from None
@@ -207,7 +209,7 @@ class Dets(AppBase):
         """Return the configuration in a file, read while the loop goes on."""
         return config_reader.read(path, run_in_thread)
 
-    def breathe(self) -> None:
+    def yield_control(self) -> None:
         """Let others run until there is time to spare."""
         self.spare.yield_control()
 

@@ -276,7 +276,7 @@ class _Controller(Collector):
                 unwanted.add_metric([switch.name, port.label, reason], count)
         yield from (moved, capacity, promised, unwanted)
         for dpid, record in central.switches.items():
-            for port_no, found in port_enforceability.of_switch(central.fabric, dpid).items():
+            for port_no, found in port_enforceability.switch_verdicts(central.fabric, dpid).items():
                 metric.add_metric([record.switch.name, record.switch.ports[port_no].label], _ENFORCEABLE[found.verdict])
         yield metric
         agents = GaugeMetricFamily("dets_agent_ports", "Edge ports with an agent, by its state.", labels=["state"])

@@ -52,7 +52,7 @@ class Application(Protocol):
     def run_in_thread(self, function: Callable[..., Any], *arguments: object) -> Any:
         """Call a function that blocks, and return what it returns; others in the process run meanwhile."""
 
-    def breathe(self) -> None:
+    def yield_control(self) -> None:
         """Let others in the process run, between two pieces of work."""
 
     def spawn(self, function: Callable[..., None], *arguments: object) -> object:
@@ -187,7 +187,7 @@ class Reloader:
             plan = application.settings.prepare(config)
             undo.callback(plan.undo)
             for _ in made.make_own(application.shell.central):
-                application.breathe()
+                application.yield_control()
             # Others in the process run up to here, and again once all is done.
             switch_over = _Transition(application, config, made, plan)
             undo.callback(switch_over.undo)
@@ -259,7 +259,7 @@ class _Transition:
         self._application.queues.wake()
         for dpid, peer in self._gone.items():
             if dpid in central.switches:  # it has another profile, or other classes of queues
-                self._application.spawn(shell.let_go, peer, None)
+                self._application.spawn(shell.reconnect, peer, None)
             else:
                 self._application.spawn(self._clean_up_switch, peer, self._leaving[dpid], self._records[dpid].switch)
         for connection in list(shell.strangers):
@@ -269,4 +269,4 @@ class _Transition:
     def _clean_up_switch(self, peer: ConnectedSwitch, meters: list[int], switch: Switch) -> None:
         """Remove the controller's flows, meters and queues from a switch that is no longer configured."""
         self._application.queues.remove(switch)
-        self._application.shell.let_go(peer, meters)
+        self._application.shell.reconnect(peer, meters)

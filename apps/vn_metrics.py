@@ -13,7 +13,7 @@ from controller.monitoring.observer import Observer
 from controller.monitoring.traffic_totals import COLUMNS, GuaranteeState
 
 # So many samples are written before others in the process get their turn, about a millisecond's worth.
-AT_ONCE = 2000
+BATCH_SIZE = 2000
 _BYTE_COUNTERS = {
     "received": "Sent to the VN, behind the meters of its senders.",
     "sent": "Sent by the VN, behind its meters.",
@@ -47,11 +47,11 @@ def vn_columns(observer: Observer) -> list[MetricColumn]:
     central, traffic = observer.central, observer.traffic
     vns, fabric = central.vns, central.fabric
 
-    def gauge(name: str, about: str, values: Any) -> MetricColumn:
-        return MetricColumn(f"dets_vn_{name}", about, "gauge", np.asarray(values, dtype=np.float64))
+    def gauge(name: str, description: str, values: Any) -> MetricColumn:
+        return MetricColumn(f"dets_vn_{name}", description, "gauge", np.asarray(values, dtype=np.float64))
 
-    def counter(name: str, about: str, values: FloatArray) -> MetricColumn:
-        return MetricColumn(f"dets_vn_{name}_total", about, "counter", values)
+    def counter(name: str, description: str, values: FloatArray) -> MetricColumn:
+        return MetricColumn(f"dets_vn_{name}_total", description, "counter", values)
 
     moved = dict(zip(COLUMNS, traffic.bytes.copy(), strict=True))
     known = dict(zip(COLUMNS, ~np.isnan(traffic.mean_bps), strict=True))
@@ -69,10 +69,10 @@ def vn_columns(observer: Observer) -> list[MetricColumn]:
             "1 while it sends less than it offers within both ends' limits, where VNs borrow.",
             fabric.send_guarantees.violated,
         ),
-        *(counter(f"{name}_bytes", about, moved[name]) for name, about in _BYTE_COUNTERS.items()),
+        *(counter(f"{name}_bytes", description, moved[name]) for name, description in _BYTE_COUNTERS.items()),
         *(
-            counter(f"{name}_bytes", about, np.where(known[name] | (moved[name] > 0.0), moved[name], np.nan))
-            for name, about in _POLICY_COUNTERS.items()
+            counter(f"{name}_bytes", description, np.where(known[name] | (moved[name] > 0.0), moved[name], np.nan))
+            for name, description in _POLICY_COUNTERS.items()
         ),
         counter("congested_seconds", "How long it was congested.", traffic.congested_s.copy()),
         counter(
@@ -93,8 +93,8 @@ def samples(labels: list[str], columns: Iterable[MetricColumn]) -> Iterator[byte
     for column in columns:
         yield _head(column)
         known = np.flatnonzero(~np.isnan(column.values))
-        for start in range(0, len(known), AT_ONCE):
-            rows = known[start : start + AT_ONCE]
+        for start in range(0, len(known), BATCH_SIZE):
+            rows = known[start : start + BATCH_SIZE]
             values = _shown(column, rows)
             name = column.name
             lines = [f"{name}{labels[row]} {value}\n" for row, value in zip(rows.tolist(), values, strict=True)]

@@ -9,8 +9,8 @@ from typing import TypeVar
 Item = TypeVar("Item")
 
 
-def batches(items: Iterable[Item], at_once: int) -> Iterator[list[Item]]:
-    """Yield all items in order, ``at_once`` of them at a time."""
+def batches(items: Iterable[Item], batch_size: int) -> Iterator[list[Item]]:
+    """Yield all items in order, ``batch_size`` of them at a time."""
     rest = iter(items)
-    while some := list(islice(rest, at_once)):
+    while some := list(islice(rest, batch_size)):
         yield some

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-_MOST_CHARACTERS, _MOST_COMPARED = 100, 200
+_MAX_CHARACTERS, _MAX_COMPARED = 100, 200
 
 
 class DetsError(Exception):
@@ -57,7 +57,7 @@ def near_name(name: str, known: Iterable[str]) -> str:
     """Return `` (did you mean NAME?)`` for what is not one of the ``known``, empty where none of them is near."""
     import difflib  # of which most who import this have no need
 
-    name = name[:_MOST_CHARACTERS]
+    name = name[:_MAX_CHARACTERS]
     alike = [one for one in known if abs(len(one) - len(name)) <= 3 and (one[:1] == name[:1] or one[-1:] == name[-1:])]
-    close = difflib.get_close_matches(name, alike[:_MOST_COMPARED], n=1)
+    close = difflib.get_close_matches(name, alike[:_MAX_COMPARED], n=1)
     return f" (did you mean {close[0]}?)" if close else ""

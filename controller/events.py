@@ -25,7 +25,7 @@ class EventKind(StrEnum):
     SWITCH_UP = "switch-up"
     SWITCH_DOWN = "switch-down"
     LINK_UP = "link-up"
-    LINKS_DOWN = "link-down"
+    LINK_DOWN = "link-down"
     PORT_UP = "port-up"
     PORT_DOWN = "port-down"
     PORT_ABSENT = "port-absent"
@@ -34,33 +34,33 @@ class EventKind(StrEnum):
     PORT_SLOW = "port-slow"
     CONGESTION_BEGAN = "congestion-began"
     CONGESTION_ENDED = "congestion-ended"
-    CONGESTION_NOTIFIED = "congestion-notification-sent"
-    HEADROOM_MISSING = "link-headroom-short"
-    GUARANTEE_MISSED = "guarantee-violated"
-    GUARANTEE_MET = "guarantee-restored"
+    CONGESTION_NOTIFICATION_SENT = "congestion-notification-sent"
+    LINK_HEADROOM_SHORT = "link-headroom-short"
+    GUARANTEE_VIOLATED = "guarantee-violated"
+    GUARANTEE_RESTORED = "guarantee-restored"
     LIMIT_CHANGED = "limit-changed"
     ALGORITHM_CHANGED = "algorithm-changed"
     OVERRIDE_INACTIVE = "override-inactive"
     FLOOD_BEGAN = "flood-began"
     FLOOD_ENDED = "flood-ended"
     HOST_MOVED = "host-moved"
-    HOSTS_FULL = "host-limit-reached"
-    HOSTS_FLAP = "host-flapping"
+    HOST_LIMIT_REACHED = "host-limit-reached"
+    HOST_FLAPPING = "host-flapping"
     HOST_TWICE = "host-twice"
     LOOP_SUSPECTED = "loop-suspected"
     OUT_OF_METERS = "out-of-meters"
     COUNTERS_IMPLAUSIBLE = "counters-implausible"
-    TABLES_MENDED = "tables-repaired"
-    SWITCH_REFUSED = "switch-error"
-    SWITCH_CUT_OFF = "switch-evicted"
-    SWITCH_CLAIMED = "dpid-conflict"
+    TABLES_REPAIRED = "tables-repaired"
+    SWITCH_ERROR = "switch-error"
+    SWITCH_EVICTED = "switch-evicted"
+    DPID_CONFLICT = "dpid-conflict"
     AGENT_UP = "agent-up"
     AGENT_LOST = "agent-lost"
-    AGENT_MISTRUSTED = "agent-distrusted"
-    ENFORCEABLE = "enforceable"
-    QUEUES_FAILED = "queue-write-failed"
-    MARKS_UNCOUNTED = "ecn-marks-unavailable"
-    STORE_REFUSED = "store-write-failed"
+    AGENT_DISTRUSTED = "agent-distrusted"
+    ENFORCEABILITY_CHANGED = "enforceability-changed"
+    QUEUE_WRITE_FAILED = "queue-write-failed"
+    ECN_MARKS_UNAVAILABLE = "ecn-marks-unavailable"
+    STORE_WRITE_FAILED = "store-write-failed"
     RELOAD_FAILED = "reload-failed"
 
 
@@ -69,11 +69,11 @@ Severity = Literal["info", "warning", "critical"]
 _CRITICAL = frozenset(
     {
         EventKind.SWITCH_DOWN,
-        EventKind.GUARANTEE_MISSED,
-        EventKind.LINKS_DOWN,
+        EventKind.GUARANTEE_VIOLATED,
+        EventKind.LINK_DOWN,
         EventKind.LOOP_SUSPECTED,
         EventKind.PORT_FENCED,
-        EventKind.STORE_REFUSED,
+        EventKind.STORE_WRITE_FAILED,
     }
 )
 _INFO = frozenset(
@@ -85,8 +85,8 @@ _INFO = frozenset(
         EventKind.PORT_FREED,
         EventKind.CONGESTION_BEGAN,
         EventKind.CONGESTION_ENDED,
-        EventKind.CONGESTION_NOTIFIED,
-        EventKind.GUARANTEE_MET,
+        EventKind.CONGESTION_NOTIFICATION_SENT,
+        EventKind.GUARANTEE_RESTORED,
         EventKind.LIMIT_CHANGED,
         EventKind.ALGORITHM_CHANGED,
         EventKind.FLOOD_ENDED,
@@ -131,7 +131,7 @@ class EventLog:
     last: int = 0  # the number of the last one, 0 before the first
     _room: dict[EventKind, tuple[float, float]] = field(default_factory=dict)  # for so many, and as of when
     _unnamed: Counter[EventKind] = field(default_factory=Counter)
-    _told_s: float = -math.inf
+    _summary_s: float = -math.inf
 
     def add(
         self,
@@ -170,14 +170,14 @@ class EventLog:
 
     def report_suppressed(self, at_s: float) -> None:
         """Add, now and then, how many events of each kind had no text; call it every interval."""
-        if not self._unnamed or at_s - self._told_s < SUMMARY_INTERVAL_S:
+        if not self._unnamed or at_s - self._summary_s < SUMMARY_INTERVAL_S:
             return
-        unnamed, self._unnamed, self._told_s = self._unnamed, Counter(), at_s
+        unnamed, self._unnamed, self._summary_s = self._unnamed, Counter(), at_s
         for kind, number in unnamed.items():
             self.add(kind, f"{number} more that are not named here: they were too many at once", at_s)
             self.counts[kind] -= 1  # it says nothing that has not been counted
 
-    def after(self, number: int) -> list[Event]:
+    def newer_than(self, number: int) -> list[Event]:
         """Return the kept events with a higher number."""
         newer = [takewhile(lambda event: event.number > number, reversed(events)) for events in self._events.values()]
         return sorted(chain.from_iterable(newer), key=attrgetter("number"))

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from apps.cli.support.command_options import option_of, with_options
-from apps.cli.support.common import Parameters, as_option, parse_parameters, refusing_bad_files, say
+from apps.cli.support.common import Parameters, as_option, echo, parse_parameters, refusing_bad_files
 from controller.errors import InvalidValueError
 from controller.units import format_rate, parse_rate
 from experiments import benches
@@ -47,12 +47,12 @@ def lab(
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if loaded.rest.ui:
         scheme = "http" if loaded.rest.tls is None else "https"
-        say(f"the live page of the controller: {scheme}://{loaded.rest.listen}/ui", flush=True)
+        echo(f"the live page of the controller: {scheme}://{loaded.rest.listen}/ui", flush=True)
     with Lab(loaded, offers) as running:
         try:
-            running.run(lambda text: say(text, flush=True), duration)
+            running.run(lambda text: echo(text, flush=True), duration)
         except KeyboardInterrupt:
-            say("stopped", flush=True)
+            echo("stopped", flush=True)
     return 0
 
 
@@ -70,7 +70,7 @@ def topology(
 
     if name is None:
         for one, builder in fabrics.items():
-            say(",".join([one, *inspect.signature(builder).parameters]))
+            echo(",".join([one, *inspect.signature(builder).parameters]))
         return 0
     try:
         fabric = build(name)

@@ -11,7 +11,7 @@ from typing import Any
 from controller import plugins
 from controller.errors import InvalidValueError
 from controller.units import check_interval_ms, check_rate_bps, format_rate
-from experiments.model import LEAST_SLOT_S, MOST_SLOT_S
+from experiments.model import MAX_SLOT_S, MIN_SLOT_S
 from experiments.scenarios.scenario import SHAPINGS
 from experiments.scenarios.traffic import CONGESTION_CONTROLS
 from topologies.builders import fabrics
@@ -119,8 +119,8 @@ class ExperimentOptions:
             if not MIN_WINDOW_S <= duration_s <= MAX_WINDOW_S:
                 raise InvalidValueError(name, duration_s, f"is outside {MIN_WINDOW_S:g} to {MAX_WINDOW_S:g} seconds")
         check_interval_ms(self.interval_ms)
-        if not LEAST_SLOT_S <= self.slot_s <= MOST_SLOT_S:
-            reason = f"is outside {LEAST_SLOT_S:g} to {MOST_SLOT_S:g} seconds"
+        if not MIN_SLOT_S <= self.slot_s <= MAX_SLOT_S:
+            reason = f"is outside {MIN_SLOT_S:g} to {MAX_SLOT_S:g} seconds"
             raise InvalidValueError("slot", self.slot_s, reason)
         if not 0 <= self.seed < 2**32:
             raise InvalidValueError("seed", self.seed, "is outside 0 to 2^32 - 1")

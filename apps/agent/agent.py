@@ -34,7 +34,7 @@ from controller.openflow.ethernet import ETH_TYPE_MAC_CONTROL
 LOG = logging.getLogger("dets.agent")
 HELLO_INTERVALS = 5  # an agent without pairs says nothing else, and counts as lost after 20
 MAX_FRAMES = 1024  # in an interval
-LEAST_INTERVAL_MS, MOST_INTERVAL_MS = 10, 10_000
+MIN_INTERVAL_MS, MAX_INTERVAL_MS = 10, 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class FramePort(Protocol):
     def send(self, frames: list[bytes]) -> None:
         """Send frames; what cannot be sent now is lost."""
 
-    def receive(self, most: int) -> list[ControlFrame]:
+    def receive(self, max_frames: int) -> list[ControlFrame]:
         """Return the frames that are there, at most so many."""
 
 
@@ -105,7 +105,7 @@ class Agent:
     def receive_frames(self) -> None:
         """Take what has come, and put the rates that it sets in force at once."""
         for frame in self._socket.receive(MAX_FRAMES):
-            self._take(frame)
+            self._apply_frame(frame)
         self._apply()
 
     def run_interval(self) -> None:
@@ -118,10 +118,10 @@ class Agent:
             self._hello()
         self.intervals += 1
         for vid, entries in reports.items():
-            self._say(vid, Opcode.TRAFFIC_REPORT, entries)
+            self._send(vid, Opcode.TRAFFIC_REPORT, entries)
         self._apply()
 
-    def _take(self, frame: ControlFrame) -> None:
+    def _apply_frame(self, frame: ControlFrame) -> None:
         vid = frame.speaker.vlan_vid or 0
         order = self._order.get(vid)
         if order is None or frame.speaker.source != CONTROLLER_MAC or not order.accept(frame):
@@ -135,11 +135,11 @@ class Agent:
             said = frame.entries[0]
             long = self.options.long_frames and said["features"] & Feature.LONG_FRAMES
             self._longest_octets = LONG_PARAMETER_BYTES if long else SHORT_PARAMETER_BYTES
-            self.interval_s = min(max(int(said["interval_ms"]), LEAST_INTERVAL_MS), MOST_INTERVAL_MS) / 1000
+            self.interval_s = min(max(int(said["interval_ms"]), MIN_INTERVAL_MS), MAX_INTERVAL_MS) / 1000
         self.pairs.on_frame(frame)
 
     def _apply(self) -> None:
-        rates, gone = self.pairs.take_changes()
+        rates, gone = self.pairs.drain_changes()
         try:
             if gone:
                 self._shaper.remove(gone)
@@ -160,9 +160,9 @@ class Agent:
             most_classes=[most],
             link_rate_kbps=[link_kbps],
         )
-        self._say(self.options.vlans[0], Opcode.HELLO, entry)
+        self._send(self.options.vlans[0], Opcode.HELLO, entry)
 
-    def _say(self, vid: int, opcode: Opcode, entries: object) -> None:
+    def _send(self, vid: int, opcode: Opcode, entries: object) -> None:
         speaker = FrameAddress(CONTROLLER_MAC, self._socket.address, vid or None, self._epoch, self.options.ethertype)
         clock_ms = int(self._read_s * 1000)
         frames = encode(speaker, opcode, entries, self._sequence[vid] + 1, clock_ms, self._longest_octets)  # type: ignore[arg-type]

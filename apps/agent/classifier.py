@@ -21,7 +21,7 @@ _ETH_P_ALL = 0x0003
 _PRIORITY = 1
 _ETHERTYPES = (ETH_TYPE_MAC_CONTROL, ETH_TYPE_LOCAL_EXPERIMENT)
 _TPID = 0x8100
-TAG_OCTETS = 4
+TAG_BYTES = 4
 # Where the key stands on the stack: VLAN id, then the destination.
 _KEY_AT, _MAC_AT = -8, -6
 

@@ -29,7 +29,7 @@ _PSEUDO_MAP = 1
 _PROGRAM = struct.Struct("=IIQQIIQII16s")  # union bpf_attr as BPF_PROG_LOAD takes it, up to prog_name
 _MAP = struct.Struct("=IIIII")
 _ELEMENT = struct.Struct("=IxxxxQQQ")
-_SAID_OCTETS = 1 << 20
+_VERIFIER_LOG_BYTES = 1 << 20
 _INSTRUCTION = struct.Struct("=BBhi")  # struct bpf_insn: opcode, registers, jump offset, constant
 
 _MESSAGE = struct.Struct("=IHHII")  # struct nlmsghdr
@@ -124,20 +124,21 @@ def load_program(program: bytes, name: bytes) -> int:
     try:
         return _load(program, name, None)
     except OSError as error:
-        said = ctypes.create_string_buffer(_SAID_OCTETS)  # only asked for now: what does not fit refuses any program
+        # Choice: the log is requested on the second attempt only; a log that does not fit fails every program.
+        log = ctypes.create_string_buffer(_VERIFIER_LOG_BYTES)
         with contextlib.suppress(OSError):
-            os.close(_load(program, name, said))
-        text = said.value.decode(errors="replace").strip().rpartition("\n")[2]
+            os.close(_load(program, name, log))
+        text = log.value.decode(errors="replace").strip().rpartition("\n")[2]
         raise OSError(error.errno, f"{error.strerror}" + (f" ({text})" if text else "")) from None
 
 
-def _load(program: bytes, name: bytes, said: ctypes.Array[ctypes.c_char] | None) -> int:
+def _load(program: bytes, name: bytes, log: ctypes.Array[ctypes.c_char] | None) -> int:
     code = ctypes.create_string_buffer(program, len(program))
     licence = ctypes.create_string_buffer(b"Apache-2.0")
-    log = (0, 0, 0) if said is None else (1, len(said), ctypes.addressof(said))
+    log_fields = (0, 0, 0) if log is None else (1, len(log), ctypes.addressof(log))
     count = len(program) // _INSTRUCTION.size
     head = (_PROG_TYPE_SCHED_CLS, count, ctypes.addressof(code), ctypes.addressof(licence))
-    return _bpf(_PROG_LOAD, _PROGRAM.pack(*head, *log, 0, 0, name))
+    return _bpf(_PROG_LOAD, _PROGRAM.pack(*head, *log_fields, 0, 0, name))
 
 
 def create_counter_map() -> int:
@@ -148,8 +149,8 @@ def create_counter_map() -> int:
 class HashMap:
     """A hash map in the kernel, from keys of ``key_octets`` to 32-bit numbers; ``descriptor`` is its file."""
 
-    def __init__(self, key_octets: int, most: int) -> None:
-        self.descriptor = _bpf(_MAP_CREATE, _MAP.pack(_MAP_TYPE_HASH, key_octets, 4, most, _NO_PREALLOC))
+    def __init__(self, key_octets: int, max_entries: int) -> None:
+        self.descriptor = _bpf(_MAP_CREATE, _MAP.pack(_MAP_TYPE_HASH, key_octets, 4, max_entries, _NO_PREALLOC))
 
     def put(self, key: bytes, value: int) -> None:
         """Let a key have a value."""

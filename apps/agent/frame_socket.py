@@ -17,8 +17,8 @@ _VLAN_VALID = 1 << 4
 _AUXDATA = struct.Struct("=IIIHHHH")
 _TAG = struct.Struct("!HH")
 _INSTRUCTION = struct.Struct("=HBBI")  # struct sock_filter
-_MAX_OCTETS = 2048
-_BUFFER_OCTETS = 1 << 20
+_MAX_FRAME_BYTES = 2048
+_BUFFER_BYTES = 1 << 20
 
 
 def socket_filter() -> bytes:
@@ -31,7 +31,7 @@ def socket_filter() -> bytes:
         (0x28, 0, 0, 14),  # A = opcode
         (0x35, 0, 2, first),
         (0x25, 1, 0, last),
-        (0x06, 0, 0, _MAX_OCTETS),
+        (0x06, 0, 0, _MAX_FRAME_BYTES),
         (0x06, 0, 0, 0),
     )
     return b"".join(_INSTRUCTION.pack(*line) for line in program)
@@ -53,7 +53,7 @@ class FrameSocket:
         self._socket.setsockopt(_SOL_PACKET, _PACKET_AUXDATA, 1)
         self._socket.setsockopt(_SOL_PACKET, _PACKET_IGNORE_OUTGOING, 1)
         self._socket.setsockopt(socket.SOL_SOCKET, _SO_PRIORITY, struct.pack("=I", priority))
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_OCTETS)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
         self._socket.bind((interface, _ETH_P_ALL))
         self.address = int.from_bytes(self._socket.getsockname()[4])
         self.refused: dict[FrameRejectCause, int] = {}
@@ -81,12 +81,12 @@ class FrameSocket:
             except OSError:
                 self.unsent += 1
 
-    def receive(self, most: int) -> list[ControlFrame]:
+    def receive(self, max_frames: int) -> list[ControlFrame]:
         """Return the frames that are there, at most so many."""
         found = []
-        for _ in range(most):
+        for _ in range(max_frames):
             try:
-                data, said, _, _ = self._socket.recvmsg(_MAX_OCTETS, 64)
+                data, said, _, _ = self._socket.recvmsg(_MAX_FRAME_BYTES, 64)
             except OSError:  # nothing more, or the interface is down
                 break
             frame = decode(_tagged(data, said))

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apps.agent import classifier
-from apps.agent.classifier import TAG_OCTETS
+from apps.agent.classifier import TAG_BYTES
 from apps.agent.ebpf import HashMap
 from apps.agent.netlink import (
     CREATE,
@@ -45,8 +45,8 @@ from controller.errors import InvalidValueError
 LINK, OTHERS, VLAN, REST, FIRST_PAIR, LAST_PAIR = 0x1, 0x2, 0x1000, 0x2000, 0x3000, 0xFFFE
 MIN_BPS = 8_000
 # A burst is one frame and what is sent in a millisecond: a shaper queues where a meter would drop.
-FRAME_OCTETS, BURST_S = 1_600, 0.001
-QUANTUM_OCTETS = 3_044  # what a class may send before it is another's turn: two frames
+FRAME_BYTES, BURST_S = 1_600, 0.001
+QUANTUM_BYTES = 3_044  # what a class may send before it is another's turn: two frames
 QUEUE_S, MIN_QUEUE, MAX_QUEUE = 0.030, 30, 1000  # leaf queues, in time at the rate and in frames
 _TCA_HTB_PARMS, _TCA_HTB_INIT, _TCA_HTB_RATE64, _TCA_HTB_CEIL64 = 1, 2, 6, 7
 _RATESPEC = struct.Struct("=BBHhHI")
@@ -67,7 +67,7 @@ class HtbShaper:
         self._link_rate_bps = link_rate_bps
         self._index = claim_root(self._netlink, interface, replace=replace)
         self._minor_of: dict[ShapedPair, int] = {ShapedPair(vid, VN_AGGREGATE): VLAN + vid for vid in vlans}
-        self._overhead = {vid: TAG_OCTETS if vid else 0 for vid in vlans}
+        self._overhead = {vid: TAG_BYTES if vid else 0 for vid in vlans}
         self._queue: dict[int, int] = {}
         self._next_minor, self._free = FIRST_PAIR, list[int]()
         # Dropped frames are counted; their octets are taken to be the mean of those that were sent.
@@ -113,7 +113,7 @@ class HtbShaper:
                 requests.append(self._class(minor, LINK, ceil_bps, ceil_bps, overhead))
                 continue
             if minor is None:
-                minor = self._minor_of[pair] = self._take_minor()
+                minor = self._minor_of[pair] = self._allocate_minor()
                 new.append((pair, minor))
             requests.append(self._class(minor, VLAN + pair.vlan_vid, MIN_BPS, ceil_bps, overhead))
             requests += self._queue_of(minor, ceil_bps)
@@ -150,7 +150,7 @@ class HtbShaper:
 
         packets, dropped = column(found.packets), column(found.dropped)
         sent = column(found.octets) + overhead * packets
-        mean = np.where(packets > 0, sent / np.maximum(packets, 1), FRAME_OCTETS)
+        mean = np.where(packets > 0, sent / np.maximum(packets, 1), FRAME_BYTES)
         return PairCounters(sent, np.rint(dropped * mean).astype(np.int64), column(found.backlog_octets))
 
     def close(self, *, keep: bool) -> None:
@@ -160,7 +160,7 @@ class HtbShaper:
         self._map.close()
         self._netlink.close()
 
-    def _take_minor(self) -> int:
+    def _allocate_minor(self) -> int:
         if self._free:
             return self._free.pop()
         if self._next_minor > LAST_PAIR:
@@ -173,7 +173,7 @@ class HtbShaper:
         parts = (
             _ratespec(rate, overhead),
             _ratespec(ceil, overhead),
-            _OPTIONS.pack(_burst_ticks(rate), _burst_ticks(ceil), QUANTUM_OCTETS, 0, 0),
+            _OPTIONS.pack(_burst_ticks(rate), _burst_ticks(ceil), QUANTUM_BYTES, 0, 0),
         )
         options = attribute(_TCA_HTB_PARMS, b"".join(parts))
         if ceil > _MAX_RATE:
@@ -199,5 +199,5 @@ def _ratespec(octets_per_s: int, overhead: int) -> bytes:
 
 
 def _burst_ticks(octets_per_s: int) -> int:
-    burst_s = FRAME_OCTETS / octets_per_s + BURST_S
+    burst_s = FRAME_BYTES / octets_per_s + BURST_S
     return min(round(burst_s * 1e9 / _TICK_NS), 2**32 - 1)

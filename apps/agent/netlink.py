@@ -29,7 +29,7 @@ _HEADER = struct.Struct("=IHHII")  # struct nlmsghdr
 _TCMSG = struct.Struct("=BxxxiIII")
 _ATTRIBUTE = struct.Struct("=HH")
 # Requests in one write: what they are answered with must fit the socket's buffer if all are refused.
-_AT_ONCE = 64
+_BATCH_SIZE = 64
 _BUFFER_BYTES = 4 << 20
 _ANSWER_BYTES = 1 << 17
 
@@ -96,8 +96,8 @@ class Netlink:
         The others are carried out all the same. Only the last one of a write is acknowledged: refusals always are.
         """
         refusal: OSError | None = None
-        for first in range(0, len(requests), _AT_ONCE):
-            some = requests[first : first + _AT_ONCE]
+        for first in range(0, len(requests), _BATCH_SIZE):
+            some = requests[first : first + _BATCH_SIZE]
             messages = bytearray()
             for number, one in enumerate(some):
                 self._sequence = (self._sequence + 1) % 2**32

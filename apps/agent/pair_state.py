@@ -76,7 +76,7 @@ class AgentPairs:
             self._machines = self._machines.on_deactivate(DeactivateTrafficControl(rows))
             self._remove(rows)
 
-    def take_changes(self) -> tuple[list[tuple[ShapedPair, int]], list[ShapedPair]]:
+    def drain_changes(self) -> tuple[list[tuple[ShapedPair, int]], list[ShapedPair]]:
         """Return the rates (bit/s) to put in force and the pairs to let go of since the last call."""
         taken = [(pair, rate_kbps * KBPS) for pair, rate_kbps in self._set.items()], list(self._removed)
         self._set, self._removed = {}, {}

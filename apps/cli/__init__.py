@@ -15,7 +15,7 @@ import typer
 
 from apps.cli.commands import cert, controller, docs, fabric, guarantees, hosts, limits, monitoring, settings
 from apps.cli.support.command_options import in_words_typed
-from apps.cli.support.common import FAILED, INTERRUPTED, REFUSED, ClickError, Commands, complain
+from apps.cli.support.common import FAILED, INTERRUPTED, REFUSED, ClickError, Commands, print_error
 from apps.cli.support.rest_client import RequestError
 from controller import __version__, plugins, rooms
 from controller.errors import DetsError, InvalidValueError
@@ -57,11 +57,11 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         return _run(arguments)
     except (DetsError, RuntimeError, OSError, ImportError) as error:
-        complain(_words_of(error), keep="\n")  # those of experiments end with lines of a log
+        print_error(_words_of(error), keep="\n")  # those of experiments end with lines of a log
         return FAILED
     finally:
         for plugin, reason in plugins.faults.items():
-            complain(f"{plugin} is not loaded: {reason}")
+            print_error(f"{plugin} is not loaded: {reason}")
 
 
 def _words_of(error: Exception) -> str:
@@ -79,18 +79,18 @@ def _run(arguments: list[str]) -> int:
         plain = error.key.isidentifier() and not error.key.isupper()
         option = f"--{error.key.removesuffix('_bps').replace('_', '-')}" if plain else error.key
         value = "" if error.value is None else f" {error.value!r}"  # None: it is missing
-        complain(f"{option}:{value} {error.reason}")
+        print_error(f"{option}:{value} {error.reason}")
         return REFUSED
     except RequestError as error:
-        complain(in_words_typed(error, arguments))
+        print_error(in_words_typed(error, arguments))
         return REFUSED if error.status is not None and 400 <= error.status < 500 else FAILED
     except ClickError as error:
         message = error.format_message().replace("Value error, ", "").removesuffix(".")  # pydantic's, of a choice
         if message:
-            complain(f"{message}{_refused_value(error, message)} (see dets --help)")
+            print_error(f"{message}{_refused_value(error, message)} (see dets --help)")
         return REFUSED
     if status == INTERRUPTED:  # what typer makes of Ctrl-C
-        complain("interrupted")
+        print_error("interrupted")
     return status if isinstance(status, int) else 0
 
 

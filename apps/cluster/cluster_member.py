@@ -50,7 +50,7 @@ class ClusterMember(Standalone):
         self._hop = NodeClient(cluster.node, self.node.etcd.tls)
         PeerDatapath.new_gate = WriteGate
         self.roles: RoleManager = RoleManager(
-            self.node.wanted_role, self.node.write_generation, _boot_time_s, hub.spawn
+            self.node.desired_role, self.node.write_generation, _boot_time_s, hub.spawn
         )
 
     def store(self, path: str) -> SettingsStore:
@@ -80,7 +80,7 @@ class ClusterMember(Standalone):
         def follow() -> bool:
             followed = settings.sync_from_store()
             if followed:
-                shell.edge_ports.know(settings.port_names())
+                shell.edge_ports.restore(settings.port_names())
                 shell.push_soon()
                 queues.wake()
             return followed

@@ -99,10 +99,10 @@ class ClusterNode:
         """Return the generation under which this node may change a switch now, None if it may not."""
         return self.active_generation() if self.shared is None else self.ownership.write_generation(dpid, self._clock())
 
-    def wanted_role(self, dpid: int) -> tuple[ControllerRole, int] | None:
+    def desired_role(self, dpid: int) -> tuple[ControllerRole, int] | None:
         """Return the role to ask a switch for now, None: none."""
         now_s = self._clock()
-        return self.leadership.wanted_role(now_s) if self.shared is None else self.ownership.wanted_role(dpid, now_s)
+        return self.leadership.desired_role(now_s) if self.shared is None else self.ownership.desired_role(dpid, now_s)
 
     def lease_age_s(self) -> float:
         """Return how long ago the question was asked that etcd answered last; infinite before the first."""
@@ -115,10 +115,10 @@ class ClusterNode:
             self._lost = False
             self.leadership.invalidate()
         if answer is not None and not self._left:
-            self.leadership.hear(answer)
+            self.leadership.update(answer)
             if self.shared is not None:
                 self.shared.apply_snapshot()
-                self.ownership.hear(self.shared.owners)
+                self.ownership.update(self.shared.owners)
         if self.leadership.lease_id != self._willed:
             self._willed = self.leadership.lease_id
             self.will(self._willed)
@@ -202,7 +202,7 @@ class ClusterNode:
         if self.shared is not None:  # 4
             number = int(epoch[0].value) if epoch else 0
             self.shared.synchronize(self.etcd, found[len(reading) :], lease_id, number, self._clock())
-        self.tokens.hear(tokens)
+        self.tokens.update(tokens)
         if (head[0].mod_revision if head else 0) != self.store.head_revision:
             self.follow()  # 3
         return self._read(began_s, lease_id, active[0], int(epoch[0].value) if epoch else 0)

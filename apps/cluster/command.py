@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from apps.cli.support.common import Commands, refusing_bad_files, say
+from apps.cli.support.common import Commands, echo, refusing_bad_files
 from apps.cli.support.output import AnyForm, Column, OutputFormat, show
 from controller.errors import DetsError, InvalidValueError
 
@@ -106,7 +106,7 @@ def release_lease(config: OfConfig = CONFIG) -> int:
         mine = [*node, *(one for one in active if json.loads(one.value)["node"] == cluster.node)]
         if mine:
             etcd.revoke(mine[0].lease_id)
-    say(f"{cluster.node} has left" if mine else f"{cluster.node} is not active")
+    echo(f"{cluster.node} has left" if mine else f"{cluster.node} is not active")
     return 0
 
 
@@ -123,7 +123,7 @@ def drain(node: OfNode, config: OfConfig = CONFIG) -> int:
     with _asking(config) as wishes:
         wishes.drain(node)
         kept = wishes.wait_drained(node)
-    say(f"{node} is drained" if not kept else f"{node} is drained, and still has {', '.join(kept)}")
+    echo(f"{node} is drained" if not kept else f"{node} is drained, and still has {', '.join(kept)}")
     return 0 if not kept else 1
 
 
@@ -132,7 +132,7 @@ def undrain(node: OfNode, config: OfConfig = CONFIG) -> int:
     """Let a drained node take switches again: those pinned to it at once, others by balance or move."""
     with _asking(config) as wishes:
         wishes.undrain(node)
-    say(f"{node} takes switches again")
+    echo(f"{node} takes switches again")
     return 0
 
 
@@ -141,7 +141,7 @@ def move(switch: OfSwitch, node: OfNode, config: OfConfig = CONFIG) -> int:
     """Move a switch to a node that is connected to it, and wait. It stays there while that node lives."""
     with _asking(config) as wishes:
         there = wishes.move(switch, node)
-    say(f"{switch} is with {node}" if there else f"{node} has not taken {switch}, which stays where it is")
+    echo(f"{switch} is with {node}" if there else f"{node} has not taken {switch}, which stays where it is")
     return 0 if there else 1
 
 
@@ -150,7 +150,7 @@ def pin(switch: OfSwitch, node: OfNode, config: OfConfig = CONFIG) -> int:
     """Keep a switch with a node: it moves there now, and whenever that node is there again and not drained."""
     with _asking(config) as wishes:
         there = wishes.pin(switch, node)
-    say(f"{switch} is pinned to {node}" + ("" if there else ", which has not taken it yet"))
+    echo(f"{switch} is pinned to {node}" + ("" if there else ", which has not taken it yet"))
     return 0 if there else 1
 
 
@@ -159,7 +159,7 @@ def unpin(switch: OfSwitch, config: OfConfig = CONFIG) -> int:
     """Let a pinned switch be with any node again. It stays where it is."""
     with _asking(config) as wishes:
         node = wishes.unpin(switch)
-    say(f"{switch} is not pinned to {node} any more")
+    echo(f"{switch} is not pinned to {node} any more")
     return 0
 
 
@@ -171,7 +171,7 @@ def balance(config: OfConfig = CONFIG) -> int:
     """
     with _asking(config) as wishes:
         moved, wanted = wishes.balance()
-    say(f"{moved} switches have changed hands" + (f", of {wanted}" if moved < wanted else ""))
+    echo(f"{moved} switches have changed hands" + (f", of {wanted}" if moved < wanted else ""))
     return 0 if moved == wanted else 1
 
 
@@ -195,7 +195,7 @@ def epoch(
         if number <= before:
             raise InvalidValueError("NUMBER", number, f"must be above {before}, the epoch now")
         etcd.transact([], [put(key, str(number).encode())], [])
-    say(f"epoch {number}; the active node asks the switches again")
+    echo(f"epoch {number}; the active node asks the switches again")
     return 0
 
 

@@ -25,12 +25,12 @@ from typing import NamedTuple
 from apps.cluster.etcd_client import EtcdClient, EtcdError, KeyValue, Operation, created_at, get, modified_at, put
 from controller.cluster.leadership import generation_id
 from controller.cluster.ownership import Owner
-from controller.cluster.placement import MAX_AT_ONCE, ClusterView, Placement
+from controller.cluster.placement import MAX_MOVES, ClusterView, Placement
 from controller.errors import InvalidValueError
 from controller.fabric.config_model import Cluster
 
 LOG = logging.getLogger("dets.cluster")
-HURRY_S = 1.0
+FAST_POLL_S = 1.0
 """for so long after a change of owners it is asked for often"""
 MAX_WATCHED = 4
 """leases of other owners that a node looks after"""
@@ -85,7 +85,7 @@ class EtcdMembership:
 
     def needs_fast_polling(self, now_s: float) -> bool:
         """Whether switches are about to change hands, or just have: who has to know of it asks often."""
-        return self.moving or now_s - self._changed_s < HURRY_S
+        return self.moving or now_s - self._changed_s < FAST_POLL_S
 
     def monitored_leases(self, found: Sequence[list[KeyValue]], lease_id: int) -> set[int]:
         """Return the leases of other owners that this node, whose own is ``lease_id``, looks after: MAX_WATCHED.
@@ -114,12 +114,12 @@ class EtcdMembership:
         move = None if orphans else self._placement.move_due(now_s, known, self.controlled())
         if orphans:
             free = [created_at(self._place(dpid), 0) for dpid in orphans]
-            found = self._take(etcd, free, orphans, lease_id) or found
+            found = self._claim(etcd, free, orphans, lease_id) or found
         elif move is not None:
             place = self._place(move)
             revision = next(one.mod_revision for one in found[_OWN] if one.key == place)
             LOG.info("takes switch %016x from node %s", move, known.owners[move])
-            found = self._take(etcd, [modified_at(place, revision)], [move], lease_id) or found
+            found = self._claim(etcd, [modified_at(place, revision)], [move], lease_id) or found
         nodes, _, owners, *_, secret = found
         mine = next((one for one in nodes if _name(one) == self.me), None)
         owner_of = {int(_name(one), 16): Owner(*_owner(one, epoch)) for one in owners}
@@ -143,7 +143,7 @@ class EtcdMembership:
                 writing.append(put(place, data, lease_id))
         for one in found[_OWN]:
             shown = self.tested(dpid := int(_name(one), 16)) if one.lease_id == lease_id else None
-            if shown is not None and self._tested.get(dpid) != shown and len(writing) < MAX_AT_ONCE:
+            if shown is not None and self._tested.get(dpid) != shown and len(writing) < MAX_MOVES:
                 self._tested[dpid] = shown
                 writing.append(put(f"{self._prefix}tested/{dpid:016x}", shown))
         return writing
@@ -151,7 +151,7 @@ class EtcdMembership:
     def _place(self, dpid: int) -> str:
         return f"{self._prefix}own/{dpid:016x}"
 
-    def _take(
+    def _claim(
         self, etcd: EtcdClient, conditions: list[Operation], dpids: Sequence[int], lease_id: int
     ) -> list[list[KeyValue]] | None:
         """Take switches, and what is known of them; return as ``_write``."""

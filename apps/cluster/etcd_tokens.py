@@ -22,7 +22,7 @@ class EtcdTokens:
         """Close the connections to etcd."""
         self._etcd.close()
 
-    def hear(self, found: Iterable[KeyValue]) -> None:
+    def update(self, found: Iterable[KeyValue]) -> None:
         """Etcd has these tokens now."""
         self._known = dict(map(self._token, found))
 

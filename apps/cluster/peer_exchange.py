@@ -29,7 +29,7 @@ class PeerExchange:
     """What a node's control loop does about the other nodes. ``now_s`` is the clock of the controller.
 
     ``hellos_key`` is given the key by which hellos are signed, ``ready`` returns the switches under control. ``spawn``
-    lets long work begin, which calls ``breathe`` between its pieces.
+    lets long work begin, which calls ``yield_control`` between its pieces.
     """
 
     def __init__(
@@ -42,10 +42,10 @@ class PeerExchange:
         ready: Callable[[], Collection[int]],
         hellos_key: Callable[[bytes], None],
         spawn: Callable[..., object],
-        breathe: Callable[[], None],
+        yield_control: Callable[[], None],
     ) -> None:
         self._node, self._shared, self.links, self._now_s, self._ready = node, shared, links, now_s, ready
-        self._hellos_key, self._spawn, self._breathe = hellos_key, spawn, breathe
+        self._hellos_key, self._spawn, self._yield_control = hellos_key, spawn, yield_control
         self._taking = False  # what peers say of hosts, in the loop's idle time
         self.sharing = NodePartition(central, node.cluster.node)
         self._switches = {record.switch.name: dpid for dpid, record in central.switches.items()}
@@ -56,7 +56,7 @@ class PeerExchange:
         """Hear what has come."""
         now_s = self._now_s()
         for name, data in self.links.receive():
-            self.sharing.hear(name, data, now_s)
+            self.sharing.receive(name, data, now_s)
         if not self._taking:
             hosts = self.sharing.apply_host_updates(now_s)
             if next(hosts, _ALL) is not _ALL:
@@ -64,11 +64,11 @@ class PeerExchange:
                 self._spawn(self._apply_hosts, hosts)
 
     def _apply_hosts(self, hosts: Iterator[None]) -> None:
-        breathe = with_gc_freezing(self._breathe)
+        yield_control = with_gc_freezing(self._yield_control)
         try:
-            breathe()
+            yield_control()
             for _ in hosts:
-                breathe()
+                yield_control()
         except Exception:  # what is left is taken from the next interval on
             LOG.exception("what peers say of hosts was not taken")
         finally:
@@ -78,7 +78,7 @@ class PeerExchange:
         """Say what is due, if this node may speak for its switches, and take what etcd has said of owners."""
         shared, now_s = self._shared, self._now_s()
         self.sharing.end_interval(self._ready(), now_s)
-        messages = self.sharing.take_messages()
+        messages = self.sharing.drain_messages()
         if self._node.is_lease_valid():
             for name, data in messages.items():
                 self.links.send(name, data)
@@ -87,7 +87,7 @@ class PeerExchange:
         if shared.nodes != self._nodes:
             self._nodes = shared.nodes
             self._connect()
-        self.sharing.hear_owners(shared.owners, shared.token, now_s)
+        self.sharing.update_owners(shared.owners, shared.token, now_s)
         if shared.moving:
             self.sharing.freeze_grants(now_s)
 

@@ -35,7 +35,7 @@ from controller.config.value_types import parse_address
 from controller.errors import InvalidValueError
 from controller.openflow.bounded_reader import Buffer
 
-MAX_OCTETS = 64 << 20
+MAX_MESSAGE_BYTES = 64 << 20
 """of a frame; ``controller.node_protocol`` has none that is longer"""
 QUEUE_LENGTH = 2  # frames for each connection, on either side
 UNCONFIRMED_MS = 1000  # after which the kernel ends a connection whose other end confirms no octets
@@ -48,8 +48,8 @@ EVENTS = 256
 _SO_ATTACH_FILTER, _SO_DETACH_FILTER = 26, 27  # of Linux; Python has no names for these
 _DROP_ALL = ctypes.create_string_buffer(struct.pack("=HBBI", 0x06, 0, 0, 0))  # BPF: return 0
 _DOMAIN = b"dets"  # without a domain ZeroMQ lets everybody in whom no ZAP handler refuses
-_CURVE_OCTETS = 33  # that encryption adds to a frame
-_Z85_OCTETS = 40
+_CURVE_BYTES = 33  # that encryption adds to a frame
+_Z85_BYTES = 40
 
 
 @dataclass
@@ -81,7 +81,7 @@ class PeerTransport:
     address without an IP address, OSError where nobody can listen there.
     """
 
-    def __init__(self, address: str, most_octets: int = MAX_OCTETS) -> None:
+    def __init__(self, address: str, most_octets: int = MAX_MESSAGE_BYTES) -> None:
         host, port = _numeric("address", address)
         self._most_octets = most_octets
         self._public, self._secret = zmq.curve_keypair()
@@ -117,7 +117,7 @@ class PeerTransport:
         for name, (address, key) in peers.items():
             _numeric(f"peers.{name}", address)
             if not _is_key(key):
-                raise InvalidValueError(f"peers.{name}", key, f"is not a key of {_Z85_OCTETS} characters in Z85")
+                raise InvalidValueError(f"peers.{name}", key, f"is not a key of {_Z85_BYTES} characters in Z85")
             if key == self.public_key or names.setdefault(key, name) != name:
                 raise InvalidValueError(f"peers.{name}", key, "is the key of another node")
         for name, peer in list(self._peers.items()):
@@ -154,7 +154,7 @@ class PeerTransport:
         traffic.sent_octets += len(data)
         return True
 
-    def receive(self, most: int = 64) -> list[tuple[str, memoryview]]:
+    def receive(self, max_messages: int = 64) -> list[tuple[str, memoryview]]:
         """Return at most so many frames that have come, with the name of the peer that has proven to be their sender.
 
         A call ends at the first frame with which it has taken ``most_octets``. Peers get their turns one after another.
@@ -162,7 +162,7 @@ class PeerTransport:
         self._count_connections()
         self._let_in()
         frames, octets = list[tuple[str, memoryview]](), 0
-        for _ in range(most):
+        for _ in range(max_messages):
             try:
                 frame = self._inbox.recv(zmq.NOBLOCK, copy=False)
             except zmq.Again:
@@ -190,7 +190,7 @@ class PeerTransport:
         made = self._context.socket(kind)
         made.linger = 0
         made.sndhwm = made.rcvhwm = QUEUE_LENGTH
-        made.maxmsgsize = self._most_octets + _CURVE_OCTETS
+        made.maxmsgsize = self._most_octets + _CURVE_BYTES
         # No heartbeats of ZeroMQ's: it aborts the process when one is due on a connection whose peer has gone while
         # nobody took its frames (libzmq's issue 4364), as after a pause.
         made.tcp_maxrt = made.connect_timeout = UNCONFIRMED_MS
@@ -260,6 +260,6 @@ def _numeric(key: str, address: str) -> tuple[str, int]:
 
 def _is_key(text: str) -> bool:
     try:
-        return len(text) == _Z85_OCTETS and z85.encode(z85.decode(text)).decode() == text
+        return len(text) == _Z85_BYTES and z85.encode(z85.decode(text)).decode() == text
     except (ValueError, KeyError, struct.error):
         return False

@@ -12,12 +12,12 @@ from contextlib import suppress
 
 from apps.cluster.etcd_client import EtcdClient, EtcdError, Operation, delete, modified_at, put
 from apps.cluster.etcd_membership import keys_of, known_of
-from controller.cluster.placement import MAX_AT_ONCE, ClusterView, connected_candidates
+from controller.cluster.placement import MAX_MOVES, ClusterView, connected_candidates
 from controller.errors import DetsError, InvalidValueError
 
 MOVE_TIMEOUT_S = 15.0
 """for so long it is waited for the next switch to move"""
-LOOK_EVERY_S = 0.1
+POLL_INTERVAL_S = 0.1
 REQUEST_TTL_S = 5
 """a wish for a move ends so long after who has asked for it has gone"""
 
@@ -115,7 +115,7 @@ class PlacementRequests:
                 left, since_s = len(going), self._clock()
             if not going or node not in known.drained or self._clock() - since_s > MOVE_TIMEOUT_S:
                 return sorted(name for name, dpid in self._switches.items() if dpid in kept)
-            self._sleep(LOOK_EVERY_S)
+            self._sleep(POLL_INTERVAL_S)
 
     # -- how it is written, and waited for
 
@@ -126,8 +126,8 @@ class PlacementRequests:
             return []
         lease_id = self._etcd.grant(REQUEST_TTL_S)
         try:
-            for start in range(0, len(going), MAX_AT_ONCE):
-                some = going[start : start + MAX_AT_ONCE]
+            for start in range(0, len(going), MAX_MOVES):
+                some = going[start : start + MAX_MOVES]
                 wants = [put(f"{self._prefix}{self._want(dpid)}", node.encode(), lease_id) for dpid, node in some]
                 nodes = {f"drained/{node}" for _, node in some}
                 self._write([*nodes, *(self._want(dpid) for dpid, _ in some)], wants)
@@ -139,7 +139,7 @@ class PlacementRequests:
     def _await(self, wanted: Mapping[int, str], lease_id: int | None = None) -> Collection[int]:
         missing, since_s = set(wanted), self._clock()
         while missing and self._clock() - since_s <= MOVE_TIMEOUT_S:
-            self._sleep(LOOK_EVERY_S)
+            self._sleep(POLL_INTERVAL_S)
             if lease_id is not None:
                 self._etcd.keep_alive(lease_id)
             owners = self.read_state().owners

@@ -73,7 +73,7 @@ class SwitchReachability:
         self._shared, self._roles, self._central, self._now_s = shared, roles, central, now_s
         self._peers, self._ready = peers, ready
         shared.reached, shared.controlled = self.reached, self.controlled
-        shared.tested, shared.believe = self._tell, self._believe
+        shared.tested, shared.believe = self._handover_state, self._believe
         self._asked: dict[int, _Asked] = {}  # by dpid: one question at a time
 
     def round(self) -> None:
@@ -102,7 +102,7 @@ class SwitchReachability:
         owners = self._shared.owners.items()
         return {dpid for dpid, one in owners if dpid in (mine if one.node == self._shared.me else elsewhere)}
 
-    def _tell(self, dpid: int) -> bytes | None:
+    def _handover_state(self, dpid: int) -> bytes | None:
         """Return what is known of a switch, for its next owner: what tests have shown, and the names of its ports."""
         findings, names = encode_probe_results(self._can(dpid)), self._names.encode(dpid)
         if findings is None and not names:

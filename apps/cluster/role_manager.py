@@ -100,9 +100,9 @@ class RoleManager:
             if link.connection.closed:
                 self._on_disconnected(link)
             else:
-                self._settle(link)
+                self._confirm(link)
 
-    def _settle(self, link: _SwitchRole) -> None:
+    def _confirm(self, link: _SwitchRole) -> None:
         if link.in_control and not link.gate.is_open:
             self._give_up(link)
             link.asked = None  # the same generation may be confirmed again: nobody has said that it is not this node's

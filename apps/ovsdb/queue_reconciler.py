@@ -144,12 +144,12 @@ class QueueReconciler:
             }
             if writer.writes > writes and self._wanted.get(dpid) == wanted:
                 text = f"switch {record.switch.name}: queues mended that others had changed"
-                self._shell.central.note(EventKind.TABLES_MENDED, text, self._shell.now_s(), dpid=dpid)
+                self._shell.central.note(EventKind.TABLES_REPAIRED, text, self._shell.now_s(), dpid=dpid)
             self._wanted[dpid] = wanted
         for problem in problems:
             if problem not in self._problems.get(dpid, []):
                 text = f"switch {record.switch.name} ({dpid:016x}): {problem}"
-                self._shell.central.note(EventKind.QUEUES_FAILED, text, self._shell.now_s(), dpid=dpid)
+                self._shell.central.note(EventKind.QUEUE_WRITE_FAILED, text, self._shell.now_s(), dpid=dpid)
         self._problems[dpid] = problems
 
     def _writer(self, address: str) -> OvsdbQueueWriter | OvsdbListener:

@@ -8,13 +8,13 @@ from controller.fabric.config_model import Config
 _known: dict[str, Config] = {}
 
 
-def know(path: str) -> Config:
-    """Return the configuration of a file, and keep it for ``take``; raise ConfigError as ``load_config`` does."""
+def preload(path: str) -> Config:
+    """Return the configuration of a file, and keep it for ``pop``; raise ConfigError as ``load_config`` does."""
     _known[path] = load_config(path)
     return _known[path]
 
 
-def take(path: str) -> Config:
+def pop(path: str) -> Config:
     """Return the configuration of a file, read now unless it is kept; it is kept no longer. Raises ConfigError."""
     kept = _known.pop(path, None)
     return load_config(path) if kept is None else kept

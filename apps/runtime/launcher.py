@@ -79,7 +79,7 @@ def manager(arguments: list[str]) -> int:
         if cfg.CONF.dets_config is not None:
             try:
                 with making_much():
-                    config = first_config.know(cfg.CONF.dets_config)
+                    config = first_config.preload(cfg.CONF.dets_config)
                     keep_made(sum(1 for _ in config.vns()))
                 log_format = config.log_format
             except ConfigError as error:

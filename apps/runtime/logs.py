@@ -77,20 +77,20 @@ def _lines(text: str) -> str:
     return printable(text, keep="\n").replace("\n", "\n    ")
 
 
-LOG = logging.getLogger("dets.shell")
+LOG = logging.getLogger("dets.southbound")
 # So many lines are written before others in the process get their turn.
-_AT_ONCE = 50
+_BATCH_SIZE = 50
 MAX_LINES = 10_000  # that wait to be written
 
 
 class EventLines:
     """Keeps events until somebody lets it write them: a line costs a tenth of a millisecond, a round may have hundreds.
 
-    ``breathe`` lets others run; ``filled`` is an event of the hub.
+    ``yield_control`` lets others run; ``filled`` is an event of the hub.
     """
 
-    def __init__(self, breathe: Callable[[], None], filled: Any) -> None:
-        self._breathe, self._filled = breathe, filled
+    def __init__(self, yield_control: Callable[[], None], filled: Any) -> None:
+        self._yield_control, self._filled = yield_control, filled
         self._kept: deque[tuple[EventKind, str]] = deque()
         self._left_out = 0
 
@@ -114,7 +114,7 @@ class EventLines:
             LOG.warning("%d events were left out of the log: there were too many", self._left_out)
             self._left_out = 0
         while self._kept:
-            for _ in range(min(len(self._kept), _AT_ONCE)):
+            for _ in range(min(len(self._kept), _BATCH_SIZE)):
                 kind, text = self._kept.popleft()
                 LOG.info("%s: %s", kind, text, extra={"kind": str(kind)})
-            self._breathe()
+            self._yield_control()

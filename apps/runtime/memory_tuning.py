@@ -86,13 +86,13 @@ def keep_made(entries: int) -> None:
         gc.freeze()
 
 
-def with_gc_freezing(breathe: Callable[[], None]) -> Callable[[], None]:
-    """Return a ``breathe`` for long work that brings what stays: that is kept again and again on the way."""
+def with_gc_freezing(yield_control: Callable[[], None]) -> Callable[[], None]:
+    """Return a ``yield_control`` for long work that brings what stays: that is kept again and again on the way."""
     numbers = count(1)
 
     def breathe_and_keep() -> None:
         if next(numbers) % MANY_PIECES == 0:
             freeze_gc()
-        breathe()
+        yield_control()
 
     return breathe_and_keep

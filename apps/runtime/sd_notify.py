@@ -22,23 +22,23 @@ class ServiceManager:
 
     def ready(self) -> None:
         """Everything is served, from the start or after a reload."""
-        self._say("READY=1")
+        self._notify("READY=1")
 
     def reloading(self) -> None:
         """A new configuration is being put in force."""
-        self._say(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
+        self._notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
     def stopping(self) -> None:
         """The end has begun."""
-        self._say("STOPPING=1")
+        self._notify("STOPPING=1")
 
     def ping_watchdog(self, now_s: float) -> None:
         """The control loop has come round at ``now_s``; it is said once in WATCHDOG_INTERVAL_S."""
         if now_s - self._fed_s >= WATCHDOG_INTERVAL_S:
             self._fed_s = now_s
-            self._say("WATCHDOG=1")
+            self._notify("WATCHDOG=1")
 
-    def _say(self, text: str) -> None:
+    def _notify(self, text: str) -> None:
         if not self._address:
             return
         try:

@@ -79,7 +79,7 @@ class Supervisor:
             self._kill(greenlet)
         self._greenlets.clear()
 
-    def ailing(self) -> dict[str, str]:
+    def faults(self) -> dict[str, str]:
         """Return what is wrong with which loop, by name: the last round failed, or it hangs."""
         now_s = self._clock()
         said = {name: state.last_error or "" for name, state in self.loops.items() if state.failing}

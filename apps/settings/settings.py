@@ -35,7 +35,7 @@ Run = Callable[..., Any]
 _FILE, _FILE_REVISION = "file", "file_revision"
 _PORT = "port"  # and the switch and the number of an edge port: the name that it had first
 # VNs of one change that are handled at a time, before others in the process run.
-_AT_ONCE = 500
+_BATCH_SIZE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +69,9 @@ class _Proposal:
 class Settings:
     """The overrides of one controller, and its store.
 
-    ``run`` calls a function that blocks and returns what it returns, ``compute`` one that takes long; ``breathe`` lets
-    others in the process run.
-    Raises StoreError when the store cannot be written. What the store held is in force when this returns.
+    ``run`` calls a function that blocks, ``compute`` one that takes long; both return its result. ``yield_control``
+    lets other greenlets run. Raises StoreError when the store cannot be written. When the constructor returns, the
+    stored values are effective.
     """
 
     def __init__(
@@ -80,11 +80,11 @@ class Settings:
         store: SettingsStore,
         clock: Callable[[], float],
         run: Run = lambda function, *arguments: function(*arguments),
-        breathe: Callable[[], None] = lambda: None,
+        yield_control: Callable[[], None] = lambda: None,
         compute: Run = lambda function, *arguments: function(*arguments),
     ) -> None:
         self.central, self.store = central, store
-        self._clock, self._run, self._breathe, self._compute = clock, run, breathe, compute
+        self._clock, self._run, self._yield_control, self._compute = clock, run, yield_control, compute
         self._lock = threading.Lock()
         self._refusal = ""
         self.file = FileValues(central.config)
@@ -147,9 +147,9 @@ class Settings:
         found: StoredChange | None = self._run(self.store.change, revision)
         return found
 
-    def change_concerns(self, revision: int, place: tuple[int | None, str | None, int | None]) -> bool:
+    def change_concerns(self, revision: int, scope: tuple[int | None, str | None, int | None]) -> bool:
         """Tell whether a change is of this place: VLAN id, switch and port number, None for any."""
-        return bool(self._run(self.store.changes_at, revision, place))
+        return bool(self._run(self.store.changes_at, revision, scope))
 
     # -- names of ports, which no operator sets
 
@@ -312,17 +312,17 @@ class Settings:
                 self._keep(self.store.commit, StoredChange(*about), proposal.vlans, proposal.vns)
                 self.revision, self.overrides = revision, overrides
                 self.central.put_in_force(values, self._clock())
-                self._take(values)
+                self._apply(values)
             return ChangeOutcome(revision if not dry_run else self.revision, values, overrides, len(items))
 
     def _with(self, proposal: _Proposal) -> Overrides:
         overrides = self.overrides.with_vlans(proposal.vlans)
-        for some in batches(proposal.vns.items(), _AT_ONCE):
+        for some in batches(proposal.vns.items(), _BATCH_SIZE):
             overrides = overrides.with_vns(dict(some))
             self._rest_after(len(some))
         return overrides
 
-    def _take(self, values: EffectiveSettings) -> None:
+    def _apply(self, values: EffectiveSettings) -> None:
         """Note values that are in force now, and which overrides have become inactive."""
         known, now_s = self.values, self._clock()
         self.values = values
@@ -339,13 +339,13 @@ class Settings:
         except StoreError as error:
             if str(error) != self._refusal:
                 self._refusal = str(error)
-                self.central.note(EventKind.STORE_REFUSED, f"a change is refused: {error}", self._clock())
+                self.central.note(EventKind.STORE_WRITE_FAILED, f"a change is refused: {error}", self._clock())
             raise
         self._refusal = ""
 
     def _rest_after(self, count: int) -> None:
-        if count % _AT_ONCE == 0:
-            self._breathe()
+        if count % _BATCH_SIZE == 0:
+            self._yield_control()
 
     def _plan(
         self, overrides: Overrides, values: EffectiveSettings, digest: str, release: Callable[[], None] = lambda: None
@@ -369,7 +369,7 @@ class Settings:
         self._file_revision = int(plan.facts.get(_FILE_REVISION, 0))
         if plan.change is not None:
             self.revision = plan.change.revision
-        self._take(plan.values)
+        self._apply(plan.values)
 
     def undo_plan(self, plan: FilePlan) -> None:
         """Take out of the store what was kept for the plan. Raises StoreError; its revision then counts as used."""

@@ -112,7 +112,7 @@ class SettingsStore(Protocol):
     def change(self, revision: int) -> StoredChange | None:
         """Return one change with its items, None if it is not kept."""
 
-    def changes_at(self, revision: int, place: tuple[int | None, str | None, int | None]) -> bool:
+    def changes_at(self, revision: int, scope: tuple[int | None, str | None, int | None]) -> bool:
         """Tell whether a change is of this place."""
 
 
@@ -207,11 +207,11 @@ class Store:
             ).fetchall()
         return [StoredChange(*row) for row in rows]
 
-    def changes_at(self, revision: int, place: tuple[int | None, str | None, int | None]) -> bool:
+    def changes_at(self, revision: int, scope: tuple[int | None, str | None, int | None]) -> bool:
         """Tell whether a change is of this place: VLAN id, switch and port number, None for any."""
         found = self.change(revision)
         places = () if found is None else ((item.vlan_vid, item.switch, item.port_no) for item in found.items)
-        return any(all(want in (None, have) for want, have in zip(place, one, strict=True)) for one in places)
+        return any(all(want in (None, have) for want, have in zip(scope, one, strict=True)) for one in places)
 
     def change(self, revision: int) -> StoredChange | None:
         """Return one change with its items, None if it is not kept."""

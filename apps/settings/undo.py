@@ -16,9 +16,9 @@ from controller.limits.overrides import VLAN_LIMITS, Override, Overrides, VnName
 _PAIRED = (("algorithm", "parameters"), ("shadow", "shadow_parameters"))
 
 
-def undo_key(place: int | VnName, field: str) -> str:
+def undo_key(target: int | VnName, field: str) -> str:
     """Return what names a value in errors, such as ``vns.10/s1/3.receive_limit_bps`` or ``vlans.10.weight``."""
-    return f"vlans.{place}.{field}" if isinstance(place, int) else f"vns.{'/'.join(map(str, place))}.{field}"
+    return f"vlans.{target}.{field}" if isinstance(target, int) else f"vns.{'/'.join(map(str, target))}.{field}"
 
 
 def undoing_overrides(
@@ -51,15 +51,15 @@ def _place(item: Item) -> int | VnName:
     return VnName(item.vlan_vid, item.switch, item.port_no)
 
 
-def _still(item: Item, place: int | VnName, overrides: Overrides, values: EffectiveSettings, changed_by: int) -> bool:
+def _still(item: Item, target: int | VnName, overrides: Overrides, values: EffectiveSettings, changed_by: int) -> bool:
     """Tell whether a value is what the change left; it need not be undone where it is what it was before."""
-    file, key = overrides.file, undo_key(place, item.field)
-    if isinstance(place, int):
-        if place not in file.config.vlans:
+    file, key = overrides.file, undo_key(target, item.field)
+    if isinstance(target, int):
+        if target not in file.config.vlans:
             raise InvalidValueError(key, item.before, "cannot be set: the configuration has no such VLAN any more")
-        now = getattr(values.vlans[place], item.field)
+        now = getattr(values.vlans[target], item.field)
     else:
-        row = file.row_of.get(place)
+        row = file.row_of.get(target)
         if row is None:
             raise InvalidValueError(key, item.before, "cannot be set: the configuration has no such VN any more")
         now = vn_value(item.field, getattr(values.vns, item.field)[row].item())

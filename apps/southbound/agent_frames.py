@@ -23,7 +23,7 @@ class AgentFrames:
     def send_due(self) -> None:
         """Send what agents are to be told; what is for a switch that has gone is lost, and said again."""
         by_switch: dict[int, list[tuple[int, bytes]]] = {}
-        for port, octets in self._peers.central.take_agent_frames():
+        for port, octets in self._peers.central.drain_agent_frames():
             by_switch.setdefault(port.dpid, []).append((port.port_no, octets))
         for dpid, frames in by_switch.items():
             peer = self._peers.get(dpid)

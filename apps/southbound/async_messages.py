@@ -32,7 +32,7 @@ from controller.openflow.messages import (
     parse_port_status,
 )
 
-LOG = logging.getLogger("dets.shell")
+LOG = logging.getLogger("dets.southbound")
 
 
 class AsyncMessageHandler:
@@ -123,7 +123,7 @@ class AsyncMessageHandler:
             central.port_down(dpid, port.port_no, self._peers.clock())
         self._edge_ports.touch(peer)
         if not gone:
-            self._hellos.say(dpid, port.port_no)
+            self._hellos.send_probe(dpid, port.port_no)
         self._on_ports(dpid)
         self._push_soon()
 
@@ -152,7 +152,7 @@ class AsyncMessageHandler:
                 while len(peer.complaints) >= MAX_COMPLAINTS:
                     del peer.complaints[next(iter(peer.complaints))]
                 peer.complaints[text] = now_s
-                self._peers.complain(peer.connection.dpid, text)
+                self._peers.report_fault(peer.connection.dpid, text)
         central, dpid, code = self._peers.central, peer.connection.dpid, error.text.rpartition(" / ")[2]
         seen_to = kind in (None, MessageType.METER_MOD) and central.meter_refused(dpid, error.data, code)
         peer.audit_wanted = peer.audit_wanted or not seen_to

@@ -22,11 +22,11 @@ from controller.openflow.multipart import encode_flow_stats_request, encode_mete
 class Audits:
     """Audits all switches now and then, and one that refused something soon.
 
-    ``push`` sends what is due; ``breathe`` lets others run.
+    ``push`` sends what is due; ``yield_control`` lets others run.
     """
 
-    def __init__(self, peers: ConnectedSwitches, push: Callable[[], None], breathe: Callable[[], None]) -> None:
-        self._peers, self._push, self._breathe = peers, push, breathe
+    def __init__(self, peers: ConnectedSwitches, push: Callable[[], None], yield_control: Callable[[], None]) -> None:
+        self._peers, self._push, self._yield_control = peers, push, yield_control
         self._unaudited_s: dict[int, float] = {}  # by dpid, since when switches are there that were never compared
 
     def run_all(self) -> None:
@@ -36,7 +36,7 @@ class Audits:
         for peer in due:
             self._run(peer)
         if whole:
-            self._breathe()
+            self._yield_control()
             trim_heap()
 
     def run_requested(self) -> None:
@@ -74,13 +74,13 @@ class Audits:
         except ProtocolError as error:
             if self._peers.is_current(peer):
                 text = f"could not be compared with what it should hold: {error}"
-                self._peers.complain(peer.connection.dpid, text)
+                self._peers.report_fault(peer.connection.dpid, text)
         finally:
             peer.in_audit = False
 
     def _compare(self, peer: ConnectedSwitch) -> None:
         peers, dpid = self._peers, peer.connection.dpid
-        self._breathe()
+        self._yield_control()
         if not peers.is_current(peer):
             return
         self._push()
@@ -100,10 +100,10 @@ class Audits:
             record.refused.read(
                 peers.answer(refused), lambda number: numbers.port(dpid, number).port_no, record.switch.ports
             )
-            self._breathe()
+            self._yield_control()
             if is_over():
                 return
-            changed = peer.listing.read(body, self._breathe)
+            changed = peer.listing.read(body, self._yield_control)
             if is_over():
                 return
         except ProtocolError:
@@ -116,7 +116,7 @@ class Audits:
         peer.compared = False  # unless this comparison comes to its end
         standing = decode_meter_config(config or b"")[0]
         for _ in central.reconciler.audit(dpid, expected, peer.listing.own, standing, peers.clock(), only):
-            self._breathe()
+            self._yield_control()
             if is_over():
                 return
         peer.compared, peer.cleaned_up = True, tidy

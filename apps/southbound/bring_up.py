@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apps.runtime.connection.connection_limits import MAX_PORTS
-from apps.southbound.connected_switches import MOST_BYTES, ConnectedSwitch, ConnectedSwitches, check_size
+from apps.southbound.connected_switches import MAX_QUEUED_BYTES, ConnectedSwitch, ConnectedSwitches, check_size
 from apps.southbound.edge_ports import EdgePorts
 from controller.capability.capabilities import Capabilities
 from controller.events import EventKind
@@ -53,14 +53,14 @@ class InstalledState:
 
 
 def read_switch(
-    peers: ConnectedSwitches, peer: ConnectedSwitch, edge_ports: EdgePorts, breathe: Callable[[], None]
+    peers: ConnectedSwitches, peer: ConnectedSwitch, edge_ports: EdgePorts, yield_control: Callable[[], None]
 ) -> InstalledState:
     """Ask a switch for its ports, abilities and tables; note them in ``peer`` and its record, and say what is missing.
 
     What joins an edge port to a VLAN that is not its own is deleted at once: its number may have been another port's.
     A switch may refuse to speak of meters (then it has none), of its role, its tables and what it is. Raises
     ProtocolError when it refuses anything else, does not answer in time, or answers what cannot be read.
-    ``breathe`` lets others in the process run.
+    ``yield_control`` lets others in the process run.
     """
     asked = [
         peer.connection.ask(encode)
@@ -77,7 +77,7 @@ def read_switch(
     ports, flows = (peers.answer(reply) for reply in asked[:2])
     features, meters, desc, tables, role = (peers.answer_or_refusal(reply) for reply in asked[2:])
     check_size("ports", len(ports), MAX_PORTS * _PORT_BYTES)
-    check_size("meters", len(meters or b""), 2 * MOST_BYTES)
+    check_size("meters", len(meters or b""), 2 * MAX_QUEUED_BYTES)
     check_size("tables", len(tables or b""))
     peer.ports = {port.port_no: port for port in decode_port_desc(ports)}
     early, peer.early = peer.early, {}
@@ -95,7 +95,7 @@ def read_switch(
     can.queues_set = {}
     edge_ports.judge(peer)
     _judge_tables(peers, peer, can)
-    peer.listing.read(flows, breathe)
+    peer.listing.read(flows, yield_control)
     own = peer.listing.own.copy()
     _delete_misplaced(peers, peer, own, edge_ports.others(peer))
     config, others = decode_meter_config(meters) if meters is not None else (np.empty(0, METER_CONFIG), np.empty(0))
@@ -111,10 +111,10 @@ def note_port(peer: ConnectedSwitch, status: PortStatus) -> None:
         peer.ports[status.port.port_no] = status.port
 
 
-def _delete_misplaced(peers: ConnectedSwitches, peer: ConnectedSwitch, own: FlowTable, others: set[int]) -> None:
+def _delete_misplaced(peers: ConnectedSwitches, peer: ConnectedSwitch, own: FlowTable, foreign_vids: set[int]) -> None:
     """Delete what joins edge ports to VLANs that are not theirs, on the switch and in ``own``, before all else.
 
-    ``others`` are the numbers of links that are other ports now.
+    ``foreign_vids`` are the numbers of links that are other ports now.
     """
     dpid = peer.connection.dpid
     central, numbers = peers.central, peers.central.network.numbers
@@ -122,7 +122,7 @@ def _delete_misplaced(peers: ConnectedSwitches, peer: ConnectedSwitch, own: Flow
         numbers.number(PortId(dpid, port_no)): port for port_no, port in central.switches[dpid].switch.ports.items()
     }
     fenced = {numbers.number(port) for port in central.network.fenced if port.dpid == dpid}
-    found = list(misplaced(own, ports, fenced | others - ports.keys()))
+    found = list(misplaced(own, ports, fenced | foreign_vids - ports.keys()))
     if found:
         mods = [(FlowModCommand.DELETE_STRICT, flow) for flow in found]
         peer.connection.send(partial(encode_flow_mods, mods), len(mods))
@@ -131,13 +131,13 @@ def _delete_misplaced(peers: ConnectedSwitches, peer: ConnectedSwitch, own: Flow
         text = (
             f"switch {central.switches[dpid].switch.name}: {len(found)} entries deleted that led to other VLANs' ports"
         )
-        central.note(EventKind.TABLES_MENDED, text, peers.clock(), dpid=dpid)
+        central.note(EventKind.TABLES_REPAIRED, text, peers.clock(), dpid=dpid)
 
 
 def _judge_tables(peers: ConnectedSwitches, peer: ConnectedSwitch, can: Capabilities) -> None:
     dpid = peer.connection.dpid
     missing = sorted(set(Table) - can.tables) if can.tables else []
     if missing:
-        peers.complain(
+        peers.report_fault(
             dpid, f"has no table {', '.join(map(str, missing))}: forwarding needs tables 0 to {max(Table):d}"
         )

@@ -31,12 +31,12 @@ AUDIT_INTERVAL_S = 10.0
 # Limit how often a refused message is sent again and logged.
 REPEAT_S = 10.0
 # A reply that is not read in pieces: 37,000 meters, 18,000 ports or 52,000 queues.
-MOST_BYTES = 2 << 20
+MAX_QUEUED_BYTES = 2 << 20
 # What a switch holds was read when it came. It is not read again for so long while other switches are awaited.
 FIRST_AUDIT_S = 30.0
 MAX_COMPLAINTS = 100  # kinds of refusals that are kept apart
 # A switch that has not sent its counters for so long is asked again.
-POLL_PATIENCE_S = 1.0
+POLL_TIMEOUT_S = 1.0
 
 
 class SwitchState(StrEnum):
@@ -106,7 +106,7 @@ class ConnectedSwitch:
         if self.state != SwitchState.READY:
             return []
         told = []
-        if now_s - self.counted_s > POLL_PATIENCE_S:
+        if now_s - self.counted_s > POLL_TIMEOUT_S:
             told.append(f"has not sent its counters for {now_s - self.counted_s:.0f} s")
         if self.refuses_meters(now_s):
             told.append("refuses meters")
@@ -116,7 +116,7 @@ class ConnectedSwitch:
         """Return whether it has refused a meter lately: an audit sends again what was refused."""
         return now_s - self.meters_refused_s < AUDIT_INTERVAL_S + REPEAT_S
 
-    def excuse(self, seconds: float) -> None:
+    def extend_timeouts(self, seconds: float) -> None:
         """Forgive a silence of so long: nobody listened."""
         self.unfinished = [(at_s + seconds, reply) for at_s, reply in self.unfinished]
         self.counted_s += seconds
@@ -138,7 +138,7 @@ class ConnectedSwitch:
         self.counting = FlowStatsMeters(self.meters.settings) if wanted else None
 
 
-def check_size(what: str, octets: int, most_bytes: int = MOST_BYTES) -> None:
+def check_size(what: str, octets: int, most_bytes: int = MAX_QUEUED_BYTES) -> None:
     """Raise ProtocolError when a reply of so many octets is longer than ``most_bytes``: none of an honest switch is."""
     if octets > most_bytes:
         raise ProtocolError(f"reply of {what}: {octets} bytes, expected {most_bytes} at most")
@@ -213,10 +213,10 @@ class ConnectedSwitches(dict[int, ConnectedSwitch]):
         is_ready = SwitchState.READY
         return {dpid: peer for dpid, peer in self.items() if peer.state is is_ready}
 
-    def complain(self, dpid: int, text: str) -> None:
+    def report_fault(self, dpid: int, text: str) -> None:
         """Note that something is wrong with a switch of the configuration."""
         name = self.central.switches[dpid].switch.name
-        self.central.note(EventKind.SWITCH_REFUSED, f"switch {name} ({dpid:016x}) {text}", self.clock(), dpid=dpid)
+        self.central.note(EventKind.SWITCH_ERROR, f"switch {name} ({dpid:016x}) {text}", self.clock(), dpid=dpid)
 
     def answer(self, reply: Reply) -> bytes:
         """Wait for an answer; raises ProtocolError when it stays away or is bad (``await_reply``)."""

@@ -71,4 +71,4 @@ class DpidArbiter:
             return
         name = self._peers.central.switches[dpid].switch.name
         text = f"switch {name} ({dpid:016x}): a second connection, from {newcomer.address[0]}, was {outcome}"
-        self._peers.central.note(EventKind.SWITCH_CLAIMED, text, self._peers.clock(), dpid=dpid)
+        self._peers.central.note(EventKind.DPID_CONFLICT, text, self._peers.clock(), dpid=dpid)

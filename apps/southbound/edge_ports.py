@@ -27,7 +27,7 @@ class EdgePorts:
         self.changed: dict[PortName, str] = {}
         self._touched: dict[ConnectedSwitch, None] = {}
 
-    def know(self, names: Mapping[PortName, str]) -> None:
+    def restore(self, names: Mapping[PortName, str]) -> None:
         """Take what was kept. What is not kept yet counts as well."""
         self.names |= {**names, **self.changed}
 
@@ -44,7 +44,7 @@ class EdgePorts:
             if isinstance(name := names.get(str(port_no)), str):
                 self.names[switch.name, port_no] = name
 
-    def take_changed(self) -> dict[PortName, str]:
+    def drain_changed(self) -> dict[PortName, str]:
         """Return the names that are to be kept."""
         changed, self.changed = self.changed, {}
         return changed

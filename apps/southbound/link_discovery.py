@@ -13,37 +13,37 @@ from controller.openflow.actions import Output
 from controller.openflow.messages import PacketIn, encode_packet_out
 
 # So many hellos are made before others in the process get their turn.
-_AT_ONCE = 50
+_BATCH_SIZE = 50
 
 
 class LinkDiscovery:
     """Says hello out of ports that may lead to other switches, and hears what arrives there.
 
-    Hellos are signed with a ``key`` of this process, or of all nodes that share the switches. ``breathe`` lets others
-    run.
+    Probes are signed with ``key``, which this process or all nodes of a sharded cluster have. ``yield_control`` lets
+    other greenlets run.
     """
 
-    def __init__(self, peers: ConnectedSwitches, breathe: Callable[[], None]) -> None:
-        self._peers, self._breathe = peers, breathe
+    def __init__(self, peers: ConnectedSwitches, yield_control: Callable[[], None]) -> None:
+        self._peers, self._yield_control = peers, yield_control
         self.key = secrets.token_bytes(32)
 
-    def say_all(self) -> None:
+    def send_all(self) -> None:
         """Send a hello out of every port of every switch that may lead to another switch."""
         said = 0
         for dpid, peer in list(self._peers.items()):  # switches and ports come and go meanwhile
             network = self._peers.central.network
             for port_no in [port_no for port_no in peer.ports if not network.is_edge(PortId(dpid, port_no))]:
-                self.say(dpid, port_no)
+                self.send_probe(dpid, port_no)
                 said += 1
-                if said % _AT_ONCE == 0:
-                    self._breathe()
+                if said % _BATCH_SIZE == 0:
+                    self._yield_control()
 
     def resend_overdue(self, now_s: float) -> None:
         """Send a hello out of ports whose last hellos did not arrive; call it every interval."""
         for port in self._peers.central.network.topology.overdue_probes(now_s):
-            self.say(*port)
+            self.send_probe(*port)
 
-    def say(self, dpid: int, port_no: int) -> None:
+    def send_probe(self, dpid: int, port_no: int) -> None:
         """Send a hello out of a port, if the switch has it, it is up, and it leads to no host."""
         peer = self._peers.get(dpid)
         port = peer.ports.get(port_no) if peer is not None else None
@@ -64,4 +64,4 @@ class LinkDiscovery:
         news = not central.network.topology.is_linked(receiver)
         central.on_discovery_frame(PortId(info.dpid, info.port_no), receiver, self._peers.clock())
         if news:  # answer at once, so that a link is up after one round trip
-            self.say(*receiver)
+            self.send_probe(*receiver)

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from apps.runtime.ryu_adapter import BULK_METER_STATS, Reply, send_bulk_request
 from apps.southbound.connected_switches import (
-    MOST_BYTES,
-    POLL_PATIENCE_S,
+    MAX_QUEUED_BYTES,
+    POLL_TIMEOUT_S,
     REPEAT_S,
     ConnectedSwitch,
     ConnectedSwitches,
@@ -43,7 +43,7 @@ _METER_BYTES = 400
 # what ports carry, and as soon as the first test frames of a queue are to have been counted.
 PORT_QUEUE_INTERVAL_S = 0.5
 # Those that are looked at soon are so together with one that is due, up to so many: their counters are decoded as one.
-SOON_S, TOGETHER = 0.25, 32
+MAX_EARLY_S, TOGETHER = 0.25, 32
 EARLY_SHARE = 0.25  # of the time that answers have
 
 
@@ -80,7 +80,7 @@ def poll(
         with waiting():
             BULK_METER_STATS.wait(deadline_s - peers.clock())
     peers.collect_confirmations()
-    told = _told(called, started_s)
+    told = _collect_replies(called, started_s)
     others = [peer for peer in ready.values() if peer.poll is not None and peer not in told]
     for peer in sorted(others, key=lambda peer: peer.poll is not None and peer.poll.asked_s < started_s):
         asked = peer.poll
@@ -92,13 +92,13 @@ def poll(
                 with waiting():
                     came = asked.meters.wait_complete(deadline_s - peers.clock())
         except ProtocolError as error:
-            _complain(peers, peer, error)
+            _report_fault(peers, peer, error)
             silent.append((peer, asked))
             continue
         unanswered += not came
         if came:
             answered.append((peer, asked))
-        elif peers.clock() - asked.asked_s >= POLL_PATIENCE_S:
+        elif peers.clock() - asked.asked_s >= POLL_TIMEOUT_S:
             silent.append((peer, asked))
     answered = [(peer, asked) for peer, asked in answered if peers.is_current(peer)]
     there = peers.current(told)
@@ -112,7 +112,7 @@ def poll(
         peer.connection.count.received += 1
         peer.poll = None
     over = answered + [(peer, asked) for peer, asked in silent if peers.is_current(peer)]
-    read_ports_and_queues(peers, over, counters.received_s, partial(_complain, peers))
+    read_ports_and_queues(peers, over, counters.received_s, partial(_report_fault, peers))
     for peer, asked in over:
         _cancel(peer, asked)
         peer.poll = None
@@ -139,12 +139,12 @@ def _read_port_queue_polls(
     ``counted`` (dpid) are those whose meters have been read now, after the ports: what these had received by then has
     come to the meters, too. The others are read later.
     """
-    for_long_s = peers.clock() - POLL_PATIENCE_S
+    for_long_s = peers.clock() - POLL_TIMEOUT_S
     over = [(peer, look) for peer in ready if (look := peer.port_queue_poll) is not None and look.asked_s < started_s]
     over = [(peer, look) for peer, look in over if look.meters.done or look.asked_s < for_long_s]
     read = [(peer, look) for peer, look in over if peer.connection.dpid in counted and peers.is_current(peer)]
     at_s = {peer.connection.dpid: look.ports.received_s for peer, look in read if look.ports is not None}
-    read_ports_and_queues(peers, read, at_s, partial(_complain, peers))
+    read_ports_and_queues(peers, read, at_s, partial(_report_fault, peers))
     for peer, look in over:
         if look.asked_s < for_long_s or peer.connection.dpid in counted:
             _cancel(peer, look)
@@ -156,11 +156,11 @@ def _cancel(peer: ConnectedSwitch, asked: Poll) -> None:
         peer.connection.forget(reply)
 
 
-def _complain(peers: ConnectedSwitches, peer: ConnectedSwitch, error: ProtocolError) -> None:
+def _report_fault(peers: ConnectedSwitches, peer: ConnectedSwitch, error: ProtocolError) -> None:
     now_s = peers.clock()
     if peers.is_current(peer) and now_s - peer.unreadable_s >= REPEAT_S:
         peer.unreadable_s = now_s
-        peers.complain(peer.connection.dpid, f"sent counters that cannot be read: {error}")
+        peers.report_fault(peer.connection.dpid, f"sent counters that cannot be read: {error}")
 
 
 def _ask_all(peers: ConnectedSwitches, ready: Iterable[ConnectedSwitch], now_s: float) -> list[ConnectedSwitch]:
@@ -210,13 +210,13 @@ def looked_before_s(looked_s: Iterable[float], now_s: float) -> float:
     ``looked_s`` is when each switch was looked at last. One that is due takes others along, TOGETHER in all.
     """
     due_s = now_s - PORT_QUEUE_INTERVAL_S
-    soon = sorted([one_s for one_s in looked_s if one_s <= now_s - SOON_S])
+    soon = sorted([one_s for one_s in looked_s if one_s <= now_s - MAX_EARLY_S])
     if not soon or soon[0] > due_s:
         return due_s
     return max(soon[min(len(soon), TOGETHER) - 1], due_s)
 
 
-def _told(called: list[ConnectedSwitch], now_s: float) -> dict[ConnectedSwitch, tuple[int, float]]:
+def _collect_replies(called: list[ConnectedSwitch], now_s: float) -> dict[ConnectedSwitch, tuple[int, float]]:
     """Return who has told its meters to the bulk request, its number there and when; the others are awaited still."""
     told = {}
     for number, (peer, at_s) in enumerate(zip(called, BULK_METER_STATS.at_s.tolist(), strict=True)):
@@ -246,15 +246,15 @@ def _ask_flows(xid: int) -> bytes:
 def _read_meters(
     peers: ConnectedSwitches,
     called: list[ConnectedSwitch],
-    told: dict[ConnectedSwitch, tuple[int, float]],
+    replied: dict[ConnectedSwitch, tuple[int, float]],
     answered: list[Answer],
 ) -> MeterStatsBatch:
     """Return the counters of the switches' meters: those of the bulk request, and those that came in replies."""
-    if not answered and len(told) == len(called) and not [peer for peer in called if peer.stale_meter_ids]:
+    if not answered and len(replied) == len(called) and not [peer for peer in called if peer.stale_meter_ids]:
         dpids = [peer.connection.dpid for peer in called]
         return MeterStatsBatch(dpids, BULK_METER_STATS.stats, BULK_METER_STATS.ends, BULK_METER_STATS.meter_id)
     stats, bounds = {}, list(pairwise([0, *BULK_METER_STATS.ends.tolist()]))
-    for peer, (number, _) in told.items():
+    for peer, (number, _) in replied.items():
         stats[peer.connection.dpid] = _drop_stale(peer, BULK_METER_STATS.stats[slice(*bounds[number])])
     return MeterStatsBatch.from_stats(stats | _read_replies(peers, answered))
 
@@ -270,7 +270,7 @@ def _read_replies(peers: ConnectedSwitches, answered: list[Answer]) -> dict[int,
             peer.meters_listed = octets // STATS_BYTES
             stats[peer.connection.dpid] = _meter_stats(peer, asked.meters)
         except ProtocolError as error:
-            _complain(peers, peer, error)
+            _report_fault(peers, peer, error)
     return stats
 
 
@@ -280,7 +280,7 @@ def _octets(asked: Poll) -> int:
 
 
 def _most_octets(peers: ConnectedSwitches, peer: ConnectedSwitch) -> int:
-    return MOST_BYTES + _METER_BYTES * len(peers.central.switches[peer.connection.dpid].installed)
+    return MAX_QUEUED_BYTES + _METER_BYTES * len(peers.central.switches[peer.connection.dpid].installed)
 
 
 def _watch_meters(peers: ConnectedSwitches, reports: MeterStatsBatch) -> None:

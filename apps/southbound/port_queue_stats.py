@@ -12,7 +12,7 @@ from apps.southbound.connected_switches import ConnectedSwitch, ConnectedSwitche
 from controller.errors import ProtocolError
 from controller.openflow.multipart import decode_port_stats, decode_queue_stats
 
-Complain = Callable[[ConnectedSwitch, ProtocolError], None]
+ReportFault = Callable[[ConnectedSwitch, ProtocolError], None]
 _Body = tuple[ConnectedSwitch, bytes]
 _Decode = Callable[[bytes], NDArray[np.void]]
 
@@ -21,30 +21,30 @@ def read_ports_and_queues(
     peers: ConnectedSwitches,
     looked: Sequence[tuple[ConnectedSwitch, Poll]],
     received_s: Mapping[int, float],
-    complain: Complain,
+    report_fault: ReportFault,
 ) -> None:
     """Pass on the counters that have come. They count as of this round where the meters came with them (``received_s``
     of their dpid), else they are nobody's.
 
-    ``complain`` is called for a switch of which they cannot be read: its queues are not where its ports are not.
+    ``report_fault`` is called for a switch of which they cannot be read: its queues are not where its ports are not.
     """
     looked = [(peer, asked) for peer, asked in looked if asked.ports is not None]
     if not looked:
         return
     at_s = {peer.connection.dpid: received_s.get(peer.connection.dpid, asked.asked_s) for peer, asked in looked}
-    bodies, refused = _bodies("ports", [(peer, asked.ports) for peer, asked in looked], complain)
-    ports, unreadable = _decoded(bodies, decode_port_stats, complain)
+    bodies, refused = _bodies("ports", [(peer, asked.ports) for peer, asked in looked], report_fault)
+    ports, unreadable = _decoded(bodies, decode_port_stats, report_fault)
     for peer, port_stats in ports:
         dpid = peer.connection.dpid
         _name_ports(peers, dpid, port_stats)
         peers.central.fabric.deliveries[dpid].read_ports(port_stats, at_s[dpid])
         if dpid in received_s and peer.counting is None and peers.central.switches[dpid].capabilities.uses_meters:
-            peer.meters.look(port_stats, peers.clock())
+            peer.meters.update(port_stats, peers.clock())
     left_out = refused | unreadable
     asked_queues = [(peer, asked.queues) for peer, asked in looked if peer.connection.dpid not in left_out]
-    bodies, _ = _bodies("queues", asked_queues, complain)
+    bodies, _ = _bodies("queues", asked_queues, report_fault)
     ports_of = {peer.connection.dpid: port_stats for peer, port_stats in ports}
-    for peer, queue_stats in _decoded(bodies, decode_queue_stats, complain)[0]:
+    for peer, queue_stats in _decoded(bodies, decode_queue_stats, report_fault)[0]:
         dpid = peer.connection.dpid
         _name_ports(peers, dpid, queue_stats)
         peers.central.fabric.deliveries[dpid].read_queues(queue_stats, at_s[dpid])
@@ -60,7 +60,7 @@ def _name_ports(peers: ConnectedSwitches, dpid: int, stats: NDArray[np.void]) ->
 
 
 def _bodies(
-    what: str, asked: Sequence[tuple[ConnectedSwitch, Reply | None]], complain: Complain
+    what: str, asked: Sequence[tuple[ConnectedSwitch, Reply | None]], report_fault: ReportFault
 ) -> tuple[list[_Body], set[int]]:
     """Return the answers that have come, and of which switches (dpid) they are refusals or too long."""
     found: list[_Body] = []
@@ -71,13 +71,13 @@ def _bodies(
                 check_size(what, len(body))
                 found.append((peer, body))
         except ProtocolError as error:
-            complain(peer, error)
+            report_fault(peer, error)
             refused.add(peer.connection.dpid)
     return found, refused
 
 
 def _decoded(
-    bodies: Sequence[_Body], decode: _Decode, complain: Complain
+    bodies: Sequence[_Body], decode: _Decode, report_fault: ReportFault
 ) -> tuple[list[tuple[ConnectedSwitch, NDArray[np.void]]], set[int]]:
     """Return the counters in each body, and of which switches (dpid) they cannot be read.
 
@@ -87,10 +87,10 @@ def _decoded(
     try:
         counters = decode(whole)
     except ProtocolError:
-        return _decoded_one_by_one(bodies, decode, complain)
+        return _decoded_one_by_one(bodies, decode, report_fault)
     octets = len(whole) // len(counters) if len(counters) else 1
     if any(len(body) % octets for _, body in bodies):
-        return _decoded_one_by_one(bodies, decode, complain)
+        return _decoded_one_by_one(bodies, decode, report_fault)
     found, start = [], 0
     for peer, body in bodies:
         end = start + len(body) // octets
@@ -100,7 +100,7 @@ def _decoded(
 
 
 def _decoded_one_by_one(
-    bodies: Sequence[_Body], decode: _Decode, complain: Complain
+    bodies: Sequence[_Body], decode: _Decode, report_fault: ReportFault
 ) -> tuple[list[tuple[ConnectedSwitch, NDArray[np.void]]], set[int]]:
     found: list[tuple[ConnectedSwitch, NDArray[np.void]]] = []
     unreadable: set[int] = set()
@@ -108,6 +108,6 @@ def _decoded_one_by_one(
         try:
             found.append((peer, decode(body)))
         except ProtocolError as error:
-            complain(peer, error)
+            report_fault(peer, error)
             unreadable.add(peer.connection.dpid)
     return found, unreadable

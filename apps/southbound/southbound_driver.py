@@ -51,7 +51,7 @@ from controller.openflow.meters import encode_meter_deletes
 from controller.switch.flow_stats_reader import InstalledFlows
 from controller.switch.switch_record import SwitchUpdate, encode_updates
 
-LOG = logging.getLogger("dets.shell")
+LOG = logging.getLogger("dets.southbound")
 # A switch that answers no barrier for so long is not doing what it is told. One that has been told nothing for a while
 # is asked all the same: it may have stalled, or a malformed message may have left the rest of the stream unreadable.
 BARRIER_TIMEOUT_S = 5.0
@@ -77,7 +77,7 @@ class SouthboundDriver:
     """Drives a central controller with the switches of one framework.
 
     ``clock`` is monotonic; ``on_ports`` is called with a dpid when a switch's ports are known or have changed;
-    ``breathe`` lets others run, and returns when the interval has time to spare; inside ``waiting`` it has.
+    ``yield_control`` lets others run, and returns when the interval has time to spare; inside ``waiting`` it has.
     With ``roles`` switches are left to these, which call ``control`` and ``release``.
     """
 
@@ -86,18 +86,18 @@ class SouthboundDriver:
         config: Config,
         clock: Callable[[], float],
         on_ports: Callable[[int], None],
-        breathe: Callable[[], None] = lambda: None,
+        yield_control: Callable[[], None] = lambda: None,
         waiting: Callable[[], AbstractContextManager[None]] = nullcontext,
         roles: Roles | None = None,
     ) -> None:
         self.roles = roles
-        self.lines = EventLines(breathe, hub.Event())
+        self.lines = EventLines(yield_control, hub.Event())
         self.central = CentralController(config, self.lines.note, random.getrandbits(32))
         self.peers = ConnectedSwitches(self.central, clock)
-        self.hellos = LinkDiscovery(self.peers, breathe)
+        self.hellos = LinkDiscovery(self.peers, yield_control)
         self.agents = AgentFrames(self.peers)
         self.edge_ports = EdgePorts(self.peers)
-        self.audits = Audits(self.peers, self.push, breathe)
+        self.audits = Audits(self.peers, self.push, yield_control)
         self.strangers: set[SwitchConnection] = set()  # connected, and not under control
         self.counts: dict[int, MessageCounts] = {}  # by dpid of the configuration
         self.times = LoopStats(config.interval_s)
@@ -105,7 +105,7 @@ class SouthboundDriver:
         self._config = config
         self._clock = clock
         self._on_ports = on_ports
-        self._breathe, self._waiting = breathe, waiting
+        self._yield_control, self._waiting = yield_control, waiting
         self._push_due = False
         self._reports = AsyncMessageHandler(
             self.peers, self.hellos, self.agents, self.edge_ports, self.push_soon, on_ports, self._demoted
@@ -137,7 +137,7 @@ class SouthboundDriver:
         faults = {name: texts for name, texts in told.items() if texts}
         ready = not faults and all(state == SwitchState.READY for state in states.values())
         status = "ready" if ready else "degraded"
-        counts = port_enforceability.counts(self.central.fabric)
+        counts = port_enforceability.verdict_counts(self.central.fabric)
         health: dict[str, Any] = {"status": status, "switches": states, "enforceable": counts}
         if full_vns := int(self.central.network.known.full_vns().sum()):
             health["full_vns"] = full_vns
@@ -218,7 +218,7 @@ class SouthboundDriver:
                 LOG.exception("bringing up switch %016x failed", dpid)
             if self.peers.is_current(peer):
                 peer.state = SwitchState.FAILED
-                self.peers.complain(dpid, f"could not be brought up: {error}")
+                self.peers.report_fault(dpid, f"could not be brought up: {error}")
                 connection.disconnect()
 
     def _new_peer(self, connection: SwitchConnection) -> ConnectedSwitch:
@@ -241,19 +241,19 @@ class SouthboundDriver:
         if (reason := peer.connection.cut_off) is not None and dpid in self.central.switches:
             name = self.central.switches[dpid].switch.name
             text = f"switch {name} ({dpid:016x}) at {peer.connection.address[0]} was cut off: {reason}"
-            self.central.note(EventKind.SWITCH_CUT_OFF, text, self._clock(), dpid=dpid)
+            self.central.note(EventKind.SWITCH_EVICTED, text, self._clock(), dpid=dpid)
         if dpid in self.central.switches and self.central.switches[dpid].connected:
             self.central.switch_disconnected(dpid, self._clock())
             self.push_soon()
 
     def _bring_up(self, dpid: int, peer: ConnectedSwitch) -> None:
-        breathe = with_gc_freezing(self._breathe)
-        holds = read_switch(self.peers, peer, self.edge_ports, breathe)
+        yield_control = with_gc_freezing(self._yield_control)
+        holds = read_switch(self.peers, peer, self.edge_ports, yield_control)
         if not self.peers.is_current(peer):
             return
         test_meters(self.peers, peer, holds.meter_ids)
         peer.count_by_flows(not self.central.switches[dpid].capabilities.counts_meters)
-        if not self._take_over(dpid, peer, holds, breathe):
+        if not self._take_over(dpid, peer, holds, yield_control):
             return
         self.push()
         self.peers.answer(peer.connection.barrier())
@@ -264,16 +264,18 @@ class SouthboundDriver:
         freeze_gc_if_large(len(self.central.switches[dpid].installed))
         self._on_ports(dpid)
         for port_no in list(peer.ports):
-            self.hellos.say(dpid, port_no)
+            self.hellos.send_probe(dpid, port_no)
 
-    def _take_over(self, dpid: int, peer: ConnectedSwitch, holds: InstalledState, breathe: Callable[[], None]) -> bool:
+    def _take_over(
+        self, dpid: int, peer: ConnectedSwitch, holds: InstalledState, yield_control: Callable[[], None]
+    ) -> bool:
         """Take over what a switch holds; return whether it is still there."""
         with self.standing_still:
             if not self.peers.is_current(peer):
                 return False
             now_s = self._clock()
             for _ in self.central.reconciler.bring_up(dpid, holds.flows, holds.foreign, holds.meters, now_s):
-                breathe()
+                yield_control()
                 if not self.peers.is_current(peer):
                     return False
         self.central.reconciler.record_switch_up(dpid, self._clock())
@@ -307,9 +309,9 @@ class SouthboundDriver:
         """The process stood still for so long: that nothing was heard says nothing of switches and links."""
         if stalled_s > STALL_S:
             self.peers.collect_confirmations()
-            self.central.excuse(stalled_s)
+            self.central.extend_timeouts(stalled_s)
             for peer in self.peers.values():
-                peer.excuse(stalled_s)
+                peer.extend_timeouts(stalled_s)
 
     # -- sending
 
@@ -326,10 +328,10 @@ class SouthboundDriver:
     def push(self) -> None:
         """Send what is due: one batch and one barrier per switch."""
         self.edge_ports.judge_touched()
-        updates = self.central.take_updates()
+        updates = self.central.drain_updates()
         if updates:
             self._send(updates)
-        for question in self.central.take_questions(self._clock()):
+        for question in self.central.drain_host_probes(self._clock()):
             self._ask_host(question)
 
     def _send(self, updates: Mapping[int, SwitchUpdate]) -> None:
@@ -359,14 +361,16 @@ class SouthboundDriver:
             if peer.unfinished:
                 peer.unfinished = [(at_s, reply) for at_s, reply in peer.unfinished if not reply.done]
             if peer.unfinished and now_s - peer.unfinished[0][0] > BARRIER_TIMEOUT_S:
-                self.peers.complain(dpid, f"did not confirm its messages for {BARRIER_TIMEOUT_S:g} s; connecting again")
+                self.peers.report_fault(
+                    dpid, f"did not confirm its messages for {BARRIER_TIMEOUT_S:g} s; connecting again"
+                )
                 peer.connection.disconnect()
             elif peer.state == SwitchState.READY and now_s - peer.asked_s >= BARRIER_INTERVAL_S:
                 peer.await_barrier(peer.connection.barrier(), self._clock())
 
     def finalize_meters(self) -> None:
         """Leave the switches with meters at the exact rates of their limits, and wait until it is done."""
-        self.central.settle(self._clock())
+        self.central.finalize(self._clock())
         self.push()
         self._await_all([peer.connection.barrier() for peer in list(self.peers.values())])
 
@@ -379,7 +383,7 @@ class SouthboundDriver:
                 if peer.ports:
                     self.edge_ports.judge(peer)
 
-    def let_go(self, peer: ConnectedSwitch, meters: list[int] | None) -> None:
+    def reconnect(self, peer: ConnectedSwitch, meters: list[int] | None) -> None:
         """Let a switch connect again; with ``meters``, first remove those and the controller's entries from it."""
         if meters is not None:
             self._await_all([self._remove_own_state(peer, meters)])

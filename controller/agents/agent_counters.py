@@ -13,7 +13,7 @@ from controller.metering.counters import MeterReadings
 
 # Between two reports of an entry: what lies further apart says nothing of the time between.
 MAX_GAP_S = 2.0
-OCTETS_PER_KBPS_S = 125.0
+BYTES_PER_KBPS_S = 125.0
 
 
 @dataclass
@@ -32,7 +32,7 @@ class AgentCounters:
     limit_kbps: IntArray
     measured_kbps: IntArray
     flags: IntArray
-    heard_s: FloatArray
+    received_s: FloatArray
     fresh: BoolArray
 
     @classmethod
@@ -57,7 +57,7 @@ class AgentCounters:
             *(reindex(getattr(self, name), old_row, getattr(empty, name)[0]) for name in self.__dataclass_fields__)
         )
 
-    def take(self, rows: IntArray, entries: npt.NDArray[np.void], clock_s: FloatArray, now_s: float) -> None:
+    def update(self, rows: IntArray, entries: npt.NDArray[np.void], clock_s: FloatArray, now_s: float) -> None:
         """Take reports of these rows, each once, in the order in which they were said; ``clock_s`` is the agents'.
 
         A report without a rate, and the first one, only begin a count.
@@ -67,14 +67,14 @@ class AgentCounters:
         counts = (elapsed_s > 0.0) & (elapsed_s <= MAX_GAP_S) & (flags & ReportFlag.RATE_UNKNOWN == 0)
         told_s = np.where(counts, elapsed_s, 0.0)
         measured, dropped = (entries[name].astype(np.float64) for name in ("measured_kbps", "dropped_kbps"))
-        self.octets_in[rows] += (measured + dropped) * OCTETS_PER_KBPS_S * told_s
-        self.octets_dropped[rows] += dropped * OCTETS_PER_KBPS_S * told_s
+        self.octets_in[rows] += (measured + dropped) * BYTES_PER_KBPS_S * told_s
+        self.octets_dropped[rows] += dropped * BYTES_PER_KBPS_S * told_s
         self.duration_s[rows] += told_s
         self.clock_s[rows] = clock_s
         self.limit_kbps[rows] = entries["limit_kbps"]
         self.measured_kbps[rows] = entries["measured_kbps"]
         self.flags[rows] = flags
-        self.heard_s[rows] = now_s
+        self.received_s[rows] = now_s
         self.fresh[rows] |= counts
 
     def override_readings(self, readings: MeterReadings, shaped: BoolArray) -> None:
@@ -83,7 +83,7 @@ class AgentCounters:
         readings.byte_in_count[rows] = self.octets_in[rows]
         readings.dropped_byte_count[rows] = self.octets_dropped[rows]
         readings.duration_s[rows] = self.duration_s[rows]
-        readings.received_s[rows] = self.heard_s[rows]
+        readings.received_s[rows] = self.received_s[rows]
         readings.present[rows] = self.fresh[rows]
         readings.confirmed_s[rows] = np.nan
         self.fresh[:] = False

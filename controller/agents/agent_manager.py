@@ -63,8 +63,8 @@ class AgentManager(NoAgents):
         self._own_kbps = np.full(len(fabric.vns), -1, dtype=np.int64)
         self._own_heard_s = np.full(len(fabric.vns), -math.inf)
         self._meant_kbps = np.full(len(self._entries), -1, dtype=np.int64)
-        self._told: AddressablePairs | None = None
-        self._told_for: int | None = None  # so many changes of hosts were seen
+        self._addressable: AddressablePairs | None = None
+        self._addressable_for: int | None = None  # so many changes of hosts were seen
         self._unknown: dict[tuple[int, bytes, bytes], None] = {}
         self._stepped_s: float | None = None
 
@@ -171,9 +171,9 @@ class AgentManager(NoAgents):
                 self._heard.append((row, frame))
         return True
 
-    def take_frames(self) -> list[AgentFrame]:
+    def drain_frames(self) -> list[AgentFrame]:
         """Return the frames to send since the last call."""
-        return self._speech.take()
+        return self._speech.drain()
 
     # -- the interval
 
@@ -191,9 +191,9 @@ class AgentManager(NoAgents):
         """Put reports in the place of readings; return these, and which entries agents shape."""
         columns = columns_of(readings)
         self._follow_entries()
-        self._look_for_floods(now_s)
-        self._look_for_lost(now_s)
-        self._take_reports(now_s)
+        self._check_floods(now_s)
+        self._check_lost(now_s)
+        self._apply_reports(now_s)
         self._decide_shaped(now_s)
         self._verify(columns, now_s)
         self._reports.override_readings(columns, self._shaped)
@@ -202,7 +202,7 @@ class AgentManager(NoAgents):
     def after_step(self, limit_bps: FloatArray, now_s: float) -> None:
         """Say what follows from the limits in force, shape (entries,)."""
         self._meant_kbps = np.rint(whole_rates(limit_bps) / RATE_STEP_BPS).astype(np.int64)
-        told = self._follow_told()
+        told = self._addressable_pairs()
         self._refill(told)
         for port, agent in self.ports.items():
             if agent.answer_hello and agent.present:
@@ -215,7 +215,7 @@ class AgentManager(NoAgents):
             column[mine] for column in (told.row, told.sender, told.sender_mac, told.receiver_mac)
         )
         reports = self._reports
-        heard = reports.heard_s[row] >= heard_since_s
+        heard = reports.received_s[row] >= heard_since_s
         pairs = AgentRates(sender, sender_mac, receiver_mac, self._meant_kbps[row], reports.limit_kbps[row], heard)
         senders, first = np.unique(sender, return_index=True)
         most_kbps = np.rint(whole_rates(self._fabric.vns.send_max_bps[senders]) / RATE_STEP_BPS).astype(np.int64)
@@ -234,9 +234,9 @@ class AgentManager(NoAgents):
         found: BoolArray = answers[self._number_of_vn]
         return found
 
-    def _refill(self, told: AddressablePairs) -> None:
+    def _refill(self, pairs_of_agents: AddressablePairs) -> None:
         """Let each port say as much in the next interval as its VNs and pairs call for."""
-        pairs = np.bincount(self._number_of_vn[told.sender], minlength=len(self._agents))
+        pairs = np.bincount(self._number_of_vn[pairs_of_agents.sender], minlength=len(self._agents))
         for agent, count in zip(self._agents, pairs.tolist(), strict=True):
             agent.most_frames = FRAMES_FACTOR * (count + len(agent.port.vlan_vids) + 1)
             agent.allowance = agent.most_frames
@@ -257,16 +257,22 @@ class AgentManager(NoAgents):
             setattr(self, name, reindex(column, old_row, initial))
         self._entries = now
 
-    def _follow_told(self) -> AddressablePairs:
+    def _addressable_pairs(self) -> AddressablePairs:
         """Return the pairs that agents are told of, which change with the entries and with the hosts."""
         entries, vns, network = self._fabric.state.entries, self._fabric.vns, self._fabric.network
-        if self._told is None or self._told.entries is not entries or self._told_for != network.host_changes:
+        if (
+            self._addressable is None
+            or self._addressable.entries is not entries
+            or self._addressable_for != network.host_changes
+        ):
             behind = self._number_of_vn >= 0
-            self._told = AddressablePairs.select(vns, entries, behind, network.known.count, network.known.lowest_mac)
-            self._told_for = network.host_changes
-        return self._told
+            self._addressable = AddressablePairs.select(
+                vns, entries, behind, network.known.count, network.known.lowest_mac
+            )
+            self._addressable_for = network.host_changes
+        return self._addressable
 
-    def _look_for_floods(self, now_s: float) -> None:
+    def _check_floods(self, now_s: float) -> None:
         """Let switches drop what ports say that flood, before all others' frames wait behind it.
 
         A switch without meters sends up all that comes, and one queue and one connection carry it for all ports.
@@ -286,9 +292,9 @@ class AgentManager(NoAgents):
         agent.state, agent.mistrusted_s, agent.excess = AgentState.MISTRUSTED, now_s, 0.0
         self._fabric.network.allow_agent_frames(port, False)
         text = f"{self._name(port)}: its host's agent {why}; it is not listened to for {MISTRUST_S:g} s"
-        self._fabric.note(EventKind.AGENT_MISTRUSTED, text, now_s)
+        self._fabric.note(EventKind.AGENT_DISTRUSTED, text, now_s)
 
-    def _look_for_lost(self, now_s: float) -> None:
+    def _check_lost(self, now_s: float) -> None:
         there = frozenset(port for port, agent in self.ports.items() if agent.present)
         if there != self._fabric.agent_ports:
             self._fabric.agent_ports = there
@@ -299,7 +305,7 @@ class AgentManager(NoAgents):
                 text = f"{self._name(port)}: its host's agent has not been heard for {TIMEOUT_INTERVALS} intervals"
                 self._fabric.note(EventKind.AGENT_LOST, text, now_s)
 
-    def _take_reports(self, now_s: float) -> None:
+    def _apply_reports(self, now_s: float) -> None:
         """Write what has come to the rows that it is about; what no entry has is noted, to be deactivated."""
         heard, self._heard = self._heard, []
         if not heard:
@@ -311,7 +317,7 @@ class AgentManager(NoAgents):
         own = (said["sender"] == said["receiver"]).all(axis=1)
         self._own_kbps[sender[own]] = said["limit_kbps"][own]
         self._own_heard_s[sender[own]] = now_s
-        row = self._follow_told().find(sender, mac_numbers(said["receiver"]))
+        row = self._addressable_pairs().find(sender, mac_numbers(said["receiver"]))
         known = row >= 0
         for number in np.flatnonzero(~known & ~own)[:MAX_UNKNOWN].tolist():
             ends = said["sender"][number].tobytes(), said["receiver"][number].tobytes()
@@ -320,14 +326,14 @@ class AgentManager(NoAgents):
         for _ in range(MAX_REPORTS):
             _, first = np.unique(row[left], return_index=True)
             once = left[np.sort(first)]
-            self._reports.take(row[once], said[once], clock_s[once], now_s)
+            self._reports.update(row[once], said[once], clock_s[once], now_s)
             left = left[~np.isin(left, once)]
 
     def _decide_shaped(self, now_s: float) -> None:
         """Say whose agents hold them: from the report of the rate that they were told, while their agent is there."""
         reports, entries = self._reports, self._fabric.state.entries
         present = self._by_vn(lambda agent: agent.present)
-        alive = now_s - reports.heard_s <= TIMEOUT_INTERVALS * self._fabric.config.interval_s
+        alive = now_s - reports.received_s <= TIMEOUT_INTERVALS * self._fabric.config.interval_s
         holds = present[entries.sender] & alive & (reports.flags & ReportFlag.SHAPED_HERE != 0)
         shaped = holds & (self._shaped | (reports.limit_kbps == self._meant_kbps))
         changed = np.flatnonzero(shaped != self._shaped)
@@ -344,7 +350,7 @@ class AgentManager(NoAgents):
         reported: FloatArray = self._reports.measured_kbps.astype(np.float64) * (125.0 * elapsed_s)
         limit_bps = np.maximum(self._meant_kbps, 0) * RATE_STEP_BPS
         counted = readings.byte_in_count, readings.duration_s
-        lied = self._verification.after(watched, *counted, reported, limit_bps, elapsed_s)
+        lied = self._verification.updated(watched, *counted, reported, limit_bps, elapsed_s)
         for row in np.unique(entries.sender[lied]).tolist():
             agent = self._agent_of(row)
             if agent is not None and agent.state is not AgentState.MISTRUSTED:

@@ -56,7 +56,7 @@ class AgentOutbox:
         self._config, self._vns, self._ports = config, vns, ports
         self._frames: list[AgentFrame] = []
 
-    def take(self) -> list[AgentFrame]:
+    def drain(self) -> list[AgentFrame]:
         """Return the frames since the last call."""
         taken, self._frames = self._frames, []
         return taken
@@ -81,7 +81,7 @@ class AgentOutbox:
                 entries["rate_kbps"] = meant[rows]
             starts = np.flatnonzero(np.diff(sender[rows], prepend=-1))
             for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(rows)], strict=True):
-                self._say(int(sender[rows[start]]), opcode, entries[start:end], now_s)
+                self._send(int(sender[rows[start]]), opcode, entries[start:end], now_s)
 
     def deactivate(self, pairs: Iterable[tuple[int, bytes, bytes]], now_s: float) -> None:
         """Let agents forget pairs: the sender (a row of the VN table) and the addresses of both ends."""
@@ -95,7 +95,7 @@ class AgentOutbox:
             octets = np.frombuffer(b"".join(one for ends in known for one in ends), dtype=np.uint8).reshape(-1, 2, 6)
             entries = np.zeros(len(known), dtype=LAYOUTS[Opcode.DEACTIVATE])
             entries["sender"], entries["receiver"] = octets[:, 0], octets[:, 1]
-            self._say(sender, Opcode.DEACTIVATE, entries, now_s)
+            self._send(sender, Opcode.DEACTIVATE, entries, now_s)
 
     def hello(self, port: PortId, agent: AgentPort, now_s: float) -> None:
         """Answer an agent's Hello."""
@@ -109,13 +109,13 @@ class AgentOutbox:
         )
         row = self._vns.row_of(agent.port.vlan_vids[0], *port)
         if row is not None:
-            self._say(row, Opcode.HELLO, entry, now_s)
+            self._send(row, Opcode.HELLO, entry, now_s)
 
     def _agent_of(self, vn: int) -> AgentPort | None:
         _, dpid, port_no = self._vns.key(vn)
         return self._ports.get(PortId(dpid, port_no))
 
-    def _say(self, sender: int, opcode: Opcode, entries: NDArray[np.void], now_s: float) -> None:
+    def _send(self, sender: int, opcode: Opcode, entries: NDArray[np.void], now_s: float) -> None:
         """Speak to the agent of a VN (row)."""
         agent = self._agent_of(sender)
         assert agent is not None, "only VNs behind agents are spoken to"

@@ -12,7 +12,7 @@ WINDOW_INTERVALS = 20
 TOLERANCE = 0.05
 # Meters and agents are not read in the same instant, so that an interval more or less is seen; and frames are whole.
 SLACK_INTERVALS = 1
-SLACK_OCTETS = 3 * 1522
+SLACK_BYTES = 3 * 1522
 
 
 @dataclass
@@ -46,7 +46,7 @@ class Verification:
             *(reindex(getattr(self, name), old_row, getattr(empty, name)[0]) for name in self.__dataclass_fields__)
         )
 
-    def after(
+    def updated(
         self,
         watched: BoolArray,
         byte_in_count: FloatArray,
@@ -76,7 +76,7 @@ class Verification:
         self.told_s = np.where(watched, self.told_s + interval_s, 0.0)
         self.intervals = np.where(watched, self.intervals + 1, 0)
         full = known & (self.intervals >= WINDOW_INTERVALS)
-        slack = SLACK_INTERVALS * granted + SLACK_OCTETS
+        slack = SLACK_INTERVALS * granted + SLACK_BYTES
         most = (1 + TOLERANCE) * self.metered_s / np.maximum(self.told_s, interval_s)
         above = [self.metered > most * told + slack for told in (self.granted, self.reported)]
         lied: BoolArray = full & (above[0] | above[1])

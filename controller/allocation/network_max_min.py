@@ -27,14 +27,14 @@ class ByDemands:
     """The parameters of a policy that goes by what senders want (see ``demands``)."""
 
     probe: float = parameter(
-        2.0, "a sender that fills its grant is taken to want this many times as much", above=1.0, most=1000.0
+        2.0, "a sender that fills its grant is taken to want this many times as much", above=1.0, maximum=1000.0
     )
     headroom: float = parameter(
         0.10,
         "a sender that does not fill its grant is taken to want this part more than it sends; above 0.053, what "
         "leaves it below full use, so that it is not probed again and again",
-        least=0.06,
-        most=10.0,
+        minimum=0.06,
+        maximum=10.0,
     )
 
 

@@ -55,20 +55,20 @@ class Parameter:
 
 def parameter(
     default: float,
-    about: str,
+    description: str,
     *,
-    most: float,
-    least: float | None = None,
+    maximum: float,
+    minimum: float | None = None,
     above: float | None = None,
     whole: bool = False,
 ) -> Any:
     """Return a field of a policy's dataclass that is a parameter."""
-    return field(default=default, metadata={_KEY: Parameter(default, about, most, least, above, whole)})
+    return field(default=default, metadata={_KEY: Parameter(default, description, maximum, minimum, above, whole)})
 
 
-def switch(default: bool, about: str) -> Any:
+def switch(default: bool, description: str) -> Any:
     """Return a field that is 0, off, or 1, on."""
-    return parameter(float(default), about, least=0.0, most=1.0, whole=True)
+    return parameter(float(default), description, minimum=0.0, maximum=1.0, whole=True)
 
 
 @cache

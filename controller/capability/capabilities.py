@@ -29,7 +29,7 @@ class ProbeResult(StrEnum):
     FAILS = "fails"
 
 
-MAX_TAKEN_AS = 4096  # settings that a switch reports otherwise; the oldest are forgotten
+MAX_ALIASES = 4096  # settings that a switch reports otherwise; the oldest are forgotten
 
 UNUSABLE = frozenset({ProbeResult.ABSENT, ProbeResult.FAILS})
 
@@ -80,7 +80,7 @@ class Verdicts:
     headroom is missing with the limits of ``crowded_of``.
     """
 
-    told: dict[int, PortVerdicts] = field(default_factory=dict)
+    reported: dict[int, PortVerdicts] = field(default_factory=dict)
     seen: dict[int, tuple[PortVerdicts, float]] = field(default_factory=dict)
     made: dict[int, tuple[tuple[object, ...], PortVerdicts]] = field(default_factory=dict)
     shaped: dict[int, PortVerdicts] = field(default_factory=dict)
@@ -138,7 +138,7 @@ class Capabilities:
 
     def note_taken_as(self, asked: tuple[int, int], found: tuple[int, int]) -> None:
         """Note that the switch takes a setting and reports another one, again and again."""
-        while len(self.taken_as) >= MAX_TAKEN_AS:
+        while len(self.taken_as) >= MAX_ALIASES:
             del self.taken_as[next(iter(self.taken_as))]
         self.taken_as[asked] = found
 

@@ -81,7 +81,7 @@ class MeterMonitor:
             most[_RATE_KBPS, modified] = np.maximum(most[_RATE_KBPS, modified], rate_kbps)
             most[_BURST_KBITS, modified] += np.minimum(burst_kbits, NOT_KNOWN - most[_BURST_KBITS, modified])
 
-    def look(self, ports: NDArray[np.void], now_s: float) -> None:
+    def update(self, ports: NDArray[np.void], now_s: float) -> None:
         """Note PORT_STATS rows that were read at the same time as the meters last: they end a window."""
         if self._began is not None and now_s - self._began[0] < WINDOW_S:
             return
@@ -91,7 +91,7 @@ class MeterMonitor:
         if self._began is not None:
             if received_bytes - self._began[1] >= MIN_EVIDENCE_BYTES:
                 self._idle = not self._counted
-            self._look_for_excess(now_s - self._began[0], settings[0])
+            self._check_excess(now_s - self._began[0], settings[0])
         self._began = now_s, received_bytes
         self._counted = False
         self._counts[_IN_SUM] = 0.0
@@ -105,7 +105,7 @@ class MeterMonitor:
         self._counts[_DROPPED_BYTES] = _known(meters["band_byte_count"])
         self._most = np.array(self.settings(self._meter_id.astype(np.int64)), np.uint32)
 
-    def _look_for_excess(self, elapsed_s: float, rate_kbps: UInt32Array) -> None:
+    def _check_excess(self, elapsed_s: float, rate_kbps: UInt32Array) -> None:
         """``rate_kbps`` is what meters are set to now, maybe by a modify so soon that its count went on."""
         in_bytes = self._counts[_IN_SUM]
         plenty = np.flatnonzero(in_bytes >= MIN_EVIDENCE_BYTES)  # none that has dropped

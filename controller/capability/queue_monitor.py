@@ -58,7 +58,7 @@ class QueueMonitor:
         self._try_at_s = np.full(size, np.inf)
 
     def read(self, queues: NDArray[np.void], ports: NDArray[np.void], now_s: float) -> None:
-        """Note QUEUE_STATS and PORT_STATS rows that were read at the same time; looked at once in LOOK_S."""
+        """Note QUEUE_STATS and PORT_STATS rows that were read at the same time; evaluated once in SAMPLE_INTERVAL_S."""
         if now_s - self._looked_s < SAMPLE_INTERVAL_S or not len(self._key):
             return
         first, self._looked_s = self._looked_s == -np.inf, now_s
@@ -86,7 +86,7 @@ class QueueMonitor:
     @property
     def pending(self) -> bool:
         """Whether there are queues of which nothing is known yet."""
-        self._settle()
+        self._evaluate()
         return self._pending
 
     def due(self, up: Container[int], now_s: float) -> list[int]:
@@ -107,10 +107,10 @@ class QueueMonitor:
 
     def findings(self) -> dict[int, Ability]:
         """Return what is known of each port's queues; the same object until something has changed."""
-        self._settle()
+        self._evaluate()
         return self._found[1]
 
-    def _settle(self) -> None:
+    def _evaluate(self) -> None:
         """Find out what is known, unless nothing was read since that was done last."""
         if not self._moved:
             return

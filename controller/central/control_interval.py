@@ -75,14 +75,14 @@ def run_interval(
     fabric.received_bps, fabric.brought = result.received_bps, (state.measured, result.receiver_loads_bps)
     queues = None if observed is None else observed.queues
     fabric.queue_dropped_bps = nan_column(len(vns)) if queues is None else queues.dropped_bps
-    fabric.send_limits = fabric.send_limits.after(of_send_limits, vns.capacity_bps)
+    fabric.send_limits = fabric.send_limits.updated(of_send_limits, vns.capacity_bps)
     if recorder is not None:
         start = Start(control.state, vns, control.policies, links)
         recorder.interval(start, now_s, columns_of(readings), observed, state, result, shaped)
     queue_meter_mods(fabric, result.changes)
     queue_meter_mods(fabric, result.backstops)
     agents.after_step(result.limit_bps, now_s)
-    _note_notifications(fabric, result.told, now_s)
+    _note_notifications(fabric, result.notified, now_s)
     _watch_congestion(fabric, control.state, result.limit_bps, now_s)
     _note_implausible(fabric, result.implausible, now_s)
     _watch_guarantees(fabric, vns, now_s)
@@ -163,7 +163,7 @@ def _watch_floods(fabric: FabricState, reports: MeterStatsBatch, now_s: float) -
     sender = fabric.state.entries.sender
     follow_frame_sizes(fabric, dropped_frame_bytes(reports.whole, listed, sender, len(vns)), now_s)
     floods.read(reports.whole, of_vns[:, _OF_FLOODS].T, answered, now_s)
-    began, ended = floods.settle(vns.vlan, vns.receive_limit_bps, now_s)
+    began, ended = floods.update(vns.vlan, vns.receive_limit_bps, now_s)
     for row in fabric.events.limit_named(EventKind.FLOOD_BEGAN, began, now_s):
         limit, dropped = fabric.flood_limit_bps[row] / 1e6, floods.dropped_bps[row] / 1e6
         text = f"{fabric.vn_name(row)}: floods beyond its limit of {limit:.3g} Mbit/s; {dropped:.3g} Mbit/s are dropped"
@@ -177,7 +177,7 @@ def _watch_guarantees(fabric: FabricState, vns: VnTable, now_s: float) -> None:
     offered_bps = fabric.receiver_loads_bps[0]
     offered_bps = np.where(fabric.share.receives, offered_bps, 0.0)  # of others' VNs it is not known
     interval_s = fabric.config.interval_s
-    after = before.after(offered_bps, fabric.received_bps, vns.receive_limit_bps, interval_s)
+    after = before.updated(offered_bps, fabric.received_bps, vns.receive_limit_bps, interval_s)
     fabric.guarantees = after
     _note_guarantees(fabric, before, after, "gets", "that it is sent within its limit", now_s)
 
@@ -190,7 +190,7 @@ def _watch_send_guarantees(fabric: FabricState, vns: VnTable, now_s: float) -> N
     )
     sent_bps = np.bincount(entries.sender, measured.passed_bps, minlength=len(vns)).astype(np.float64)
     offered_bps = np.where(vns.uses_ceiling, offered_bps, 0.0)
-    after = before.after(offered_bps, sent_bps, vns.send_limit_bps, fabric.config.interval_s)
+    after = before.updated(offered_bps, sent_bps, vns.send_limit_bps, fabric.config.interval_s)
     fabric.send_guarantees = after
     _note_guarantees(fabric, before, after, "sends", "that it offers within both ends' limits", now_s)
 
@@ -204,27 +204,27 @@ def _note_guarantees(
     missed, met = (
         np.flatnonzero(now) for now in (after.violated & ~before.violated, before.violated & ~after.violated)
     )
-    for row in fabric.events.limit_named(EventKind.GUARANTEE_MISSED, missed, now_s):
+    for row in fabric.events.limit_named(EventKind.GUARANTEE_VIOLATED, missed, now_s):
         got, owed = after.received_bps[row] / 1e6, after.entitled_bps[row] / 1e6
         text = f"{fabric.vn_name(row)}: {verb} {got:.3g} of {owed:.3g} Mbit/s {of_what}"
-        fabric.note(EventKind.GUARANTEE_MISSED, text, now_s, vn=row)
-    for row in fabric.events.limit_named(EventKind.GUARANTEE_MET, met, now_s):
+        fabric.note(EventKind.GUARANTEE_VIOLATED, text, now_s, vn=row)
+    for row in fabric.events.limit_named(EventKind.GUARANTEE_RESTORED, met, now_s):
         text = f"{fabric.vn_name(row)}: {verb} what it was promised again"
-        fabric.note(EventKind.GUARANTEE_MET, text, now_s, vn=row)
+        fabric.note(EventKind.GUARANTEE_RESTORED, text, now_s, vn=row)
 
 
-def _note_notifications(fabric: FabricState, told: IntArray, now_s: float) -> None:
+def _note_notifications(fabric: FabricState, notified: IntArray, now_s: float) -> None:
     """Count the messages that receivers sent, and note the first of each spell: a flood causes many a second."""
-    if not told.any():
+    if not notified.any():
         return
-    fabric.notifications += told
-    first = (told > 0) & ~(now_s - fabric.notified_s < NOTIFICATION_EVENT_GAP_S)
-    fabric.notified_s[told > 0] = now_s
-    for row in fabric.events.limit_named(EventKind.CONGESTION_NOTIFIED, np.flatnonzero(first), now_s):
+    fabric.notifications += notified
+    first = (notified > 0) & ~(now_s - fabric.notified_s < NOTIFICATION_EVENT_GAP_S)
+    fabric.notified_s[notified > 0] = now_s
+    for row in fabric.events.limit_named(EventKind.CONGESTION_NOTIFICATION_SENT, np.flatnonzero(first), now_s):
         dropped = fabric.queue_dropped_bps[row] / 1e6
         drops = "" if np.isnan(dropped) else f"; its queue dropped {dropped:.3g} Mbit/s"
-        text = f"{fabric.vn_name(row)}: tells {told[row]} of its senders of congestion{drops}"
-        fabric.note(EventKind.CONGESTION_NOTIFIED, text, now_s, vn=row)
+        text = f"{fabric.vn_name(row)}: tells {notified[row]} of its senders of congestion{drops}"
+        fabric.note(EventKind.CONGESTION_NOTIFICATION_SENT, text, now_s, vn=row)
 
 
 def _watch_congestion(
@@ -232,7 +232,7 @@ def _watch_congestion(
 ) -> None:
     control = fabric.control
     declared = declare_congestion(control.groups, len(control.vns))
-    fabric.congestion, began, ended = fabric.congestion.after(
+    fabric.congestion, began, ended = fabric.congestion.updated(
         before, control.state, control.vns, declared, limit_bps, now_s
     )
     if not len(began) and not len(ended):

@@ -1,7 +1,7 @@
 """The central controller: one DETS for a whole fabric, from what switches report to what is sent to them.
 
 It does no input and output and reads no clock: a fabric calls it with what happened and takes the messages that follow
-(``take_updates``). The same object runs against a model in virtual time, software switches and Open vSwitch.
+(``drain_updates``). The same object runs against a model in virtual time, software switches and Open vSwitch.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from controller.switch.switch_record import SwitchRecord, SwitchUpdate
 from controller.whatif.recording import Recorder
 
 # A link that comes or goes changes an entry for each host and switch. So many are seen to in an interval.
-MOST_ENTRIES_AT_ONCE = 500
+MAX_FLOW_CHANGES = 500
 
 
 class CentralController:
@@ -126,7 +126,7 @@ class CentralController:
 
     def ports_known(self, dpid: int, states: Mapping[int, PortState], now_s: float) -> None:
         """A switch has said what its ports are; edge ports that may be others than are meant carry nothing."""
-        edge_ports.take_states(self.fabric, dpid, states, now_s)
+        edge_ports.apply_port_states(self.fabric, dpid, states, now_s)
 
     def reset(self, config: Config, values: EffectiveSettings, epoch: int) -> None:
         """Forget hosts, pairs and grants: another controller has changed the switches since they were known.
@@ -160,14 +160,14 @@ class CentralController:
         vlan_vid = self.vns.key(row).vlan_vid
         if packet.metadata & MetadataFlag.UNKNOWN_SOURCE:
             self.fabric.learn(Host(vlan_vid, header.eth_src), port, now_s)
-            self._look_for(Host(vlan_vid, header.eth_dst), header, port, packet.data, now_s)
+            self._probe_host(Host(vlan_vid, header.eth_dst), header, port, packet.data, now_s)
         if packet.metadata & MetadataFlag.NEW_PAIR:
             pair = self.network.pair_seen(Host(vlan_vid, header.eth_dst), port)
             if pair is not None:
                 self.pairs.on_pair_seen(pair, now_s)
         return True
 
-    def _look_for(self, sought: Host, header: FrameHeader, port: PortId, frame: bytes, now_s: float) -> None:
+    def _probe_host(self, sought: Host, header: FrameHeader, port: PortId, frame: bytes, now_s: float) -> None:
         edge = self.network.edge_port(port)
         if header.is_multicast or edge is None or self.network.knows(sought):
             return
@@ -184,19 +184,19 @@ class CentralController:
         port = self.network.numbers.port(dpid, port_no)
         return port not in self.network.fenced and self.agents.receive_frame(port, frame, now_s)
 
-    def take_agent_frames(self) -> list[AgentFrame]:
+    def drain_agent_frames(self) -> list[AgentFrame]:
         """Return what agents are to be told, by the switches' numbers; nothing goes to a port that is fenced."""
-        frames = [frame for frame in self.agents.take_frames() if frame.port not in self.network.fenced]
+        frames = [frame for frame in self.agents.drain_frames() if frame.port not in self.network.fenced]
         numbers = self.network.numbers
         return [frame._replace(port=frame.port._replace(port_no=numbers.number(frame.port))) for frame in frames]
 
-    def take_questions(self, now_s: float) -> list[HostProbe]:
+    def drain_host_probes(self, now_s: float) -> list[HostProbe]:
         """Return the frames that ask silent hosts where they are; each is to pass its switch's tables."""
         return self._search.due_probes(self.network.knows, now_s)
 
     def on_discovery_frame(self, sender: PortId, receiver: PortId, now_s: float) -> bool:
         """A hello of one switch reached another; return whether that brought a link up."""
-        up = self.network.paths.hear_hello(sender, receiver, now_s)
+        up = self.network.paths.on_discovery_frame(sender, receiver, now_s)
         if up:
             ends = " and ".join(f"{self.fabric.switch_name(end.dpid)}:{end.port_no}" for end in (sender, receiver))
             self.note(EventKind.LINK_UP, f"link between {ends} is up", now_s)
@@ -254,13 +254,13 @@ class CentralController:
         self.fabric.learning.tick(now_s)
         after = network.topology.links()
         if after is not before and (gone := before - after):
-            self.note(EventKind.LINKS_DOWN, f"{len(gone)} links are silent and so are down", now_s)
+            self.note(EventKind.LINK_DOWN, f"{len(gone)} links are silent and so are down", now_s)
 
-    def excuse(self, seconds: float) -> None:
+    def extend_timeouts(self, seconds: float) -> None:
         """Nothing was heard for so long since nobody listened: links are not down for that."""
-        self.network.topology.excuse(seconds)
+        self.network.topology.extend_timeouts(seconds)
 
-    def settle(self, now_s: float) -> None:
+    def finalize(self, now_s: float) -> None:
         """The controller is about to stop, and its meters stay: set them to the exact rates of their limits.
 
         Those are what policies say for a time when nobody decides; otherwise the limits in force.
@@ -275,16 +275,16 @@ class CentralController:
         fabric.state = fabric.state._replace(enforcement=enforcement, counters=counters)
         control_interval.queue_meter_mods(fabric, changes)
 
-    def take_updates(self) -> dict[int, SwitchUpdate]:
+    def drain_updates(self) -> dict[int, SwitchUpdate]:
         """Return the messages that are due, by dpid, for the switches that are connected.
 
-        Of flow entries MOST_ENTRIES_AT_ONCE follow what is wanted; the others wait for the next call.
+        Of flow entries MAX_FLOW_CHANGES follow what is wanted; the others wait for the next call.
         """
         self.pairs.flush()
         network, switches = self.network, self.switches
         network.update_paths()
         installed = {dpid: record.installed for dpid, record in switches.items() if record.connected}
-        for dpid, keys in network.desired.pop_changed(MOST_ENTRIES_AT_ONCE, installed).items():
+        for dpid, keys in network.desired.pop_changed(MAX_FLOW_CHANGES, installed).items():
             wanted = network.desired.of_switch(dpid)
             switches[dpid].set_flows(plan_flows(wanted, installed[dpid], keys))
         waiting = network.desired.pending

@@ -19,7 +19,7 @@ from controller.units import format_rate
 _KINDS = {"up": EventKind.PORT_UP, "down": EventKind.PORT_DOWN, "absent": EventKind.PORT_ABSENT}
 
 
-def take_states(fabric: FabricState, dpid: int, states: Mapping[int, PortState], now_s: float) -> None:
+def apply_port_states(fabric: FabricState, dpid: int, states: Mapping[int, PortState], now_s: float) -> None:
     """Let a switch's edge ports be in these states, by number; those that are fenced carry nothing from here on.
 
     What lets frames in by them or out of them is deleted in the very next update, whatever else waits.

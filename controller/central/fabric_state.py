@@ -29,8 +29,8 @@ from controller.forwarding.pairs import Host
 from controller.forwarding.pipeline import EcnMarking
 from controller.forwarding.token_buckets import (
     AGENT_BURST_INTERVALS,
-    REPORTS_AT_ONCE,
-    REPORTS_PER_S,
+    PACKET_IN_BURST,
+    PACKET_INS_PER_S,
     TokenBuckets,
     packet_in_bursts,
 )
@@ -155,7 +155,7 @@ class FabricState:
         self._flood_limits: tuple[VnTable, FloatArray] | None = None
         self._shared: tuple[VnTable, FloatArray, VnTable] | None = None
         self.brought: tuple[Measurement, tuple[FloatArray, ...]] | None = None  # what the last interval measured
-        self.reports = TokenBuckets(len(self.vns), REPORTS_PER_S, REPORTS_AT_ONCE)
+        self.reports = TokenBuckets(len(self.vns), PACKET_INS_PER_S, PACKET_IN_BURST)
         # A reload replaces this state, which is freed only if it is in no cycle.
         self.learning = Learning(proxy(self), config.max_macs_per_vn)
         self.arrivals = SwitchArrivals()
@@ -275,7 +275,7 @@ class FabricState:
         has the last one that came, and to be heard.
         """
         lacking = not self.switches.keys() <= self.arrivals.known
-        return now_s - self.arrivals.new_s < (SWITCH_WAIT_S if lacking else self.share.hears_s)
+        return now_s - self.arrivals.new_s < (SWITCH_WAIT_S if lacking else self.share.ownership_lag_s)
 
     def vn_name(self, row: int) -> str:
         """Return a VN's name as people read it: ``VLAN 10 at s1:3``."""
@@ -346,7 +346,7 @@ class FabricState:
         rate_kbps[unknown] = burst_kbits[unknown] = NOT_KNOWN
         return rate_kbps, burst_kbits
 
-    def wanted_meters(self, record: SwitchRecord) -> MeterSettingsTable:
+    def desired_meters(self, record: SwitchRecord) -> MeterSettingsTable:
         """Return what all meters of a switch should be set to; none where its meters are of no use."""
         if not record.capabilities.uses_meters:
             nothing = np.empty(0, dtype=np.int64)

@@ -20,22 +20,22 @@ from controller.fabric.vn_table import VnTable
 from controller.forwarding.forwarding_state import ForwardingState
 from controller.forwarding.known_hosts import Heed
 from controller.forwarding.pairs import Host
-from controller.forwarding.token_buckets import MOVES_AT_ONCE, MOVES_PER_S, TokenBuckets
+from controller.forwarding.token_buckets import MOVE_BURST, MOVES_PER_S, TokenBuckets
 from controller.openflow.ethernet import format_mac
 
 # Least time between two events of a kind about one VN: hosts can cause them again and again.
-SAID_AGAIN_S = 60.0
+REPEAT_EVENT_S = 60.0
 # After so many frames of hosts that a full VN has no room for, these are not reported for so long, but for those to
 # everybody or to groups, and after so many all in all none is: nothing comes of them, and they stand in the way of
 # reports of new pairs.
-STRANGERS_AT_ONCE, CALLERS_AT_ONCE, UNHEEDED_S = 20, 100, 10.0
+FOREIGN_BURST, CALLER_BURST, UNHEEDED_S = 20, 100, 10.0
 
 
 WINDOW_S = 10.0
 TURNS = 6
 """times that a host moves between two ports in the window until it is at both: a router's takeover needs fewer"""
 HOSTS_OF_LOOP = 3
-TOLD_EVERY_S = 60.0
+LOOP_EVENT_GAP_S = 60.0
 MAX_PAIRS, MAX_HOSTS = 256, 16
 """that are kept in mind: anybody can make hosts move"""
 
@@ -86,7 +86,7 @@ class Movers:
         self._told_s: dict[tuple[int, int], float] = {}
 
     def moved(self, host: Host, before: int, after: int, now_s: float) -> TwoPlaces | None:
-        """A host was seen at another VN (row) than before; return what that shows, once in TOLD_EVERY_S."""
+        """A host was seen at another VN (row) than before; return what that shows, once in LOOP_EVENT_GAP_S."""
         rows = (min(before, after), max(before, after))
         if now_s - self._since_s.get(rows, -math.inf) > WINDOW_S:
             self._forget(rows)
@@ -96,7 +96,7 @@ class Movers:
         turns = self._turns[rows]
         if host in turns or len(turns) < MAX_HOSTS:
             turns[host] = turns.get(host, 0) + 1
-        if turns.get(host, 0) < TURNS or now_s - self._told_s.get(rows, -math.inf) < TOLD_EVERY_S:
+        if turns.get(host, 0) < TURNS or now_s - self._told_s.get(rows, -math.inf) < LOOP_EVENT_GAP_S:
             return None
         while len(self._told_s) >= MAX_PAIRS:
             del self._told_s[next(iter(self._told_s))]
@@ -112,9 +112,9 @@ class Movers:
 class Learning:
     """Lets the ``fabric``'s network know where hosts are."""
 
-    def __init__(self, fabric: Places, most: int) -> None:
-        self._fabric, self._most = fabric, most
-        self._moves = TokenBuckets(len(fabric.vns), MOVES_PER_S, MOVES_AT_ONCE)
+    def __init__(self, fabric: Places, max_hosts: int) -> None:
+        self._fabric, self._most = fabric, max_hosts
+        self._moves = TokenBuckets(len(fabric.vns), MOVES_PER_S, MOVE_BURST)
         self._movers = Movers()
         self._said_s: dict[tuple[_Why, int], float] = {}
         self._strangers: dict[int, int] = {}  # frames of hosts for which a full VN, by row, has no room
@@ -134,7 +134,7 @@ class Learning:
             self._note_two_places(self._movers.moved(host, before, row, now_s), now_s)
             if not self._moves.consume(row, now_s):
                 text = f"{name}: hosts move there too often, such as {mac}; not followed"
-                self._say(_Why.FLAP, EventKind.HOSTS_FLAP, text, row, now_s)
+                self._report(_Why.FLAP, EventKind.HOST_FLAPPING, text, row, now_s)
                 return
         was_full = known.full(row)
         news = fabric.network.learn_host(host, port, now_s, standing=standing)
@@ -144,13 +144,13 @@ class Learning:
             has = f"{name} has {known.count[row]} hosts"
             if was_full:
                 text = f"{has}, and may learn {self._most}; {mac} was known before it came there, and has a place"
-                self._say(_Why.MOVED_IN, EventKind.HOSTS_FULL, text, row, now_s)
+                self._report(_Why.MOVED_IN, EventKind.HOST_LIMIT_REACHED, text, row, now_s)
             else:
                 text = f"{has}, the most it may have; the last is {mac}"
-                self._say(_Why.FILLED, EventKind.HOSTS_FULL, text, row, now_s)
+                self._report(_Why.FILLED, EventKind.HOST_LIMIT_REACHED, text, row, now_s)
         elif was_full and host not in known:
             text = f"{name} may have {self._most} hosts; {mac} is one too many: frames to it are flooded"
-            self._say(_Why.ONE_TOO_MANY, EventKind.HOSTS_FULL, text, row, now_s)
+            self._report(_Why.ONE_TOO_MANY, EventKind.HOST_LIMIT_REACHED, text, row, now_s)
             self._count_stranger(row, now_s)
 
     def tick(self, now_s: float) -> None:
@@ -162,10 +162,10 @@ class Learning:
 
     def _count_stranger(self, row: int, now_s: float) -> None:
         count = self._strangers[row] = self._strangers.get(row, 0) + 1
-        if count == STRANGERS_AT_ONCE:
+        if count == FOREIGN_BURST:
             self._unheeded.append((now_s + UNHEEDED_S, row))
             self._fabric.network.of_hosts.heed(row, Heed.CALLERS)
-        elif count == CALLERS_AT_ONCE:
+        elif count == CALLER_BURST:
             self._fabric.network.of_hosts.heed(row, Heed.NONE)
 
     def _note_move(self, host: Host, row: int, now_s: float) -> None:
@@ -190,7 +190,7 @@ class Learning:
             text += "two hosts have this address, or its links are bonded (docs/switches.md)"
         self._fabric.note(kind, text, now_s, vn=found.rows[1])
 
-    def _say(self, why: _Why, kind: EventKind, text: str, row: int, now_s: float) -> None:
-        if now_s - self._said_s.get((why, row), -math.inf) >= SAID_AGAIN_S:
+    def _report(self, why: _Why, kind: EventKind, text: str, row: int, now_s: float) -> None:
+        if now_s - self._said_s.get((why, row), -math.inf) >= REPEAT_EVENT_S:
             self._said_s[why, row] = now_s
             self._fabric.note(kind, text, now_s, vn=row)

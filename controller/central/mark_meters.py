@@ -59,7 +59,7 @@ class MarkMeterManager:
         fabric.network.mark_vlans(self._marked_vlans(asking, now_s))
         self._measure(entries, now_s)
 
-    def let_go(self, dpid: int) -> None:
+    def release_switch(self, dpid: int) -> None:
         """A switch is another node's: forget its meters, and leave them to that."""
         fabric = self._fabric
         rows = np.flatnonzero((fabric.vns.dpid == dpid) & (fabric.phantoms.meter_id != NO_METER))
@@ -90,7 +90,7 @@ class MarkMeterManager:
             switch = unable[vid].switch
             why = unable[vid].capabilities.ecn.why or "its meters are of no use"
             text = f"VLAN {vid}: no marks on the way, since {switch.name} cannot count them and take them off: {why}"
-            fabric.note(EventKind.MARKS_UNCOUNTED, text, now_s, dpid=switch.dpid)
+            fabric.note(EventKind.ECN_MARKS_UNAVAILABLE, text, now_s, dpid=switch.dpid)
         self._left = frozenset(unable)
         return frozenset(wanted - self._left)
 
@@ -110,7 +110,7 @@ class MarkMeterManager:
         for row in np.flatnonzero(~stays).tolist():
             pair = Pair(int(standing.sender[row]), int(standing.receiver[row]))
             marked.set_counter(pair, None)
-            self._take(fabric.record_of_sender(pair.receiver), int(standing.meter_id[row]))
+            self._allocate(fabric.record_of_sender(pair.receiver), int(standing.meter_id[row]))
         given: dict[Pair, int] = {}
         for row in np.flatnonzero(lacks).tolist():
             pair = Pair(int(entries.sender[row]), int(entries.receiver[row]))
@@ -143,7 +143,7 @@ class MarkMeterManager:
         stood: list[int] = []
         for row in np.flatnonzero(~wanted & (standing != NO_METER)).tolist():
             fabric.network.of_hosts.set_phantom(row, None)
-            self._take(fabric.record_of_sender(row), int(standing[row]))
+            self._allocate(fabric.record_of_sender(row), int(standing[row]))
             rows.append(row)
             ids.append(NO_METER)
         for row in np.flatnonzero(wanted & (standing == NO_METER)).tolist():
@@ -189,7 +189,7 @@ class MarkMeterManager:
                 settings = MeterSettingsTable.of_rates(meter_id[rows[mine]], rate_bps[mine], burst_bits[mine])
                 record.update.put_meters(settings, set(meter_id[standing].tolist()))
 
-    def _take(self, record: SwitchRecord, meter_id: int) -> None:
+    def _allocate(self, record: SwitchRecord, meter_id: int) -> None:
         if record.connected and record.capabilities.uses_meters:
             record.update.meter_deletes.append(meter_id)
         else:

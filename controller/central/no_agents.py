@@ -63,7 +63,7 @@ class NoAgents:
         self._refused_unconfigured += 1
         return False
 
-    def take_frames(self) -> list[AgentFrame]:
+    def drain_frames(self) -> list[AgentFrame]:
         """Return the frames to send since the last call."""
         return []
 

@@ -24,7 +24,7 @@ from controller.units import format_rate
 
 ALL_IN_USE = "all meters of its switch are in use"
 # Pairs taken over before others in the process get their turn, for each so many entries of the switch's table.
-_AT_ONCE, _OF_TABLE = 1_000, 8_000
+_BATCH_SIZE, _OF_TABLE = 1_000, 8_000
 
 
 class PairMeterManager:
@@ -88,7 +88,7 @@ class PairMeterManager:
             self._refused |= dict.fromkeys(pairs, why)
             self._go_without(pairs, standing=standing)
 
-    def take_changed(self) -> set[int]:
+    def drain_changed(self) -> set[int]:
         """Return the switches (dpid) at which other pairs go without since the last call, or may."""
         changed, self._changed_at = self._changed_at, set()
         return changed
@@ -130,7 +130,7 @@ class PairMeterManager:
         there = fabric.vns.dpid[entries.sender] == dpid
         self._go_without(set(map(Pair, entries.sender[there].tolist(), entries.receiver[there].tolist())))
 
-    def let_go(self, dpid: int) -> None:
+    def release_switch(self, dpid: int) -> None:
         """A switch is another node's: forget the pairs that send there, and leave their meters to that."""
         fabric = self._fabric
         entries = fabric.state.entries
@@ -141,7 +141,7 @@ class PairMeterManager:
                 del known[pair]
                 pairs.add(pair)
         self._remove(pairs, standing=False)
-        self._marks.let_go(dpid)
+        self._marks.release_switch(dpid)
 
     def flush(self) -> None:
         """Give the pairs that were seen their meters, and take those of pairs that aged; those for marks follow."""
@@ -187,7 +187,7 @@ class PairMeterManager:
         if not metered:
             return
         sender, receiver, meters = _columns(metered)
-        ends, elsewhere = (sender, receiver), fabric.share.senders_elsewhere
+        ends, elsewhere = (sender, receiver), fabric.share.remote_senders
         first = pair_changes.first_settings(fabric.state, fabric.vns, fabric.control.groups, *ends, elsewhere)
         rate_bps, burst_bits = fabric.fitted(sender, *first)
         self._add_entries(*ends, meters, rate_bps, burst_bits, now_s, added_now=True)
@@ -272,7 +272,7 @@ class PairMeterManager:
         mine = np.zeros(len(found.sender), dtype=np.bool_)
         mine[np.unique(found.receiver << 32 | found.sender, return_index=True)[1]] = True
         mine &= ~self.metered_mask(found.sender, found.receiver)
-        self.give_up(found.only(~mine))
+        self.release_claimed(found.only(~mine))
         found = found.only(mine)
         if not len(found.sender):
             return
@@ -288,13 +288,13 @@ class PairMeterManager:
         for dpid, start, end in parts:
             while start < end:
                 # A part of the table: it is put together again with each piece.
-                at_once = _AT_ONCE * max(1, len(fabric.network.desired.of_switch(dpid)) // _OF_TABLE)
+                at_once = _BATCH_SIZE * max(1, len(fabric.network.desired.of_switch(dpid)) // _OF_TABLE)
                 rows = order[start : min(start + at_once, end)]
                 known.put_all(found.sender[rows], found.receiver[rows])
                 start += at_once
                 yield
 
-    def give_up(self, claimed: InstalledPairs) -> None:
+    def release_claimed(self, claimed: InstalledPairs) -> None:
         """Release the meters of pairs that are not taken over after all: their switch has gone meanwhile."""
         for sender, meter_id in zip(claimed.sender.tolist(), claimed.meter_id.tolist(), strict=True):
             self._fabric.record_of_sender(sender).meter_ids.release(meter_id)

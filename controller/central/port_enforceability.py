@@ -23,26 +23,26 @@ from controller.policy.policy_groups import need_headroom
 Unlimited = tuple[tuple[int, str, frozenset[int]], ...]
 
 # What a switch can do is found out piece by piece. A verdict is reported once it has stood for so long.
-STANDS_S = 1.5
+DEBOUNCE_S = 1.5
 
 
-def of_switch(fabric: FabricState, dpid: int) -> PortVerdicts:
+def switch_verdicts(fabric: FabricState, dpid: int) -> PortVerdicts:
     """Return what can be enforced at each edge port of a switch of the configuration, by port number.
 
     It is the same object until something has changed.
     """
-    return _of_switch(fabric, dpid, _unlimited(fabric))
+    return _switch_verdicts(fabric, dpid, _unlimited(fabric))
 
 
-def of_all(fabric: FabricState) -> dict[int, PortVerdicts]:
+def all_verdicts(fabric: FabricState) -> dict[int, PortVerdicts]:
     """Return what can be enforced at all edge ports, by dpid and port number."""
     unlimited = _unlimited(fabric)
-    return {dpid: _of_switch(fabric, dpid, unlimited) for dpid in fabric.switches}
+    return {dpid: _switch_verdicts(fabric, dpid, unlimited) for dpid in fabric.switches}
 
 
-def counts(fabric: FabricState) -> dict[str, int]:
+def verdict_counts(fabric: FabricState) -> dict[str, int]:
     """Return how many edge ports have each verdict."""
-    found = Counter(one.verdict for verdicts in of_all(fabric).values() for one in verdicts.values())
+    found = Counter(one.verdict for verdicts in all_verdicts(fabric).values() for one in verdicts.values())
     return {str(verdict): found[verdict] for verdict in Verdict}
 
 
@@ -50,25 +50,25 @@ def note_changes(fabric: FabricState, now_s: float) -> None:
     """Note an event for each switch whose verdicts are not those reported last, and where headroom is missing now."""
     verdicts = fabric.verdicts
     _note_headroom(fabric, now_s)
-    for dpid, now in of_all(fabric).items():
+    for dpid, now in all_verdicts(fabric).items():
         record = fabric.switches[dpid]
         if now is not verdicts.shaped.get(dpid):
             verdicts.shaped[dpid] = now
             _note_shaped(fabric, dpid)
         if not record.connected:
             verdicts.seen.pop(dpid, None)  # switch-down says it; verdicts are reported again when it is back
-            verdicts.told.pop(dpid, None)
+            verdicts.reported.pop(dpid, None)
             continue
         last, since_s = verdicts.seen.get(dpid, (None, now_s))
         if now is not last:
             since_s = since_s if now == last else now_s
             verdicts.seen[dpid] = (now, since_s)
-        if now_s - since_s >= STANDS_S and now is not (told := verdicts.told.get(dpid)):
-            verdicts.told[dpid] = now
+        if now_s - since_s >= DEBOUNCE_S and now is not (told := verdicts.reported.get(dpid)):
+            verdicts.reported[dpid] = now
             for verdict, ports in group_by_verdict(now) if now != told else ():
                 where = f"switch {record.switch.name} ({dpid:016x}), port {format_port_ranges(ports)}"
                 text = f"{where}: enforceable: {verdict}"
-                fabric.note(EventKind.ENFORCEABLE, text, now_s, dpid=dpid)
+                fabric.note(EventKind.ENFORCEABILITY_CHANGED, text, now_s, dpid=dpid)
 
 
 def _note_headroom(fabric: FabricState, now_s: float) -> None:
@@ -83,7 +83,7 @@ def _note_headroom(fabric: FabricState, now_s: float) -> None:
         name = f"{fabric.switch_name(one.port.dpid)}:{one.port.port_no}"
         text = f"{name}: receive limits of {promised:.4g} of {link:.4g} Mbit/s of the only link before its switch: "
         text += f"drops happen there, where no policy sees them; leave {1 - MAX_PROMISED:.0%} of the link"
-        fabric.note(EventKind.HEADROOM_MISSING, text, now_s, dpid=one.port.dpid)
+        fabric.note(EventKind.LINK_HEADROOM_SHORT, text, now_s, dpid=one.port.dpid)
     verdicts.crowded = crowded
 
 
@@ -98,7 +98,7 @@ def _note_shaped(fabric: FabricState, dpid: int) -> None:
         fabric.control = fabric.control._replace(vns=vns.with_columns(has_queue=shaped))
 
 
-def _of_switch(fabric: FabricState, dpid: int, unlimited: Unlimited) -> PortVerdicts:
+def _switch_verdicts(fabric: FabricState, dpid: int, unlimited: Unlimited) -> PortVerdicts:
     record = fabric.switches[dpid]
     can = record.capabilities
     given = (record.switch, record.connected, *can.evidence, unlimited, fabric.agent_ports)

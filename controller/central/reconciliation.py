@@ -12,7 +12,7 @@ from controller.batches import batches
 from controller.central.fabric_state import FabricState
 from controller.central.no_agents import agents_of
 from controller.central.pair_meters import PairMeterManager
-from controller.central.refused_meters import NO_ENTRY_TAKEN, NOT_THERE, RefusedMeters, ScarceMeters
+from controller.central.refused_meters import ENTRIES_REJECTED, NOT_THERE, RefusedMeters, ScarceMeters
 from controller.events import EventKind
 from controller.fabric.port_numbers import PortNumbers
 from controller.forwarding.desired_flows import plan_flows
@@ -25,9 +25,9 @@ from controller.switch.meters.meter_settings import MeterSetting, MeterSettingsT
 from controller.switch.switch_record import NO_ENTRY, SwitchRecord
 
 # Entries looked through, or worked on, before others in the process get their turn.
-_LOOKED_AT_ONCE, _WORKED_AT_ONCE = 1000, 125
+_COMPARE_BATCH, _REPAIR_BATCH = 1000, 125
 # So many in columns; and so many hosts, each of which has entries at all switches of its VLAN.
-_CLAIMED_AT_ONCE, _HOSTS_AT_ONCE = 4000, 25
+_CLAIM_BATCH, _HOST_BATCH = 4000, 25
 
 
 class InstalledTables(NamedTuple):
@@ -79,7 +79,7 @@ class Reconciler:
         record.installed, record.changed_keys = flows.copy(), set()
         yield
         fabric.invalidate_counters(record)
-        for named in batches(vn_meter_flows(record.installed), _LOOKED_AT_ONCE):
+        for named in batches(vn_meter_flows(record.installed), _COMPARE_BATCH):
             record.adopt_vn_meters(named, fabric.vns, fabric.network.numbers)
             yield
         self._complete_vn_meters(record, now_s)
@@ -102,7 +102,7 @@ class Reconciler:
         fabric.arrivals.came(dpid, now_s)
         fabric.network.paths.switch_up(dpid)
         fabric.network.update_paths()
-        standing, settings = MeterSettingsTable.from_installed(meters), fabric.wanted_meters(record)
+        standing, settings = MeterSettingsTable.from_installed(meters), fabric.desired_meters(record)
         differing = settings.differing(standing).intersection(settings) - set(record.update.meter_id)
         differing -= {i for i in differing if i in standing and record.capabilities.takes_as(settings[i], standing[i])}
         record.update.put_meters({meter_id: settings[meter_id] for meter_id in sorted(differing)}, standing.keys())
@@ -110,7 +110,7 @@ class Reconciler:
         # What changes from here on is sent as usual. Later tables come before earlier ones, as in any plan.
         wanted = fabric.network.desired.of_switch(dpid)
         lacking = wanted.differing(record.installed) - record.installed.missing_from(wanted)
-        for keys in batches(sorted(lacking, reverse=True), _LOOKED_AT_ONCE):
+        for keys in batches(sorted(lacking, reverse=True), _COMPARE_BATCH):
             record.set_flows(plan_flows(wanted, record.installed, keys))
             yield
 
@@ -127,7 +127,7 @@ class Reconciler:
             for record in self.fabric.switches.values() if only is None else [only]:
                 if not len(record.deferred.entries.key):
                     continue
-                known = record.deferred.take(self.fabric.network.knows, come)
+                known = record.deferred.pop_known(self.fabric.network.knows, come)
                 if come is not None and not len(known.key):
                     continue
                 yield
@@ -137,7 +137,7 @@ class Reconciler:
                 yield from self.pairs.adopt(InstalledPairs.together(adopted), now_s)
         finally:
             if found:
-                self.pairs.give_up(InstalledPairs.together(found))
+                self.pairs.release_claimed(InstalledPairs.together(found))
 
     def _complete_vn_meters(self, record: SwitchRecord, now_s: float) -> None:
         """Let the VNs of a switch have the meters that they lack."""
@@ -156,9 +156,9 @@ class Reconciler:
         )
 
     def tables(self, dpid: int) -> InstalledTables:
-        """Return what a switch's tables should hold once everything that was taken by ``take_updates`` is done."""
+        """Return what a switch's tables should hold once everything that was taken by ``drain_updates`` is done."""
         record = self.fabric.switches[dpid]
-        return InstalledTables(record.installed.copy(), self.fabric.wanted_meters(record))
+        return InstalledTables(record.installed.copy(), self.fabric.desired_meters(record))
 
     def audit(
         self,
@@ -186,13 +186,13 @@ class Reconciler:
         count = 0
         lost, record.lost = record.lost, frozenset()
         try:
-            for keys in batches(sorted(self._candidate_keys(record, expected.flows, flows, only)), _WORKED_AT_ONCE):
+            for keys in batches(sorted(self._candidate_keys(record, expected.flows, flows, only)), _REPAIR_BATCH):
                 differing = expected.flows.differing(flows, keys) - record.installed.differing(expected.flows, keys)
                 record.mark_installed(differing, flows)
                 known = FlowTable(flow for packed in keys if (flow := record.installed.flow(packed)) is not None)
                 self._adopt_at_once(record, known, meters, now_s)
                 self.pairs.flush()
-                self._give_up_lost(record, differing, lost, now_s)
+                self._release_lost_meters(record, differing, lost, now_s)
                 wrong = self._repair_flows(record, keys, differing, tidy=tidy)
                 count += wrong
                 yield wrong
@@ -202,7 +202,7 @@ class Reconciler:
         finally:
             if count:
                 text = f"switch {record.switch.name}: {count} entries and meters mended"
-                self.fabric.note(EventKind.TABLES_MENDED, text, now_s, dpid=record.switch.dpid)
+                self.fabric.note(EventKind.TABLES_REPAIRED, text, now_s, dpid=record.switch.dpid)
 
     def _candidate_keys(
         self, record: SwitchRecord, expected: FlowTable, flows: FlowTable, only: Collection[bytes] | None
@@ -218,14 +218,16 @@ class Reconciler:
         nobodys = expected.missing_from(wanted)
         return expected.differing(flows) | nobodys.difference(record.deferred.entries.key.tolist())
 
-    def _give_up_lost(self, record: SwitchRecord, differing: set[bytes], lost: frozenset[bytes], now_s: float) -> None:
+    def _release_lost_meters(
+        self, record: SwitchRecord, differing: set[bytes], lost: frozenset[bytes], now_s: float
+    ) -> None:
         """Take the meters from entries that are missing once more: the switch refuses them, maybe for their meters."""
         wanted = self.fabric.network.desired.of_switch(record.switch.dpid)
         flows = {packed: flow for packed in differing if (flow := wanted.flow(packed)) is not None}
         metered = {packed: flow.meter_id for packed, flow in flows.items() if flow.meter_id is not None}
         refused = {meter_id for packed, meter_id in metered.items() if packed in lost}
         if refused:
-            self.refused.give_up(record, refused, NO_ENTRY_TAKEN, now_s)
+            self.refused.release_meters(record, refused, ENTRIES_REJECTED, now_s)
         record.lost |= metered.keys() - lost
 
     def _repair_flows(self, record: SwitchRecord, keys: Collection[bytes], differing: set[bytes], *, tidy: bool) -> int:
@@ -258,14 +260,14 @@ class Reconciler:
         differing = owned.differing(expected)
         if not differing:
             return 0
-        wanted = self.fabric.wanted_meters(record)
+        wanted = self.fabric.desired_meters(record)
         differing = {i for i in differing if wanted.get(i) == expected.get(i)} - set(record.update.meter_id)
         unwanted = differing - wanted.keys() if tidy else set()
         differing &= wanted.keys()
         missing = {i for i in differing if i not in found}
         refused = {i for i in missing if i in missed or (doubtful and i not in stood)}
         if refused:
-            self.refused.give_up(record, refused, NOT_THERE, now_s)
+            self.refused.release_meters(record, refused, NOT_THERE, now_s)
             differing -= refused
         record.missed = frozenset(missing - refused)
         unlike = {i: (wanted[i], found[i]) for i in differing if i in found}
@@ -289,7 +291,7 @@ class Reconciler:
     def _adopt_hosts(self, record: SwitchRecord, hosts: HostFlows, now_s: float) -> Iterator[None]:
         """Take over the hosts that entries in a switch's tables stand for and that are not known, in pieces."""
         fabric = self.fabric
-        for some in hosts.pieces(_HOSTS_AT_ONCE):
+        for some in hosts.pieces(_HOST_BATCH):
             columns = (column.tolist() for column in (some.in_port, some.vlan_vid, some.mac))
             for in_port, vlan_vid, mac in zip(*columns, strict=True):
                 host = Host(vlan_vid, mac)
@@ -316,7 +318,7 @@ class Reconciler:
         if not record.capabilities.uses_meters or not len(talking.key):
             return
         standing = MeterSettingsTable.from_installed(meters)
-        for some in talking.pieces(_CLAIMED_AT_ONCE):
+        for some in talking.pieces(_CLAIM_BATCH):
             there = np.isin(some.meter_id, standing.meter_id) & record.installed.contains(some.key)
             pairs = adopted_pairs(some.only(there), self.fabric.network, record.switch.dpid, standing)
             pairs = pairs.only(~self.pairs.metered_mask(pairs.sender, pairs.receiver))

@@ -119,7 +119,7 @@ def reconfigure(
     row_of = _rows_of(before, after)
     kept = _kept(before, after)
     there = sorted(dpid for dpid in kept if before.switches[dpid].connected)
-    standing = {dpid: before.wanted_meters(before.switches[dpid]) for dpid in there}
+    standing = {dpid: before.desired_meters(before.switches[dpid]) for dpid in there}
     for dpid in kept:
         for_marks = before.phantoms.ids_of(dpid, before.vns) + before.measuring.ids_of(dpid, before.vns)
         _inherit_record(before.switches[dpid], after.switches[dpid], row_of, config, for_marks)
@@ -272,7 +272,7 @@ def _plan(fabric: FabricState, record: SwitchRecord, standing: MeterSettingsTabl
     record.update = SwitchUpdate()
     wanted = fabric.network.desired.of_switch(record.switch.dpid)
     record.set_flows(plan_flows(wanted, record.installed))
-    settings = fabric.wanted_meters(record)
+    settings = fabric.desired_meters(record)
     differing = settings.differing(standing)
     gone = np.setdiff1d(standing.meter_id, settings.meter_id).tolist()
     differing.difference_update(gone)

@@ -38,11 +38,11 @@ from controller.switch.switch_record import NO_ENTRY, SwitchRecord
 RETRY_S = 10.0
 MAX_RETRY_S = 640.0
 TURN_S = 1.0
-MAX_AT_ONCE = 4  # at one switch in a turn: who has just got a meter has to be measured first
+MAX_RETRIES_PER_TURN = 4  # at one switch in a turn: who has just got a meter has to be measured first
 # A pair is as large as another one unless it sends so many times as much, and so much more.
 LARGER, LARGER_BPS = 2.0, 100_000.0
 NOT_THERE = "it does not stand on the switch, though it was sent"
-NO_ENTRY_TAKEN = "the switch does not take the entries that name it"
+ENTRIES_REJECTED = "the switch does not take the entries that name it"
 # Up to this rate a refusal of a rate is taken to mean that it is too low.
 _LOW_KBPS = 1_000
 _MIN_BURST_KBITS = int(MIN_BURST_BITS // RATE_STEP_BPS) + 1
@@ -82,8 +82,8 @@ class RefusedMeters:
         self._fabric, self._pairs = fabric, pairs
         self._of: dict[int, _Refusals] = {}
         self._noted: dict[int, dict[int, _Refusal]] = {}  # by switch and meter, since ``settle``
-        self._untold: set[int] = set()  # where what goes without has changed
-        self._told: dict[int, set[str]] = {}  # by switch: the reasons that were told
+        self._unreported: set[int] = set()  # where what goes without has changed
+        self._reported: dict[int, set[str]] = {}  # by switch: the reasons that were told
 
     def note(self, dpid: int, message: bytes, code: str) -> bool:
         """A switch refused this meter-mod; return whether ``settle`` does all that has to be done about it."""
@@ -97,12 +97,12 @@ class RefusedMeters:
         self._noted.setdefault(dpid, {})[meter_id] = _Refusal(command, rate_kbps, burst_kbits, code)
         return True
 
-    def settle(self, now_s: float) -> None:
+    def process(self, now_s: float) -> None:
         """Do what follows from the refusals noted: learn, ask for meters again, or let go without. Steps 1 to 3."""
         noted, self._noted = self._noted, {}
         for dpid, refusals in noted.items():
             record = self._fabric.switches[dpid]
-            wanted = self._fabric.wanted_meters(record)
+            wanted = self._fabric.desired_meters(record)
             refused = {meter_id: one for meter_id, one in refusals.items() if meter_id in wanted}
             lost: defaultdict[str, list[int]] = defaultdict(list)
             again: list[int] = []
@@ -114,17 +114,17 @@ class RefusedMeters:
                     lost[one.code].append(meter_id)
             self._fabric.follow_bounds()
             for code, meter_ids in lost.items():
-                self.give_up(record, meter_ids, f"the switch refuses it: METER_MOD_FAILED / {code}", now_s)
+                self.release_meters(record, meter_ids, f"the switch refuses it: METER_MOD_FAILED / {code}", now_s)
             if "OUT_OF_METERS" in lost:
                 record.meter_ids.most_used = record.meter_ids.used
                 self._pairs.retry(dpid)  # what they lack from now on are ids
             self.leave_out(record, now_s)
-            wanted = self._fabric.wanted_meters(record)
+            wanted = self._fabric.desired_meters(record)
             there = {i for i in again if refused[i].command != MeterModCommand.ADD}
             stands = there | {i for i in again if refused[i].code == "METER_EXISTS"}
             record.update.put_meters({i: wanted[i] for i in again if i in wanted}, stands)
 
-    def give_up(
+    def release_meters(
         self, record: SwitchRecord, meter_ids: Collection[int], why: str, now_s: float, *, standing: bool = False
     ) -> None:
         """Let whoever was to have these meters of a switch go without; they are deleted if they are ``standing``."""
@@ -147,13 +147,15 @@ class RefusedMeters:
         self._pairs.refuse(of_pairs[of_pairs != NO_ENTRY].tolist(), why, standing=standing)
         if refusals.retry_s == np.inf:
             refusals.retry_s = now_s + refusals.wait_s
-        self._untold.add(record.switch.dpid)
+        self._unreported.add(record.switch.dpid)
 
     def leave_out(self, record: SwitchRecord, now_s: float) -> None:
         """Let go without whose limits are above all meters of a switch: VNs' send limits, and pairs."""
         beyond = self._beyond(record)
         if beyond:
-            self.give_up(record, beyond, beyond_text(record.capabilities.bounds.max_rate_kbps), now_s, standing=True)
+            self.release_meters(
+                record, beyond, beyond_text(record.capabilities.bounds.max_rate_kbps), now_s, standing=True
+            )
 
     def _beyond(self, record: SwitchRecord) -> list[int]:
         """Return the meters of a switch that were to let through more than any meter of its does."""
@@ -185,16 +187,16 @@ class RefusedMeters:
 
     def tick(self, now_s: float) -> None:
         """See to what was refused, ask again for what is due, and say what goes without; call it every interval."""
-        self.settle(now_s)
+        self.process(now_s)
         for dpid, refusals in self._of.items():
             record = self._fabric.switches[dpid]
             if now_s >= refusals.retry_s and record.connected:
                 self._ask_again(record, refusals, now_s)
-        untold = self._untold | self._pairs.take_changed()
-        self._untold = set()
+        untold = self._unreported | self._pairs.drain_changed()
+        self._unreported = set()
         for dpid in untold:
             self._spare(self._fabric.switches[dpid])
-            self._tell(self._fabric.switches[dpid], now_s)
+            self._report(self._fabric.switches[dpid], now_s)
 
     def _spare(self, record: SwitchRecord) -> None:
         """Where there are too few meters for pairs, VNs do without those that can be spared."""
@@ -211,13 +213,13 @@ class RefusedMeters:
         refusals.vns, refusals.retry_s = {}, np.inf
         record.meter_ids.most_used = record.capabilities.told.count
         self._pairs.retry(record.switch.dpid)
-        self._untold.add(record.switch.dpid)
+        self._unreported.add(record.switch.dpid)
         if not rows:
             return
         before = {row: record.vn_meters[row] for row in rows}
         record.complete_vn_meters()
         self.leave_out(record, now_s)
-        wanted = self._fabric.wanted_meters(record)
+        wanted = self._fabric.desired_meters(record)
         for row in rows:
             new = set(record.vn_meters[row]) - set(before[row])
             record.update.put_meters({one: wanted[one] for one in sorted(filter(None, new))}, [])
@@ -237,7 +239,7 @@ class RefusedMeters:
             can.learn_bounds(bounds._replace(max_rate_kbps=rate_kbps // 2))
         return _fitted(can.bounds, setting) != setting
 
-    def _tell(self, record: SwitchRecord, now_s: float) -> None:
+    def _report(self, record: SwitchRecord, now_s: float) -> None:
         """Say what goes without, once for each reason."""
         dpid, can = record.switch.dpid, record.capabilities
         lacking = {}
@@ -248,10 +250,10 @@ class RefusedMeters:
             what = [f"{pairs[why]} pairs"] if why in pairs else []
             what += [f"{of_kinds[why, kind]} VNs' {_KINDS[kind]}" for kind in VnMeters._fields if of_kinds[why, kind]]
             lacking[why] = f"{', '.join(what)} without a meter: {why}"
-        for why in lacking.keys() - self._told.get(dpid, set()):
+        for why in lacking.keys() - self._reported.get(dpid, set()):
             text = f"switch {record.switch.name}: {lacking[why]}"
             self._fabric.note(EventKind.OUT_OF_METERS, text, now_s, dpid=dpid)
-        self._told[dpid] = set(lacking)
+        self._reported[dpid] = set(lacking)
         can.lacking = tuple(lacking.values())
 
 
@@ -289,7 +291,7 @@ class ScarceMeters:
     def _turn(self, record: SwitchRecord, pairs: list[Pair]) -> None:
         holding = sorted(self._holding(record))
         asking = sorted(self._asking(pairs), reverse=True)
-        turns = list(zip(asking[:MAX_AT_ONCE], holding, strict=False))
+        turns = list(zip(asking[:MAX_RETRIES_PER_TURN], holding, strict=False))
         for claim, holder in turns:
             if claim.beats(holder):
                 self._pairs.pass_on(holder.pair, claim.pair)

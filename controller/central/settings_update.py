@@ -20,7 +20,7 @@ from controller.switch.meters.meter_mods import modifications
 from controller.units import exact_rate
 
 # A change to more VNs or VLANs than this is one event that says how many they are.
-_MOST_NAMED = 20
+_MAX_NAMED = 20
 _NEWCOMER, _REPORT = map(VnMeters._fields.index, ("newcomer", "report"))
 
 
@@ -84,7 +84,7 @@ def _modify_vn_meters(
             of_floods, of_newcomers = meter_id[1:3, flooding[rows]].ravel(), meter_id[_NEWCOMER, beginning[rows]]
             of_reports = meter_id[_REPORT, reporting[rows]]
             mine = np.concatenate([meter_id[0, sending[rows]], of_floods, of_newcomers, of_reports])
-            wanted = fabric.wanted_meters(record)
+            wanted = fabric.desired_meters(record)
             at = np.flatnonzero(np.isin(wanted.meter_id, mine))
             mods = modifications(wanted.meter_id[at], wanted.rate_kbps[at], wanted.burst_kbits[at])
             record.update.modify_meters(mods)
@@ -92,7 +92,7 @@ def _modify_vn_meters(
 
 def _note_limits(fabric: FabricState, before: VnTable, now_s: float) -> None:
     rows = _changed_rows(before, fabric.vns)
-    if len(rows) > _MOST_NAMED:
+    if len(rows) > _MAX_NAMED:
         fabric.note(EventKind.LIMIT_CHANGED, f"{len(rows)} VNs have new limits or weights", now_s)
         return
     for row in rows.tolist():
@@ -129,7 +129,7 @@ def _note_vlans(fabric: FabricState, before: ControlContext, now_s: float) -> No
         for vid, policy in sorted(policies.items(), key=itemgetter(0))
         if policy != before.policies[vid] or shadows.get(vid) != before.shadow.policies.get(vid)
     ]
-    if len(vids) > _MOST_NAMED:
+    if len(vids) > _MAX_NAMED:
         fabric.note(EventKind.ALGORITHM_CHANGED, f"{len(vids)} VLANs have another algorithm or shadow", now_s)
         return
     for vid in vids:

@@ -58,7 +58,7 @@ class Leadership:
         self.generation: int | None = None  # of the active node, whoever that is
         self.is_mine = False  # as far as etcd has said; ``held`` says for how long that counts
 
-    def hear(self, answer: LeaseSnapshot) -> None:
+    def update(self, answer: LeaseSnapshot) -> None:
         """Etcd has answered. Answers must be given in the order of their questions."""
         self.lease_id, self.confirmed_s = answer.lease_id, answer.began_s
         self.active, self.generation = answer.active, answer.generation
@@ -76,7 +76,7 @@ class Leadership:
         """Return the generation under which this node is the active one at ``now_s``, None if it is not."""
         return self.generation if self.is_mine and self.is_lease_valid(now_s) else None
 
-    def wanted_role(self, now_s: float) -> tuple[ControllerRole, int] | None:
+    def desired_role(self, now_s: float) -> tuple[ControllerRole, int] | None:
         """Return the role to ask switches for, with its generation id; None while etcd has to say who is active."""
         held = self.active_generation(now_s)
         if held is not None:

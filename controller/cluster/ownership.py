@@ -30,7 +30,7 @@ class Ownership:
         self._leadership = leadership
         self.owners: Mapping[int, Owner] = {}
 
-    def hear(self, owners: Mapping[int, Owner]) -> None:
+    def update(self, owners: Mapping[int, Owner]) -> None:
         """Etcd has answered; ``leadership`` has heard that answer too."""
         self.owners = owners
 
@@ -40,7 +40,7 @@ class Ownership:
         mine = owner is not None and owner.lease_id == self._leadership.lease_id
         return owner.generation if owner is not None and mine and self._leadership.is_lease_valid(now_s) else None
 
-    def wanted_role(self, dpid: int, now_s: float) -> tuple[ControllerRole, int] | None:
+    def desired_role(self, dpid: int, now_s: float) -> tuple[ControllerRole, int] | None:
         """Return the role to ask a switch for, with its generation id; None while nobody is known to own it."""
         owner = self.owners.get(dpid)
         if owner is None:

@@ -26,7 +26,7 @@ FALLBACK_DELAY_S = 3.0
 MOVE_NOTICE_S = 0.5
 UNREACHABLE_GRACE_S = 2.0
 MOVE_TIMEOUT_S = 5.0
-MAX_AT_ONCE = 50
+MAX_MOVES = 50
 """switches taken in one transaction, with two operations each: etcd allows 128"""
 
 
@@ -94,7 +94,7 @@ class Placement:
         self.moving = False  # whether a switch is about to be taken from its owner, by this node or another one
 
     def unowned_due(self, now_s: float, known: ClusterView, reached: Collection[int]) -> list[int]:
-        """Return the switches without an owner to take now, MAX_AT_ONCE at most; ``reached`` are connected."""
+        """Return the switches without an owner to take now, MAX_MOVES at most; ``reached`` are connected."""
         self._began_s = min(self._began_s, now_s) if self._me in known.nodes else math.inf
         nodes = frozenset(known.nodes).difference(known.drained)
         since_s = self._since_s if nodes == self._nodes else {}
@@ -109,7 +109,7 @@ class Placement:
             for dpid, each_s in waited_s.items()
             if each_s >= FALLBACK_DELAY_S * candidates(dpid, known).index(self._me)
         ]
-        return due[:MAX_AT_ONCE]
+        return due[:MAX_MOVES]
 
     def move_due(self, now_s: float, known: ClusterView, controlled: Collection[int]) -> int | None:
         """Return the switch to take from its owner now, None: none.

@@ -14,7 +14,7 @@ from controller.config.config_diff import ConfigChange, diff_configs, diff_value
 from controller.fabric.config_model import DIRECTIONS, Config, CoreLink, EdgePort, Switch, Vlan
 from controller.units import format_rate
 
-_MOST_NAMED = 20
+_MAX_NAMED = 20
 _APART = frozenset({"vlans", "switches", "links", "source_name"})
 _CEILINGS = tuple(f"{way}_ceiling_bps" for way in DIRECTIONS)
 _Ports = list[tuple[str, EdgePort, EdgePort]]
@@ -51,8 +51,8 @@ def summarize_changes(before: Config, after: Config) -> list[str]:
 def shorten(names: Iterable[str], between: str = ", ") -> str:
     """Return names as a sentence has them, cut short when there are many."""
     all_names = list(names)
-    more = f" and {len(all_names) - _MOST_NAMED} more" if len(all_names) > _MOST_NAMED else ""
-    return between.join(all_names[:_MOST_NAMED]) + more
+    more = f" and {len(all_names) - _MAX_NAMED} more" if len(all_names) > _MAX_NAMED else ""
+    return between.join(all_names[:_MAX_NAMED]) + more
 
 
 def _vlan_names(vlans: Mapping[int, Vlan]) -> dict[int, str]:

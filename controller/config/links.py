@@ -14,8 +14,8 @@ from controller.config.value_types import MAX_PORT_NO
 from controller.config.yaml_document import Path, Problem, show_value
 from controller.fabric.config_model import CoreLink, LinkEnd, Switch
 
-_MOST_NAMED = 20
-_MOST_DIGITS = 10  # of a port number
+_MAX_NAMED = 20
+_MAX_DIGITS = 10  # of a port number
 
 
 def read_links(
@@ -55,11 +55,11 @@ def _read_ends(path: Path, texts: Sequence[str], switches: Mapping[str, Switch])
 def _read_end(text: str, switches: Mapping[str, Switch]) -> LinkEnd | str:
     """Return the end that a text names, or what is wrong with it."""
     name, _, number = text.rpartition(":")
-    is_number = number.isascii() and number.isdecimal() and len(number) <= _MOST_DIGITS
+    is_number = number.isascii() and number.isdecimal() and len(number) <= _MAX_DIGITS
     if not (name and is_number and 0 < int(number) <= MAX_PORT_NO):
         return f"{show_value(text)} is not SWITCH:PORT, such as s1:1001"
     if name not in switches:
-        return f"{name!r} is not a switch of this file; its switches are {', '.join(list(switches)[:_MOST_NAMED])}"
+        return f"{name!r} is not a switch of this file; its switches are {', '.join(list(switches)[:_MAX_NAMED])}"
     if int(number) in switches[name].ports:
         return f"{text} is an edge port of this file, and no link between switches"
     return LinkEnd(name, switches[name].dpid, int(number))

@@ -8,15 +8,15 @@ from controller.config.yaml_document import Path, Problem
 from controller.fabric.config_model import MeterSettings
 from controller.units import format_rate
 
-LEAST_BURST_BITS = 40_000  # three frames of 1,522 bytes, in whole kb
+MIN_BURST_LIMIT_BITS = 40_000  # three frames of 1,522 bytes, in whole kb
 
 
 def read_meters(path: Path, data: object) -> tuple[MeterSettings, list[Problem]]:
     """Return the settings, and what is wrong with them."""
     section, problems = read_section(MetersSection, path, data)
     max_burst, low, high, step = section.max_burst, section.min_rate, section.max_rate, section.rate_step
-    if max_burst is not None and max_burst < LEAST_BURST_BITS:
-        message = f"{format_rate(max_burst)} is below {format_rate(LEAST_BURST_BITS)} bits, three frames"
+    if max_burst is not None and max_burst < MIN_BURST_LIMIT_BITS:
+        message = f"{format_rate(max_burst)} is below {format_rate(MIN_BURST_LIMIT_BITS)} bits, three frames"
         problems.append(Problem((*path, "max_burst"), message))
     if low is not None and high is not None and low > high:
         message = f"{format_rate(high)} is below min_rate, {format_rate(low)}"

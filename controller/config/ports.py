@@ -21,7 +21,7 @@ from controller.fabric.value_checks import is_name
 from controller.fabric.vn_table import check_ceiling
 from controller.units import format_rate
 
-_MOST_NAMED = 20
+_MAX_NAMED = 20
 _NOTHING_OWN = VnSection()
 _RATES = attrgetter("send_limit", "receive_limit", "send_ceiling", "receive_ceiling")
 
@@ -94,7 +94,7 @@ def _read_vids(path: Path, section: PortSection, vlans: Mapping[int, object]) ->
     for place, vids in named:
         there = [vid for vid in vids if vid in vlans]
         if not there:
-            known = ", ".join(map(str, sorted(vlans)[:_MOST_NAMED])) or "none"
+            known = ", ".join(map(str, sorted(vlans)[:_MAX_NAMED])) or "none"
             what = f"{vids[0]} is not a VLAN" if len(vids) == 1 else f"{vids[0]}-{vids[-1]} holds no VLAN"
             problems.append(Problem(place, f"{what} of this file; its VLANs are {known}"))
         again = [vid for vid in there if vid in found]
@@ -115,9 +115,9 @@ class _Given(NamedTuple):
 
 
 def _read_vn(
-    path: Path, port: PortSection, vid: int, vlan: VlanSection, place: tuple[str, int, int]
+    path: Path, port: PortSection, vid: int, vlan: VlanSection, location: tuple[str, int, int]
 ) -> tuple[Vn, list[Problem]]:
-    """Return the VN of a VLAN at a port; ``place`` is its switch, dpid and port number."""
+    """Return the VN of a VLAN at a port; ``location`` is its switch, dpid and port number."""
     own_path = (*path, "vns", str(vid))
     own, problems = _NOTHING_OWN, list[Problem]()
     if own_path[-1] in port.vns:
@@ -134,7 +134,7 @@ def _read_vn(
     send_bps, receive_bps, send_ceiling_bps, receive_ceiling_bps = rates
     vn = Vn(
         vid,
-        *place,
+        *location,
         send_limit_bps=send_bps,
         receive_limit_bps=receive_bps,
         send_ceiling_bps=send_ceiling_bps,

@@ -65,25 +65,25 @@ def is_numeric(key: str) -> bool:
     return key.isdecimal() or KEY_RANGE.fullmatch(key) is not None
 
 
-def expand_key(path: Path, what: str, least: int, most: int) -> tuple[range, list[Problem]]:
+def expand_key(path: Path, what: str, minimum: int, maximum: int) -> tuple[range, list[Problem]]:
     """Return the numbers that the key at the end of ``path`` stands for, ``1-24`` for 24; none with a problem."""
     match = KEY_RANGE.fullmatch(path[-1])
     if match is None:
-        number, problems = read_number(path, what, least, most)
+        number, problems = read_number(path, what, minimum, maximum)
         return range(0) if number is None else range(number, number + 1), problems
     first, last = int(match[1]), int(match[2])
-    if least <= first <= last <= most and last - first < MAX_RANGE:
+    if minimum <= first <= last <= maximum and last - first < MAX_RANGE:
         return range(first, last + 1), []
-    message = f"is no range: write FIRST-LAST within {least} to {most}, of {MAX_RANGE} at most"
+    message = f"is no range: write FIRST-LAST within {minimum} to {maximum}, of {MAX_RANGE} at most"
     return range(0), [Problem(path, message, at_key=True)]
 
 
-def read_number(path: Path, what: str, least: int, most: int) -> tuple[int | None, list[Problem]]:
+def read_number(path: Path, what: str, minimum: int, maximum: int) -> tuple[int | None, list[Problem]]:
     """Return the number that the key at the end of ``path`` is; None and a problem if it is none."""
     key = path[-1]
-    if _KEY_NUMBER.fullmatch(key) and least <= int(key) <= most:
+    if _KEY_NUMBER.fullmatch(key) and minimum <= int(key) <= maximum:
         return int(key), []
-    message = f"{key!r} is not a {what}: it must be a decimal number, {least} to {most}"
+    message = f"{key!r} is not a {what}: it must be a decimal number, {minimum} to {maximum}"
     return None, [Problem(path, message, at_key=True)]
 
 

@@ -17,7 +17,7 @@ from controller.fabric.config_model import DIRECTIONS, Config, EdgePort, Vn
 from controller.fabric.vn_table import VnTable
 from controller.limits.admission import admit_core, core_overloaded, core_topology
 from controller.limits.change_validation import check_used
-from controller.limits.flood_limits import LEAST_FLOOD_BPS, largest_flood_limit, min_receive_limits
+from controller.limits.flood_limits import MIN_FLOOD_BPS, largest_flood_limit, min_receive_limits
 from controller.limits.hose_model import AdmissionError, VnLimits, port_overload
 from controller.policy.registry import make_policy, policies
 from controller.policy.shardability import check_shardable
@@ -137,10 +137,10 @@ def flood_problems(config: Config) -> Iterator[Problem]:
             continue
         flood_bps, smallest_bps = config.vlans[vid].flood_limit_bps, min(limits_bps)
         largest_bps = largest_flood_limit(smallest_bps, len(limits_bps))
-        if flood_bps is None or LEAST_FLOOD_BPS <= flood_bps <= largest_bps:
+        if flood_bps is None or MIN_FLOOD_BPS <= flood_bps <= largest_bps:
             continue
-        if flood_bps < LEAST_FLOOD_BPS:
-            reason = f"is below {format_rate(LEAST_FLOOD_BPS)}, what two meters can carry"
+        if flood_bps < MIN_FLOOD_BPS:
+            reason = f"is below {format_rate(MIN_FLOOD_BPS)}, what two meters can carry"
         else:
             others = max(len(limits_bps) - 1, 1)
             reason = f"does not fit: {others} VNs may flood to one whose receive limit is {format_rate(smallest_bps)}"
@@ -160,8 +160,8 @@ def _own_flood_problems(config: Config, own: Mapping[int, Sequence[Vn]]) -> Iter
         least, largest = by_limit[0], by_limit[-1]
         rows = [row for row, vn in enumerate(vns) if vn.vlan_vid == vid]
         worst = max(rows, key=(needed_bps - limits_bps).__getitem__)
-        if least.flood_limit_bps is not None and least.flood_limit_bps < LEAST_FLOOD_BPS:
-            reason = f"is below {format_rate(LEAST_FLOOD_BPS)}, what two meters can carry"
+        if least.flood_limit_bps is not None and least.flood_limit_bps < MIN_FLOOD_BPS:
+            reason = f"is below {format_rate(MIN_FLOOD_BPS)}, what two meters can carry"
             yield _flood_problem(config, least, reason)
         elif needed_bps[worst] > limits_bps[worst]:
             needed, has = format_rate(needed_bps[worst]), format_rate(limits_bps[worst])

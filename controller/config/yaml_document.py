@@ -240,8 +240,8 @@ def _excess(text: str, bounds: Bounds) -> ConfigProblem | None:
     return None
 
 
-def _more_than(most: int) -> str:
-    return f"has more than {most} entries, the most that there can be"
+def _more_than(max_items: int) -> str:
+    return f"has more than {max_items} entries, the most that there can be"
 
 
 class _NotPlainError(Exception):
@@ -283,12 +283,12 @@ class _PlainReader:
         read = self._section if kind is yaml.MappingStartEvent else self._list
         return read(self._bounds.max_items(key), depth + 1)
 
-    def _section(self, most: int, depth: int) -> dict[str, object]:
+    def _section(self, max_items: int, depth: int) -> dict[str, object]:
         values: dict[str, object] = {}
         take, scalar = self._next, yaml.ScalarEvent
         while type(event := take()) is scalar:
             key = event.value
-            if key in values or len(values) == most or event.anchor is not None:
+            if key in values or len(values) == max_items or event.anchor is not None:
                 raise _NotPlainError
             event = take()
             if type(event) is scalar and event.tag is None and event.anchor is None:
@@ -299,10 +299,10 @@ class _PlainReader:
             raise _NotPlainError
         return values
 
-    def _list(self, most: int, depth: int) -> list[object]:
+    def _list(self, max_items: int, depth: int) -> list[object]:
         values: list[object] = []
         while type(event := self._next()) is not yaml.SequenceEndEvent:
-            if len(values) == most:
+            if len(values) == max_items:
                 raise _NotPlainError
             values.append(self._value(event, f"[{len(values)}]", depth))
         return values

@@ -40,8 +40,8 @@ class FairLevel(PerReceiverPolicy):
     booking: float = parameter(
         0.05,
         "how much more than the limit is shared out at most while less than the limit is received, as a part of it",
-        least=0.0,
-        most=1.0,
+        minimum=0.0,
+        maximum=1.0,
     )
 
     name: ClassVar[str] = "level"
@@ -77,8 +77,8 @@ class FairLevel(PerReceiverPolicy):
         return grants_bps, after
 
 
-def _booked(requests: AllocationInput, before: FloatArray, most: float) -> FloatArray:
+def _booked(requests: AllocationInput, before: FloatArray, maximum: float) -> FloatArray:
     """Return how many times its limit each receiver shares out, (receivers,); once if nothing is known yet."""
     factor = np.maximum(1.0 - GAIN * (requests.received_bps - requests.limit_bps) / requests.limit_bps, 0.5)
-    stepped = np.clip(before * factor, 1.0, 1.0 + most)
+    stepped = np.clip(before * factor, 1.0, 1.0 + maximum)
     return np.where(np.isnan(before), 1.0, stepped)

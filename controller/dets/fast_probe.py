@@ -55,7 +55,7 @@ class FastProbe(SlowProbe):
         "factor by which the lowest rates are raised; larger is fairer sooner and wastes more on those who need no "
         "more",
         above=1.0,
-        most=1000.0,
+        maximum=1000.0,
     )
 
     name: ClassVar[str] = "fp"

@@ -42,9 +42,11 @@ class ForwardExplicit(PerReceiverPolicy):
         0.5,
         "gain of the control function; stable below 2, 1 and 0.618 when grants work after 0, 1 and 2 further intervals",
         above=0.0,
-        most=2.0,
+        maximum=2.0,
     )
-    floor: float = parameter(0.01, "least rate of an active sender, as a part of its fair share", least=1e-6, most=1.0)
+    floor: float = parameter(
+        0.01, "least rate of an active sender, as a part of its fair share", minimum=1e-6, maximum=1.0
+    )
 
     name: ClassVar[str] = "fe"
     title: ClassVar[str] = "Forward Explicit (RAA-FE)"

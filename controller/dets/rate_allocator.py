@@ -160,7 +160,7 @@ def answer_reports(
         view = _view(before, group, mine, entries, vns, reports, chosen, surroundings)
         links = view.links.names if view.links is not None else None
         decision = group.policy.decide(view, memory.aligned(view.rows, links))
-        heard_bps = _heard(group.policy.silence, decision)
+        heard_bps = _with_stale_mode(group.policy.silence, decision)
         if alone:
             grants_bps = np.ascontiguousarray(heard_bps, dtype=np.float64)
         else:
@@ -182,7 +182,7 @@ def _messages(reports: TrafficReport, grants_bps: FloatArray) -> tuple[SetRate, 
 def _view(
     before: RateAllocators,
     group: PolicyGroup,
-    mine: BoolArray,
+    in_group: BoolArray,
     entries: PairTable,
     vns: VnTable,
     reports: TrafficReport,
@@ -194,7 +194,7 @@ def _view(
     links = others_bps = within_bps = None
     if ReadingKind.LINKS in group.policy.required_readings:
         links = seen.links or LinkTable.of_access(vns)
-        others_bps, within_bps = cross_traffic_load(mine, entries, vns, links, seen.used_bps, seen.limit_bps)
+        others_bps, within_bps = cross_traffic_load(in_group, entries, vns, links, seen.used_bps, seen.limit_bps)
         if seen.remote_cross_traffic_bps is not None:
             others_bps, within_bps = (
                 others_bps + seen.remote_cross_traffic_bps[0],
@@ -206,7 +206,7 @@ def _view(
         elapsed_s=seen.elapsed_s,
         entries=entries,
         vns=vns,
-        in_group=mine,
+        in_group=in_group,
         parameters=group.parameters,
         received_bps=seen.received_bps,
         passed_bps=seen.passed_bps,
@@ -230,7 +230,7 @@ def _view(
     )
 
 
-def _heard(silence: StaleMode, decision: Decision) -> FloatArray:
+def _with_stale_mode(silence: StaleMode, decision: Decision) -> FloatArray:
     """Return the grants, but for entries whose meters are not read, of which the policy's class says what holds."""
     view, grant_bps = decision.view, decision.grant_bps
     if silence is StaleMode.FREE:

@@ -46,20 +46,20 @@ class SlowProbe(PerReceiverPolicy):
     """
 
     inflation: float = parameter(
-        0.10, "how much a sender that fully uses its rate asks for above it, as a part of it", least=0.0, most=10.0
+        0.10, "how much a sender that fully uses its rate asks for above it, as a part of it", minimum=0.0, maximum=10.0
     )
     floor: float = parameter(
         0.01,
         "least request of an active sender, as a part of its fair share, so that probing can start from it",
-        least=1e-6,
-        most=1.0,
+        minimum=1e-6,
+        maximum=1.0,
     )
     headroom: float = parameter(
         0.0,
         "0 is the paper; above 0.053, a sender that wants less than its fair share keeps what it sends and this part "
         "more, and is not squeezed and probed in turns",
-        least=0.0,
-        most=10.0,
+        minimum=0.0,
+        maximum=10.0,
     )
 
     name: ClassVar[str] = "sp"

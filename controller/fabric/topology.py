@@ -166,7 +166,7 @@ class Topology:
         """Return whether a hello of this (sender, receiver) is missing, of those that were heard lately."""
         return now_s - self._heard_s[ends] > LATE_S
 
-    def excuse(self, seconds: float) -> None:
+    def extend_timeouts(self, seconds: float) -> None:
         """Forgive all links a silence of so long: nobody listened."""
         self._heard_s = {ends: at_s + seconds for ends, at_s in self._heard_s.items()}
 
@@ -217,10 +217,10 @@ class Topology:
                 part.update(dict.fromkeys(fewer, more))
         return SwitchPaths(frozenset(tree), _next_ports(between))
 
-    def _forget(self, heard: Iterable[tuple[PortId, PortId]]) -> bool:
+    def _forget(self, links: Iterable[tuple[PortId, PortId]]) -> bool:
         """Forget some of what was heard; return whether that took a link down."""
         down = False
-        for ends in heard:
+        for ends in links:
             del self._heard_s[ends]
             for end in ends:
                 self._heard_at[end].discard(ends)

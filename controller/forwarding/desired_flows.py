@@ -128,37 +128,37 @@ class DesiredFlows:
         """Return all entries that a switch should have."""
         return self._tables[dpid]
 
-    def pop_changed(self, most: int, installed: Mapping[int, FlowTable]) -> dict[int, set[bytes]]:
-        """Return ``most`` of the packed keys that were touched of which ``installed`` tables, by dpid, differ.
+    def pop_changed(self, max_keys: int, installed: Mapping[int, FlowTable]) -> dict[int, set[bytes]]:
+        """Return ``max_keys`` of the packed keys that were touched of which ``installed`` tables, by dpid, differ.
 
         What other switches are to have is forgotten: it is compared as a whole when they come. Switches take turns. Of
         one that has too many those come first that must go, then those of later tables, as in ``plan_flows``. Half of
-        ``most`` is for such ones while there are any, so that what is touched later need not wait for them.
+        ``max_keys`` is for such ones while there are any, so that what is touched later need not wait for them.
         """
         for waiting in (self._touched, self._ordered):
             for dpid in waiting.keys() - installed.keys():
                 del waiting[dpid]
         taken: dict[int, set[bytes]] = {}
-        kept, looked_at = most // 2 if self._ordered else 0, 0
+        kept, looked_at = max_keys // 2 if self._ordered else 0, 0
         for dpid in list(self._touched):
-            if most <= kept or looked_at >= _MAX_SCAN:
+            if max_keys <= kept or looked_at >= _MAX_SCAN:
                 break
             keys = self._touched.pop(dpid)
             looked_at += len(keys)
             differing = self._tables[dpid].differing(installed[dpid], keys)
-            if len(differing) > most:
+            if len(differing) > max_keys:
                 self._ordered[dpid] = self._first(dpid, differing)[::-1] + self._ordered.pop(dpid, [])
             elif differing:
                 taken[dpid] = differing
-                most -= len(differing)
+                max_keys -= len(differing)
         for dpid in list(self._ordered):
-            if most <= 0:
+            if max_keys <= 0:
                 break
             ordered = self._ordered.pop(dpid)
-            some = ordered[-most:]
-            del ordered[-most:]
+            some = ordered[-max_keys:]
+            del ordered[-max_keys:]
             taken.setdefault(dpid, set()).update(some)
-            most -= len(some)
+            max_keys -= len(some)
             if ordered:
                 self._ordered[dpid] = ordered
         return taken

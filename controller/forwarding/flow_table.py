@@ -360,7 +360,7 @@ class FlowTable(Mapping[FlowKey, Flow]):
         rows = np.array(list(put.values()), np.uint32).reshape(-1, 2)
         self._merge(np.array(list(put), KEY), rows[:, 0], rows[:, 1])
 
-    def _merge(self, keys: KeyArray, meter_id: NDArray[np.uint32], place: NDArray[np.uint32]) -> None:
+    def _merge(self, keys: KeyArray, meter_id: NDArray[np.uint32], positions: NDArray[np.uint32]) -> None:
         order = np.argsort(keys, kind="stable")
         keys = keys[order]
         last = np.append(keys[1:] != keys[:-1], np.ones(min(len(keys), 1), dtype=np.bool_))
@@ -371,7 +371,7 @@ class FlowTable(Mapping[FlowKey, Flow]):
         before = np.searchsorted(self._keys[stays], keys)
         self._keys = np.insert(self._keys[stays], before, keys)
         self._meter_id = np.insert(self._meter_id[stays], before, meter_id[order])
-        self._place = np.insert(self._place[stays], before, place[order])
+        self._place = np.insert(self._place[stays], before, positions[order])
 
     def _tidy(self) -> None:
         """Forget the effects that no entry has any more, if there are many. Every place in use must be in the table."""

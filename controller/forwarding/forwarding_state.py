@@ -28,7 +28,7 @@ from controller.forwarding.path_flows import PathFlows, edges_by_vlan
 from controller.forwarding.transit_flows import TransitFlows
 
 # So many VNs get their entries before others in the process get their turn.
-_AT_ONCE = 500
+_BATCH_SIZE = 500
 
 
 class ForwardingState:
@@ -36,7 +36,7 @@ class ForwardingState:
 
     Entries with meters appear once the caller has given a pair its meter (``pairs.add``). Where other nodes have some
     of the switches (``enable_sharding``), entries are those of switches that this one has (``put_own``, until
-    ``let_go``); hosts, links and paths are those of the whole fabric.
+    ``release_switch``); hosts, links and paths are those of the whole fabric.
 
     ``known`` are the hosts, ``of_hosts`` the entries that each of them has; ``host_changes`` counts how often one came
     or went.
@@ -96,15 +96,15 @@ class ForwardingState:
     def enable_sharding(self) -> None:
         """Other nodes have some of the switches: make entries of those alone that are put here from now on.
 
-        From now on changes of hosts have to be taken (``take_host_changes``).
+        From now on changes of hosts have to be taken (``drain_host_changes``).
         """
         self.desired.only, self._changes = set(), []
 
-    def let_go(self, dpid: int) -> None:
+    def release_switch(self, dpid: int) -> None:
         """A switch is another node's: make its entries no longer."""
         self.desired.forget(dpid)
         self._own.pop(dpid, None)
-        self.paths.let_go(dpid)
+        self.paths.release_switch(dpid)
 
     def _begin(self, dpid: int) -> Iterator[None]:
         """Make a switch's entries for known hosts; yield after each piece. Ports follow when it is up."""
@@ -114,7 +114,7 @@ class ForwardingState:
         only.add(dpid)
         self.update_paths()
         yield from self._transit.begin(dpid)
-        for some in batches(self.known.all(), _AT_ONCE):
+        for some in batches(self.known.all(), _BATCH_SIZE):
             for host in some:
                 if host in self.known:
                     self.of_hosts.put_at(host, dpid)
@@ -143,7 +143,7 @@ class ForwardingState:
         for port in self._switches[dpid].ports.values():
             self._put_edge(dpid, port)
             yield
-        for some in batches(meters_of_vn.items(), _AT_ONCE):
+        for some in batches(meters_of_vn.items(), _BATCH_SIZE):
             for row, meters in some:
                 self.put_sender(row, meters)
                 self.of_hosts.put_unknown_source(row)
@@ -275,7 +275,7 @@ class ForwardingState:
         self._put_host(host, row)
         self.of_hosts.put_unknown_source(row)
 
-    def take_host_changes(self) -> list[HostChange]:
+    def drain_host_changes(self) -> list[HostChange]:
         """Return what has changed of hosts since the last call, in that order, where switches are shared out."""
         if not self._changes:
             return []

@@ -62,10 +62,10 @@ class HostFlows(NamedTuple):
         wanted = np.array([vlan_vid << _ADDRESS_BITS | mac for vlan_vid, mac in addresses], dtype=np.int64)
         return np.isin(self.vlan_vid << _ADDRESS_BITS | self.mac, wanted)
 
-    def pieces(self, at_once: int) -> Iterator[HostFlows]:
-        """Yield all of them in order, ``at_once`` at a time."""
-        for start in range(0, len(self.key), at_once):
-            yield self.only(slice(start, start + at_once))
+    def pieces(self, batch_size: int) -> Iterator[HostFlows]:
+        """Yield all of them in order, ``batch_size`` at a time."""
+        for start in range(0, len(self.key), batch_size):
+            yield self.only(slice(start, start + batch_size))
 
 
 def select_like(example: Flow, keys: KeyArray, meter_id: NDArray[np.uint32]) -> tuple[BoolArray, HostFlows]:

@@ -15,7 +15,7 @@ from controller.forwarding.pairs import Host
 NOWHERE = -1
 # A VN may learn so many hosts. As many again may move there: at most so many times as many are of it.
 WITH_MOVED = 2
-_LEAST = 64
+_MIN_ROWS = 64
 _MAC_BITS = 48
 _MAC = (1 << _MAC_BITS) - 1
 # The lowest address of a VN without hosts: above all addresses.
@@ -52,16 +52,16 @@ class KnownHosts:
     addresses, which says nothing where there is none.
     """
 
-    def __init__(self, vns: int, most: int, remembered_s: float) -> None:
-        self._most, self._remembered_s = most, remembered_s
+    def __init__(self, vns: int, max_hosts: int, remembered_s: float) -> None:
+        self._most, self._remembered_s = max_hosts, remembered_s
         self.count = np.zeros(vns, dtype=np.int64)
         self.lowest_mac = np.full(vns, _NO_MAC, dtype=np.int64)
         self._slots: dict[Host, int] = {}
         self._of_vn: defaultdict[int, dict[Host, None]] = defaultdict(dict)  # in the order in which they came
         # By slot; the key is VLAN and address, NOWHERE in a slot that is free.
-        self._key, self._vn, self._moved_from = np.full((3, _LEAST), NOWHERE, dtype=np.int64)
-        self._since_s = np.full(_LEAST, np.nan)
-        self._free = list(range(_LEAST))
+        self._key, self._vn, self._moved_from = np.full((3, _MIN_ROWS), NOWHERE, dtype=np.int64)
+        self._since_s = np.full(_MIN_ROWS, np.nan)
+        self._free = list(range(_MIN_ROWS))
         self._left: dict[Host, tuple[int, float]] = {}  # of which VN they were, and when they left, oldest first
         self._left_count = np.zeros(vns, dtype=np.int64)
 
@@ -174,8 +174,8 @@ class KnownHosts:
         self._since_s[slot] = before._since_s[was]
         self._moved_from[slot] = NOWHERE if moved_from == NOWHERE else new_row[moved_from]
 
-    def some(self, vns: BoolArray, mac: int | None, after: Host | None, most: int) -> HostColumns:
-        """Return the first ``most`` hosts of these VNs (vns,), and of an address, behind ``after`` in their order."""
+    def some(self, vns: BoolArray, mac: int | None, after: Host | None, max_hosts: int) -> HostColumns:
+        """Return at most ``max_hosts`` hosts of the VNs (vns,), with address ``mac`` if given, after ``after``."""
         chosen = self._key != NOWHERE
         chosen &= vns[self._vn]
         if mac is not None:
@@ -183,8 +183,8 @@ class KnownHosts:
         if after is not None:
             chosen &= self._key > _key_of(after)
         slots = np.flatnonzero(chosen)
-        if len(slots) > most:
-            slots = slots[np.argpartition(self._key[slots], most)[:most]]
+        if len(slots) > max_hosts:
+            slots = slots[np.argpartition(self._key[slots], max_hosts)[:max_hosts]]
         slots = slots[np.argsort(self._key[slots])]
         key = self._key[slots]
         return HostColumns(key >> _MAC_BITS, key & _MAC, self._vn[slots], self._since_s[slots], self._moved_from[slots])

@@ -73,7 +73,7 @@ class PathFlows:
         self.topology.remove_switch(dpid)
         self._links_changed = True
 
-    def let_go(self, dpid: int) -> None:
+    def release_switch(self, dpid: int) -> None:
         """A switch is another node's: its entries were dropped, and are made from nothing if it comes back."""
         self._fabric_ports.pop(dpid, None)
 
@@ -81,7 +81,7 @@ class PathFlows:
         """A port lost its link."""
         self._links_changed = self.topology.remove_port(port, now_s) or self._links_changed
 
-    def hear_hello(self, sender: PortId, receiver: PortId, now_s: float) -> bool:
+    def on_discovery_frame(self, sender: PortId, receiver: PortId, now_s: float) -> bool:
         """A hello of one switch's port reached another's; return whether that brought a link up."""
         if self._is_edge(sender) or self._is_edge(receiver):
             return False
@@ -101,7 +101,7 @@ class PathFlows:
         self._links_changed = self.topology.drop_probes(gone) or self._links_changed
         for ends, late in hellos.items():
             if not late or ends not in known:
-                self.hear_hello(*ends, now_s)
+                self.on_discovery_frame(*ends, now_s)
 
     def tick(self, now_s: float) -> None:
         """Let links expire, and floods use the links of a new tree once those of the old one are out of use.

@@ -11,8 +11,8 @@ REPORT_BURST_S = 2.0
 # Of an agent's frames: it says all that it has to say at once, once in an interval.
 AGENT_BURST_INTERVALS = 2
 # A report costs the controller some 0.1 ms, a host that moves some 0.1 ms and a flow-mod for each switch.
-REPORTS_PER_S, REPORTS_AT_ONCE = 100.0, 200.0
-MOVES_PER_S, MOVES_AT_ONCE = 5.0, 64.0
+PACKET_INS_PER_S, PACKET_IN_BURST = 100.0, 200.0
+MOVES_PER_S, MOVE_BURST = 5.0, 64.0
 
 
 def packet_in_bursts(rate_bps: FloatArray, burst_s: float = REPORT_BURST_S) -> FloatArray:
@@ -23,9 +23,9 @@ def packet_in_bursts(rate_bps: FloatArray, burst_s: float = REPORT_BURST_S) -> F
 class TokenBuckets:
     """A bucket for each of ``size`` rows: filled with ``per_s`` tokens, holding ``most``; full at first."""
 
-    def __init__(self, size: int, per_s: float, most: float) -> None:
-        self._per_s, self._most = per_s, most
-        self._tokens = [most] * size
+    def __init__(self, size: int, per_s: float, capacity: float) -> None:
+        self._per_s, self._most = per_s, capacity
+        self._tokens = [capacity] * size
         self._filled_s = [0.0] * size
 
     def consume(self, row: int, now_s: float) -> bool:

@@ -32,54 +32,54 @@ class TransitFlows:
         self._keys_at: defaultdict[int, dict[Host, bytes]] = defaultdict(dict)  # by the dpid of the host's own switch
         self._columns: dict[int, KeyArray] = {}  # the same, made when they are needed
 
-    def place(self, host: Host, own: int, switches: Iterable[int]) -> None:
-        """A host is behind the switch ``own``: let these others send frames for it there, where a path leads."""
+    def place(self, host: Host, own_dpid: int, switches: Iterable[int]) -> None:
+        """A host is behind the switch ``own_dpid``: let these others send frames for it there, where a path leads."""
         packed = pack_key(pipeline.forward_to_switch(1, host.vlan_vid, host.mac))
-        self._keys_at[own][host] = packed
-        self._columns.pop(own, None)
+        self._keys_at[own_dpid][host] = packed
+        self._columns.pop(own_dpid, None)
         for dpid in switches:
-            port_no = self._next_port.get((dpid, own))
+            port_no = self._next_port.get((dpid, own_dpid))
             if port_no is not None:
                 self._desired.put_packed(dpid, packed, _NO_METER, _towards(port_no))
 
-    def forget(self, host: Host, own: int, switches: Iterable[int]) -> None:
-        """A host is no longer behind the switch ``own``."""
-        packed = self._keys_at[own].pop(host)
-        self._columns.pop(own, None)
+    def forget(self, host: Host, own_dpid: int, switches: Iterable[int]) -> None:
+        """A host is no longer behind the switch ``own_dpid``."""
+        packed = self._keys_at[own_dpid].pop(host)
+        self._columns.pop(own_dpid, None)
         for dpid in switches:
-            if (dpid, own) in self._next_port:
+            if (dpid, own_dpid) in self._next_port:
                 self._desired.drop_entry(dpid, packed)
 
     def begin(self, dpid: int) -> Iterable[None]:
         """Make the entries of one switch, which has had none; yield after each piece."""
-        for own in list(self._keys_at):
-            port_no = self._next_port.get((dpid, own))
+        for own_dpid in list(self._keys_at):
+            port_no = self._next_port.get((dpid, own_dpid))
             if port_no is not None:
-                self._put(dpid, port_no, [own])
+                self._put(dpid, port_no, [own_dpid])
                 yield
 
     def put_paths(self, next_port: Mapping[tuple[int, int], int], keeps: Callable[[int], bool]) -> None:
         """Let the entries of the switches that are kept follow these paths, where they are other ones than before."""
         turned: defaultdict[tuple[int, int | None], list[int]] = defaultdict(list)
-        for dpid, own in {ends for ends, _ in self._next_port.items() ^ next_port.items()}:
-            if self._keys_at.get(own) and keeps(dpid):
-                turned[dpid, next_port.get((dpid, own))].append(own)
+        for dpid, own_dpid in {ends for ends, _ in self._next_port.items() ^ next_port.items()}:
+            if self._keys_at.get(own_dpid) and keeps(dpid):
+                turned[dpid, next_port.get((dpid, own_dpid))].append(own_dpid)
         self._next_port = next_port
         for (dpid, port_no), to in turned.items():
             self._put(dpid, port_no, to)
 
     def _put(self, dpid: int, port_no: int | None, to: Iterable[int]) -> None:
         """Let a switch send frames for the hosts of some others out of a port; None: nowhere."""
-        keys = np.concatenate([self._column(own) for own in to])
+        keys = np.concatenate([self._column(own_dpid) for own_dpid in to])
         if port_no is None:
             self._desired.drop_entries(dpid, keys)
         else:
             self._desired.put_entries(dpid, keys, np.full(len(keys), _NO_METER), _towards(port_no))
 
-    def _column(self, own: int) -> KeyArray:
-        if own not in self._columns:
-            self._columns[own] = np.array(list(self._keys_at[own].values()), KEY)
-        return self._columns[own]
+    def _column(self, own_dpid: int) -> KeyArray:
+        if own_dpid not in self._columns:
+            self._columns[own_dpid] = np.array(list(self._keys_at[own_dpid].values()), KEY)
+        return self._columns[own_dpid]
 
 
 @cache

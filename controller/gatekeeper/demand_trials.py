@@ -44,7 +44,7 @@ class DemandTrials:
         """Return what to remember, by VN."""
         return {"trial_age": self.age, "trial_least_bps": self.least_bps}
 
-    def after(
+    def updated(
         self,
         sent_bps: FloatArray,
         guarantee_bps: FloatArray,

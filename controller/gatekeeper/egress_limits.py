@@ -47,7 +47,7 @@ def risen(
 
 def halved(
     limit_bps: FloatArray,
-    told: BoolArray,
+    notified: BoolArray,
     floor_bps: FloatArray,
     room_bps: FloatArray,
     offered_bps: FloatArray,
@@ -60,7 +60,7 @@ def halved(
     near_bps = np.where(offered_bps > 0.0, np.minimum(limit_bps, ABOVE_OFFER * offered_bps), limit_bps)
     near_bps = np.minimum(near_bps, room_bps)
     lower_bps = np.maximum(near_bps * (1.0 - decrease), np.minimum(floor_bps, limit_bps))
-    return np.where(told, lower_bps, limit_bps)
+    return np.where(notified, lower_bps, limit_bps)
 
 
 def of_senders(pairs: Pairs, limit_bps: FloatArray, together: BoolArray, demand_bps: FloatArray) -> FloatArray:

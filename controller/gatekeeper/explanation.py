@@ -14,13 +14,13 @@ ESTIMATED = " (drops estimated: no queue counters)"
 _AT = 1e-9
 
 
-def explain(decision: GatekeeperDecision, at: int, place: LocationName) -> Explanation:
+def explain(decision: GatekeeperDecision, at: int, format_location: LocationName) -> Explanation:
     """Return what binds the pair at a position of the decision: the least of three, and then the second."""
     ceiling_bps = float(decision.view.ceiling_bps[at])
     bounds = [
         (ceiling_bps, FREE),
-        (float(decision.scheduled_bps[at]), _sending_port(decision, at, place)),
-        (float(decision.limit_bps[at]), _egress_limit(decision, at, place)),
+        (float(decision.scheduled_bps[at]), _sending_port(decision, at, format_location)),
+        (float(decision.limit_bps[at]), _egress_limit(decision, at, format_location)),
     ]
     bounds.sort(key=lambda one: one[0])  # of equal ones the first: who is not limited has no congestion
     (_, bound), (next_bps, next_constraint) = bounds[:2]
@@ -29,21 +29,21 @@ def explain(decision: GatekeeperDecision, at: int, place: LocationName) -> Expla
     return Explanation(at, grant_bps, bound + estimated, 0, 0, max(next_bps, grant_bps), next_constraint)
 
 
-def _sending_port(decision: GatekeeperDecision, at: int, place: LocationName) -> str:
+def _sending_port(decision: GatekeeperDecision, at: int, format_location: LocationName) -> str:
     view = decision.view
     sender = int(view.sender[at])
     guarantee_bps = float(view.vns.send_limit_bps[sender])
     borrowed_bps = max(float(decision.sending_bps[sender]) - guarantee_bps, 0.0)
     guarantee, borrowed = format_rate_text(guarantee_bps), format_rate_text(borrowed_bps)
-    return f"its part of {place(sender)}'s sending port (guarantee {guarantee}, borrowed {borrowed})"
+    return f"its part of {format_location(sender)}'s sending port (guarantee {guarantee}, borrowed {borrowed})"
 
 
-def _egress_limit(decision: GatekeeperDecision, at: int, place: LocationName) -> str:
+def _egress_limit(decision: GatekeeperDecision, at: int, format_location: LocationName) -> str:
     view = decision.view
     at = _told_last(decision, at)
     receiver, limit_bps = int(view.receiver[at]), float(decision.limit_bps[at])
     if 0.0 < limit_bps <= float(decision.floor_bps[at]) * (1 + _AT):
-        return f"its floor: its part of {place(receiver)}'s receive guarantee"
+        return f"its floor: its part of {format_location(receiver)}'s receive guarantee"
     capacity_bps = float(view.vns.capacity_bps[receiver])
     now = f"rising {format_rate_text(float(decision.rise_bps_per_s[at]))} per s"
     now += f", {format_rate_text(limit_bps)} of {format_rate_text(capacity_bps)}"
@@ -55,7 +55,7 @@ def _egress_limit(decision: GatekeeperDecision, at: int, place: LocationName) ->
         f"threshold {format_rate_text(float(decision.threshold_bps[receiver]))}"
     )
     halved = f"halved {times} times in the last {since_s:.1f} s" if times else "not halved since it was at its most"
-    return f"its egress limit, {halved}, {now}; last told by {place(receiver)} ({drops})"
+    return f"its egress limit, {halved}, {now}; last told by {format_location(receiver)} ({drops})"
 
 
 def _told_last(decision: GatekeeperDecision, at: int) -> int:

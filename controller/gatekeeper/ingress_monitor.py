@@ -14,7 +14,7 @@ from controller.columns import BoolArray, FloatArray, IntArray
 from controller.policy.policy_state import PolicyState
 
 _RINGS = ("dropped_bps", "served_bps")
-MOST_WINDOW = 20
+MAX_WINDOW = 20
 # Choice: fewer drops than so many frames of full size in a window are what TCP flows that start cost at low rates.
 MIN_DROPPED_BITS = 24 * 1518 * 8
 # Choice: who sends less than this part of its share of the guarantee did not cause the congestion.
@@ -58,7 +58,7 @@ class IngressMonitor:
         columns |= {"since_round": self.since_round, "unread": self.unread, "calm": self.calm}
         return columns | {"congested": self.congested.astype(np.float64)}
 
-    def after(self, dropped_bps: FloatArray, served_bps: FloatArray) -> IngressMonitor:
+    def updated(self, dropped_bps: FloatArray, served_bps: FloatArray) -> IngressMonitor:
         """Return the state after one more interval's readings, (vns,) each, NaN where there are none."""
         known = ~np.isnan(dropped_bps)
         return replace(

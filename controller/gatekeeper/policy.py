@@ -43,41 +43,41 @@ class Gatekeeper(Policy):
     """Guaranteed access links both ways: drops at the receiver are reported to senders, which halve and rise."""
 
     threshold: float = parameter(
-        0.02, "drops above this part of the port's capacity are congestion", above=0.0, most=0.5
+        0.02, "drops above this part of the port's capacity are congestion", above=0.0, maximum=0.5
     )
     window: float = parameter(
         2.0,
         "over how many intervals drops are averaged",
-        least=1.0,
-        most=float(ingress_monitor.MOST_WINDOW),
+        minimum=1.0,
+        maximum=float(ingress_monitor.MAX_WINDOW),
         whole=True,
     )
     hold: float = parameter(
         2.0,
         "intervals between two rounds of messages of a receiver; shorter than the window, one congestion halves many "
         "times",
-        least=1.0,
-        most=40.0,
+        minimum=1.0,
+        maximum=40.0,
         whole=True,
     )
-    decrease: float = parameter(0.5, "by which part a message lowers a limit", least=0.05, most=0.99)
+    decrease: float = parameter(0.5, "by which part a message lowers a limit", minimum=0.05, maximum=0.99)
     slope: float = parameter(
         0.4,
         "by which part of a receiving port's capacity the limits of all its senders together rise in a second",
         above=0.0,
-        most=10.0,
+        maximum=10.0,
     )
     floor: float = parameter(
         1.0,
         "no message brings a sender below this part of its share of the receive guarantee; 0 is the paper",
-        least=0.0,
-        most=1.0,
+        minimum=0.0,
+        maximum=1.0,
     )
     served: float = parameter(
         1.0,
         "nor below this part of its share of what the receiver's queue serves; 0 is the paper",
-        least=0.0,
-        most=1.0,
+        minimum=0.0,
+        maximum=1.0,
     )
     targets: float = switch(
         True, "whether every sender above its share of the guarantee gets the message; off, the largest alone"
@@ -133,7 +133,7 @@ class Gatekeeper(Policy):
         told = limits.told
         record = _record(view, memory, told, limits.limit_bps < limits.most_bps, seen.dropped_bps)
         by_vn = {**seen.watch.columns(), **trials.columns(), "needed_bps": seen.needed_bps}
-        kept = memory.after(by_vn=by_vn, by_entry={"limit_bps": limits.limit_bps, **record})
+        kept = memory.updated(by_vn=by_vn, by_entry={"limit_bps": limits.limit_bps, **record})
         share_bps = ingress_monitor.shares_of(pairs, view.vns.receive_limit_bps)
         settled_bps = np.minimum(np.minimum(np.maximum(shared_bps, share_bps), scheduled_bps), ceiling_bps)
         return GatekeeperDecision(
@@ -157,10 +157,10 @@ class Gatekeeper(Policy):
             final_bps=np.maximum(settled_bps, MIN_RATE_BPS),
         )
 
-    def explain(self, decision: Decision, at: int, place: LocationName) -> Explanation:
+    def explain(self, decision: Decision, at: int, format_location: LocationName) -> Explanation:
         """Return what binds the entry: its egress limit, its part of the sending port, or its ceilings."""
         assert isinstance(decision, GatekeeperDecision)
-        return explain(decision, at, place)
+        return explain(decision, at, format_location)
 
     def first_bps(self, newcomers: NewPairs) -> FloatArray:
         """Return all that new pairs may send: nobody is limited before a message (paper: "the physical link")."""
@@ -202,7 +202,7 @@ def _receiving_side(view: PolicyView, memory: PolicyState, pairs: Pairs) -> _Rec
     )
     assert view.links is not None
     watch = IngressMonitor.remembered(memory, int(window.max(initial=1.0)))
-    watch = watch.after(*_queues(view))
+    watch = watch.updated(*_queues(view))
     dropped_bps, served_bps = watch.means(window)
     threshold_bps = ingress_monitor.thresholds(capacity_bps, _of(view, "threshold"), window * view.elapsed_s)
     watch = watch.declared(dropped_bps, threshold_bps)
@@ -283,7 +283,7 @@ def _demands(view: PolicyView, memory: PolicyState, ceiling_bps: FloatArray) -> 
     guaranteed_bps = np.minimum(vns.send_limit_bps[view.sender], ceiling_bps)
     wanted_bps = estimate_demands(counters, MIN_DEMAND_BPS, ByDemands.probe, ByDemands.headroom, guaranteed_bps)
     sent_bps = np.bincount(view.sender, view.measured_bps, minlength=len(vns)).astype(np.float64)
-    trials = DemandTrials.from_state(memory).after(
+    trials = DemandTrials.from_state(memory).updated(
         sent_bps, vns.send_limit_bps, links.up, view.cross_traffic_bps, links.capacity_bps
     )
     factors = trials.factors(sent_bps, vns.send_limit_bps)[view.sender]
@@ -303,15 +303,15 @@ def _scheduled(view: PolicyView, pairs: Pairs, demand_bps: FloatArray) -> tuple[
 
 
 def _record(
-    view: PolicyView, memory: PolicyState, told: BoolArray, limited: BoolArray, dropped_bps: FloatArray
+    view: PolicyView, memory: PolicyState, notified: BoolArray, limited: BoolArray, dropped_bps: FloatArray
 ) -> dict[str, FloatArray]:
     """Return what explanations remember of the messages to each pair, since it was last without a limit."""
-    halvings = np.where(limited, np.nan_to_num(memory.pair_column("halvings")) + told, 0.0)
+    halvings = np.where(limited, np.nan_to_num(memory.pair_column("halvings")) + notified, 0.0)
     first_s = memory.pair_column("first_told_s")
     first_s = np.where(halvings == 0.0, np.nan, np.where(np.isnan(first_s), view.now_s, first_s))
     return {
         "halvings": halvings,
         "first_told_s": first_s,
-        "told_s": np.where(told, view.now_s, memory.pair_column("told_s")),
-        "told_drops_bps": np.where(told, dropped_bps[view.receiver], memory.pair_column("told_drops_bps")),
+        "told_s": np.where(notified, view.now_s, memory.pair_column("told_s")),
+        "told_drops_bps": np.where(notified, dropped_bps[view.receiver], memory.pair_column("told_drops_bps")),
     }

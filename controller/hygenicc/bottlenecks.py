@@ -82,18 +82,18 @@ def find_bottlenecks(
     return BottleneckTable(place, load_bps, np.concatenate([known_bps, unknown_bps]), number)
 
 
-def _carried_bps(view: PolicyView, place: IntArray, remembered_bps: FloatArray, places: int) -> FloatArray:
+def _carried_bps(view: PolicyView, bottleneck: IntArray, remembered_bps: FloatArray, places: int) -> FloatArray:
     """Return (places,) what came out of each while it marked, now or as remembered; infinite where that is unknown."""
     marks = view.marks
     carried_bps = np.full(places, -np.inf)
     known = ~np.isnan(remembered_bps)
-    np.maximum.at(carried_bps, place[known], remembered_bps[known])
+    np.maximum.at(carried_bps, bottleneck[known], remembered_bps[known])
     if marks is not None:
         sent_bps = np.bincount(view.receiver, view.measured_bps, minlength=len(view.vns))
         part = np.divide(marks.arrived_bps, sent_bps, out=np.ones(len(sent_bps)), where=sent_bps > 0)
         arrived_bps = view.measured_bps * part[view.receiver]
-        now_bps = np.bincount(place, arrived_bps, minlength=places)
-        marked_bps = np.bincount(place, np.nan_to_num(marks.marked_bps[view.rows]), minlength=places)
+        now_bps = np.bincount(bottleneck, arrived_bps, minlength=places)
+        marked_bps = np.bincount(bottleneck, np.nan_to_num(marks.marked_bps[view.rows]), minlength=places)
         least_bps = np.where(marked_bps >= FULL * now_bps, 0.0, carried_bps)
         carried_bps = np.where(marked_bps > 0, np.maximum(now_bps, least_bps), carried_bps)
     return np.where(carried_bps > 0, carried_bps, np.inf)

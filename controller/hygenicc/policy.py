@@ -80,12 +80,12 @@ class MarksDecision(Decision):
         """The receiver's limit or the link where each entry's frames are marked, if they are."""
         return self.place
 
-    def bottleneck_name(self, number: int, place: LocationName) -> str:
+    def bottleneck_name(self, number: int, format_location: LocationName) -> str:
         """Return a place's name: receiving VNs come first, then links, then those that nobody named."""
         links, vns = self.view.links, len(self.view.vns)
         assert links is not None
         if number < vns:
-            return f"the limit of {place(number)}"
+            return f"the limit of {format_location(number)}"
         number -= vns
         return f"link {links.names[number]}" if number < len(links.names) else "a link of unknown capacity"
 
@@ -124,15 +124,17 @@ class HyGenICC(Policy):
         0.0,
         "how far marks lower a rate: 0 by beta times the share marked (the paper); 1 at least to what the bottleneck "
         "carries; 2 to the level at which all its senders fill it",
-        most=2.0,
-        least=0.0,
+        maximum=2.0,
+        minimum=0.0,
         whole=True,
     )
-    beta: float = parameter(0.25, "part of a rate that is taken off when all frames are marked", above=0.0, most=1.0)
-    slow: float = parameter(0.12, "rise in an interval soon after marks, in parts of an equal share", most=1.0, above=0)
-    fast: float = parameter(0.3, "rise once no mark came for the timeout", above=0.0, most=1.0)
-    timeout: float = parameter(4.0, "intervals without a mark until rates rise fast", least=1.0, most=1000.0)
-    gamma: float = parameter(0.98, "part of the bottleneck that cuts 1 and 2 aim at", above=0.5, most=1.0)
+    beta: float = parameter(0.25, "part of a rate that is taken off when all frames are marked", above=0.0, maximum=1.0)
+    slow: float = parameter(
+        0.12, "rise in an interval soon after marks, in parts of an equal share", maximum=1.0, above=0
+    )
+    fast: float = parameter(0.3, "rise once no mark came for the timeout", above=0.0, maximum=1.0)
+    timeout: float = parameter(4.0, "intervals without a mark until rates rise fast", minimum=1.0, maximum=1000.0)
+    gamma: float = parameter(0.98, "part of the bottleneck that cuts 1 and 2 aim at", above=0.5, maximum=1.0)
     scope: float = switch(True, "whether each pair has a rate; else each sending VN, as in the paper")
     start: float = switch(True, "whether newcomers start at a part of the Capacity Share; else at all of it")
     admit: float = switch(False, "whether newcomers wait at the least rate while their receiver is congested")
@@ -177,7 +179,7 @@ class HyGenICC(Policy):
         share, marked, beyond = _marks(view)
         states = _congestion(view, memory, share)
         # 2
-        wanted_bps = _wanted(view, ceiling_bps)
+        wanted_bps = _desired_bps(view, ceiling_bps)
         vn_wants_bps = np.bincount(sender, wanted_bps, minlength=len(vns)).astype(np.float64)
         vn_share_bps = capacity_shares(room_bps, links.up, vn_wants_bps, vns.weight, vns.send_max_bps)
         share_bps = vn_share_bps[sender]
@@ -231,7 +233,7 @@ class HyGenICC(Policy):
             "quiet": after.quiet,
             "stood_s": np.where(after_bps < started_bps, 0.0, stood_s + elapsed_s),
         }
-        kept = memory.after(
+        kept = memory.updated(
             by_vn=states | {name: _of_vns(column, limiters, view) for name, column in of_limiter.items()},
             by_entry={name: column[limiters.of] for name, column in of_limiter.items()}
             | {"waits": held.astype(np.float64), "link_bps": places.of_unknown_links_bps},
@@ -253,19 +255,22 @@ class HyGenICC(Policy):
             congested=states["hot"] >= SURE_INTERVALS,
         )
 
-    def explain(self, decision: Decision, at: int, place: LocationName) -> Explanation:
+    def explain(self, decision: Decision, at: int, format_location: LocationName) -> Explanation:
         """Return what binds the entry: marks, recovering from them, its share of its port, or its limits."""
         assert isinstance(decision, MarksDecision)
         sender, receiver = int(decision.view.sender[at]), int(decision.view.receiver[at])
         grant_bps, rate_bps = float(decision.grant_bps[at]), float(decision.rate_bps[at])
-        own = (float(decision.share_bps[at]), f"its share of port {place(sender)} ({_senders(decision, at)})")
-        limits = (float(decision.view.ceiling_bps[at]), f"the limits of {place(sender)} and {place(receiver)}")
+        own = (float(decision.share_bps[at]), f"its share of port {format_location(sender)} ({_senders(decision, at)})")
+        limits = (
+            float(decision.view.ceiling_bps[at]),
+            f"the limits of {format_location(sender)} and {format_location(receiver)}",
+        )
         (first_bps, first), (later_bps, later) = sorted([limits, own], key=lambda bound: bound[0])
         if _reaches(grant_bps, first_bps):
             return Explanation(at, grant_bps, first, 0, 0, later_bps, later)
         if not _reaches(grant_bps, rate_bps):
-            return Explanation(at, grant_bps, f"what else {place(sender)} sends", 0, 0, first_bps, first)
-        return Explanation(at, grant_bps, _by_marks(decision, at, place), 0, 0, first_bps, first)
+            return Explanation(at, grant_bps, f"what else {format_location(sender)} sends", 0, 0, first_bps, first)
+        return Explanation(at, grant_bps, _by_marks(decision, at, format_location), 0, 0, first_bps, first)
 
 
 def _reaches(rate_bps: float, bound_bps: float) -> bool:
@@ -277,15 +282,15 @@ def _senders(decision: MarksDecision, at: int) -> str:
     return f"1 of {count} VNs that send" if count > 1 else "the only VN that sends"
 
 
-def _by_marks(decision: MarksDecision, at: int, place: LocationName) -> str:
+def _by_marks(decision: MarksDecision, at: int, format_location: LocationName) -> str:
     share, quiet = float(decision.share[at]), float(decision.quiet[at])
     moved_bps = float(decision.rate_bps[at] - decision.before_bps[at])
     if decision.waits[at]:
-        return f"admission: it came while {place(int(decision.view.receiver[at]))} was congested"
+        return f"admission: it came while {format_location(int(decision.view.receiver[at]))} was congested"
     if np.isnan(share):
         return "its last rate: nothing is known of its marks"
     if share > 0:
-        where = decision.bottleneck_name(int(decision.place[at]), place)
+        where = decision.bottleneck_name(int(decision.place[at]), format_location)
         text = f"marks: {share:.0%} of its packets in the last interval ({where})"
         return f"{text}, decreased by {format_rate_text(-moved_bps)}" if moved_bps < 0 else text
     if _reaches(float(decision.least_bps[at]), float(decision.rate_bps[at])):
@@ -319,7 +324,7 @@ def _congestion(view: PolicyView, memory: PolicyState, share: FloatArray) -> dic
     return states | {"closed": np.where(closes, 1.0, np.where(opens, 0.0, was))}
 
 
-def _wanted(view: PolicyView, ceiling_bps: FloatArray) -> FloatArray:
+def _desired_bps(view: PolicyView, ceiling_bps: FloatArray) -> FloatArray:
     """Return what each entry would send if nothing held it, (rows,); infinite where something does."""
     held = view.measured_bps >= HELD_ABOVE * np.minimum(view.limit_bps, ceiling_bps)
     held = view.active & (held | view.drops)

@@ -70,14 +70,14 @@ def core_overloaded(core: HoseTopology, vns: Iterable[VnLimits]) -> bool:
 
 
 def admit_core(
-    core: HoseTopology, others: Iterable[VnLimits], changed: VnLimits, *, sending: bool | None = None
+    core: HoseTopology, unchanged: Iterable[VnLimits], changed: VnLimits, *, sending: bool | None = None
 ) -> None:
     """Raise AdmissionError unless the core links carry the limits of ``changed`` and those of the others.
 
     The VNs of a VLAN behind one switch take the same paths, so that for the core they are one: what they may send or
     receive together. That keeps this quick on fabrics of thousands of ports, and is exact.
     """
-    together = _by_switch([*others, changed])
+    together = _by_switch([*unchanged, changed])
     of_switch = together[changed.vlan_vid, _switch(changed)]
     try:
         admit(core, together.values(), of_switch, sending=sending)

@@ -28,18 +28,18 @@ from controller.units import MIN_RATE_BPS
 FLOOD_SHARE = 0.1
 DISCOVERY_SHARE = 0.5
 MAX_DISCOVERY_BPS = 1e6  # some 2,000 ARP requests per second
-LEAST_FLOOD_BPS = 2 * MIN_RATE_BPS  # a meter for each of both parts
+MIN_FLOOD_BPS = 2 * MIN_RATE_BPS  # a meter for each of both parts
 
 
 def flood_limits(vns: VnTable, vlans: Mapping[int, Vlan]) -> FloatArray:
     """Return what each VN may flood, ARP and Neighbor Solicitations included, shape (vns,), whole kb/s.
 
-    The ``flood_limit_bps`` of ``vlans`` must fit. Without one it is LEAST_FLOOD_BPS at least.
+    The ``flood_limit_bps`` of ``vlans`` must fit. Without one it is MIN_FLOOD_BPS at least.
     """
     vids, vlan, counts = np.unique(vns.vlan_vid, return_inverse=True, return_counts=True)
     smallest_bps = np.full(len(vids), np.inf)
     np.minimum.at(smallest_bps, vlan, vns.receive_limit_bps)
-    default_bps = np.maximum(FLOOD_SHARE * smallest_bps / np.maximum(counts - 1, 1), LEAST_FLOOD_BPS)
+    default_bps = np.maximum(FLOOD_SHARE * smallest_bps / np.maximum(counts - 1, 1), MIN_FLOOD_BPS)
     configured_bps = _configured_limits(vns, vlans, vids, vlan)
     return whole_rates(np.where(np.isnan(configured_bps), default_bps[vlan], configured_bps))
 
@@ -54,7 +54,7 @@ def _configured_limits(vns: VnTable, vlans: Mapping[int, Vlan], vids: IntArray, 
 def largest_flood_limit(smallest_receive_bps: float, vns: int) -> int:
     """Return the largest flood limit, whole kb/s, that fits a VLAN of so many VNs; 0 if none does."""
     largest_bps = int(smallest_receive_bps) // max(vns - 1, 1) // STEP_BPS * STEP_BPS
-    return largest_bps if largest_bps >= LEAST_FLOOD_BPS else 0
+    return largest_bps if largest_bps >= MIN_FLOOD_BPS else 0
 
 
 def min_receive_limits(vns: VnTable, vlans: Mapping[int, Vlan]) -> FloatArray:

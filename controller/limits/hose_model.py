@@ -193,8 +193,8 @@ class _LimitSet:
         links = [link for link, pairs in self.pairs.items() if of is None or any(of in pair for pair in pairs)]
         return [*((kind, port) for port in ports for kind in DIRECTIONS), *(("link", link) for link in links)]
 
-    def _overload(self, place: CapacityKey) -> Overload | None:
-        kind, name = place
+    def _overload(self, key: CapacityKey) -> Overload | None:
+        kind, name = key
         if kind != "link":
             here = self.at_port[name].values()
             limits_bps = (vn.send_limit_bps if kind == "send" else vn.receive_limit_bps for vn in here)

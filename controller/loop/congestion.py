@@ -41,7 +41,7 @@ class Congestion:
             reindex(self.calm_intervals, old_row, 0),
         )
 
-    def after(
+    def updated(
         self,
         before: ControlState,
         state: ControlState,

@@ -81,7 +81,7 @@ class StepResult(NamedTuple):
     received_bps: FloatArray
     implausible: IntArray
     receiver_loads_bps: tuple[FloatArray, FloatArray, FloatArray]
-    told: IntArray
+    notified: IntArray
 
 
 def ceilings(entries: PairTable, vns: VnTable) -> FloatArray:
@@ -144,7 +144,7 @@ class Decided(NamedTuple):
     answered: SenderMessages
     ceiling_bps: FloatArray
     received_bps: FloatArray
-    told: IntArray
+    notified: IntArray
 
 
 def control_step(
@@ -214,7 +214,7 @@ def decide(
     # 3
     begin, end = receivers.first_messages(state.entries, began.senders.machines.controlled, vns)
     begin, end = begin._replace(entry=elsewhere.own(begin.entry)), end._replace(entry=elsewhere.own(end.entry))
-    senders = began.senders.told(begin, end)
+    senders = began.senders.after_messages(begin, end)
     # 4
     ceiling_bps = current_ceilings(state, vns)
     seen = IntervalContext(
@@ -256,7 +256,7 @@ def enforce(
         received_bps=decided.received_bps,
         implausible=senders.seen.implausible.nonzero()[0],
         receiver_loads_bps=senders.seen.brought_bps,
-        told=decided.told,
+        notified=decided.notified,
     )
     after = ControlState(
         state.entries,

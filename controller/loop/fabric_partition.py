@@ -19,7 +19,7 @@ class FabricPartition:
     is_whole = True
     elsewhere: frozenset[int] = frozenset()
     """the switches (dpid) that other nodes have under control"""
-    hears_s = 0.0
+    ownership_lag_s = 0.0
     """for how long others may not have heard who has the last switch that came, nor have been heard"""
 
     @property
@@ -28,7 +28,7 @@ class FabricPartition:
         return np.True_
 
     @property
-    def senders_elsewhere(self) -> IntArray | int:
+    def remote_senders(self) -> IntArray | int:
         """How many senders each VN has behind other nodes' switches, as far as is known, (vns,) or one for all."""
         return 0
 

@@ -27,7 +27,7 @@ class SenderSide(NamedTuple):
     seen: MeterObservation
     machines: SendRateControllers
 
-    def told(self, begin: InitializeTrafficControl, end: DeactivateTrafficControl) -> SenderSide:
+    def after_messages(self, begin: InitializeTrafficControl, end: DeactivateTrafficControl) -> SenderSide:
         """Obey the receivers' first messages."""
         return self._replace(machines=self.machines.on_initialize(begin).on_deactivate(end))
 

@@ -32,14 +32,14 @@ class _Counters(NamedTuple):
     duration_s: FloatArray
 
     @classmethod
-    def read(cls, stats: NDArray[np.void], place: NDArray[np.int32]) -> _Counters:
+    def read(cls, stats: NDArray[np.void], positions: NDArray[np.int32]) -> _Counters:
         """Return the counters of the meters at these places of ``stats``."""
-        columns, listed = [], place >= 0
-        at = place[listed]
+        columns, listed = [], positions >= 0
+        at = positions[listed]
         for name in ("byte_in_count", "band_byte_count", "band_packet_count", "duration_s"):
             found = stats[name][at]
             unavailable = PACKETS_UNAVAILABLE if name == "band_packet_count" else COUNTER_UNAVAILABLE
-            column = np.full(place.shape, np.nan)
+            column = np.full(positions.shape, np.nan)
             column[listed] = np.where(found == unavailable, np.nan, found)
             columns.append(column)
         entered, dropped, packets, duration_s = columns
@@ -113,15 +113,15 @@ class FloodRates:
         return due
 
     def read(
-        self, stats: NDArray[np.void], place: NDArray[np.int32], answered: NDArray[np.bool_], now_s: float
+        self, stats: NDArray[np.void], positions: NDArray[np.int32], answered: NDArray[np.bool_], now_s: float
     ) -> None:
         """Take the counters (METER_STATS) of the VNs whose switches have ``answered``, shape (vns,).
 
-        ``place`` (3, vns) says where in ``stats`` their meters of floods, discovery and reports are, below 0 for those
-        that are not there. Those that were modified since the last reading count from then. Others that fell back were
-        reset: their rates stay as they were.
+        ``positions`` (3, vns) are the rows in ``stats`` of each VN's meters of floods, discovery and packet-ins; below
+        0: no such meter. A meter that was modified since the last reading counts from then. A counter that fell without
+        a modification was reset: the rate of its VN stays.
         """
-        last, now = self._last, _Counters.read(stats, place)
+        last, now = self._last, _Counters.read(stats, positions)
         modified, last_s = self._modified_s > self._last_s, self._last_s
         self._last = _Counters(*(np.where(answered, *columns) for columns in zip(now, last, strict=True)))
         self._last_s = np.where(answered, now_s, last_s)
@@ -140,7 +140,7 @@ class FloodRates:
         self.reports_dropped += np.where(answered & (lost > 0), lost, 0.0)
         self._dropped_s[known & (dropped.sum(axis=0) > 0)] = now_s
 
-    def settle(self, vlan: IntArray, receive_limit_bps: FloatArray, now_s: float) -> tuple[IntArray, IntArray]:
+    def update(self, vlan: IntArray, receive_limit_bps: FloatArray, now_s: float) -> tuple[IntArray, IntArray]:
         """Bring ``taken_bps`` and ``dropping`` up to date; return the rows that began to drop, and that ended.
 
         ``vlan`` (vns,) tells VNs of one VLAN from those of others (``VnTable.vlan``).

@@ -45,7 +45,7 @@ class Guarantees(NamedTuple):
             reindex(self.violated_intervals, old_row, 0),
         )
 
-    def after(
+    def updated(
         self, offered_bps: FloatArray, received_bps: FloatArray, limit_bps: FloatArray, interval_s: float
     ) -> Guarantees:
         """Return the state after one more interval, in which each VN was offered and received so much."""

@@ -84,10 +84,10 @@ class ReceiveBudgets(NamedTuple):
             columns = (_SETTINGS, received_bits, counted_bps, limit_bps, *before)
             after, rooms = enforcement_native.update_budgets(now_s, horizon_s, columns)
             return ReceiveBudgets(*after[:2], self._times(now_s)), RemainingBudget(limit_bps, *rooms)
-        accounts = self.after(received_bits, counted_bps, now_s)
+        accounts = self.updated(received_bits, counted_bps, now_s)
         return accounts, accounts.rooms(limit_bps, horizon_s)
 
-    def after(self, received_bits: FloatArray, limit_bps: FloatArray, now_s: float) -> ReceiveBudgets:
+    def updated(self, received_bits: FloatArray, limit_bps: FloatArray, now_s: float) -> ReceiveBudgets:
         """Return the accounts after ``received_bits`` (vns,) came since the last update, under these limits (vns,)."""
         slots, starts_s = self._slots(), self.slot_start_s
         received_bits = received_bits - limit_bps * min(now_s - float(self.updated_s[0]), WINDOW_S)

@@ -38,7 +38,7 @@ class SendLimitMeters(NamedTuple):
         """Return the state before the first reading."""
         return cls(MeterCounters.initial(vns), np.full(vns, np.nan), np.full(vns, np.nan))
 
-    def after(self, readings: Readings, capacity_bps: FloatArray) -> SendLimitMeters:
+    def updated(self, readings: Readings, capacity_bps: FloatArray) -> SendLimitMeters:
         """Return the state after one more interval; ``capacity_bps`` (vns,) is that of the VNs' edge ports.
 
         Compiled it is what ``look`` does with entries' meters, of which each VN has one.

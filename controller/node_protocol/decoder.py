@@ -192,23 +192,23 @@ def _views(data: Octets, at: int, names: TableColumns, rows: int) -> tuple[Float
     return rates, found
 
 
-def _is_listed(first: str, rates: FloatArray, others: Mapping[str, NDArray[Any]], rows_of: Mapping[str, int]) -> bool:
+def _is_listed(first: str, rates: FloatArray, columns: Mapping[str, NDArray[Any]], rows_of: Mapping[str, int]) -> bool:
     """Whether nothing in a first table is refused, as mostly."""
     if codec_native.library is None:
         return False
-    flags = [column for column in others.values() if column.dtype == np.bool_]
-    return codec_native.is_valid_table(rates, MAX_BPS, others[first], rows_of[first], flags)
+    flags = [column for column in columns.values() if column.dtype == np.bool_]
+    return codec_native.is_valid_table(rates, MAX_BPS, columns[first], rows_of[first], flags)
 
 
 def _as_before(
-    names: Sequence[str], rates: FloatArray, others: Mapping[str, NDArray[Any]], last: ReportMessage | GrantMessage
+    names: Sequence[str], rates: FloatArray, columns: Mapping[str, NDArray[Any]], last: ReportMessage | GrantMessage
 ) -> bool:
     """Whether entries have the pairs of the ``last`` frame, or none, and nothing that is refused: mostly it is so."""
     if codec_native.library is None:
         return False
     unlimited = names.index(LIMIT) if LIMIT in names else -1
-    flags = [column for column in others.values() if column.dtype == np.bool_]
-    pairs = [(others[name], getattr(last, name)) for name in PAIRS if name in others]
+    flags = [column for column in columns.values() if column.dtype == np.bool_]
+    pairs = [(columns[name], getattr(last, name)) for name in PAIRS if name in columns]
     return codec_native.matches_previous(rates, unlimited, MAX_BPS, flags, pairs)
 
 

@@ -22,9 +22,9 @@ TTL_S = 120
 _END, _CHASSIS_ID, _PORT_ID, _TTL, _SPECIFIC = 0, 1, 2, 3, 127
 _LOCALLY_ASSIGNED = b"\x07"
 # A locally administered identifier (so nobody's registered one: second lowest bit of the first octet), and subtype 1.
-_OURS = bytes.fromhex("02de7501")
+_DETS_OUI = bytes.fromhex("02de7501")
 _SMALLEST_FRAME = 60
-_MOST_DIGITS = 10  # of a port number
+_MAX_DIGITS = 10  # of a port number
 _TLV = Struct("!H")
 _IDENTITY = Struct("!QI")
 
@@ -60,7 +60,7 @@ def build(dpid: int, port_no: int, nonce: bytes) -> bytes:
         (_CHASSIS_ID, _LOCALLY_ASSIGNED + f"dpid:{dpid:016x}".encode()),
         (_PORT_ID, _LOCALLY_ASSIGNED + str(port_no).encode()),
         (_TTL, TTL_S.to_bytes(2)),
-        (_SPECIFIC, _OURS + nonce),
+        (_SPECIFIC, _DETS_OUI + nonce),
         (_END, b""),
     )
     payload = b"".join(_TLV.pack(kind << 9 | len(value)) + value for kind, value in tlvs)
@@ -79,11 +79,11 @@ def parse(frame: bytes) -> LldpInfo | None:
         header = parse_frame(frame)
     except ProtocolError:
         return None
-    if header.eth_type != ETH_TYPE_LLDP or header.vlan_vid is not None or _OURS not in frame:
+    if header.eth_type != ETH_TYPE_LLDP or header.vlan_vid is not None or _DETS_OUI not in frame:
         return None
     tlvs: dict[int, bytes] = {}
     for kind, value in _walk(frame[14:]):
-        if kind == _SPECIFIC and not value.startswith(_OURS):
+        if kind == _SPECIFIC and not value.startswith(_DETS_OUI):
             continue
         if kind in tlvs:
             raise ProtocolError(f"LLDP: TLV of type {kind}: found twice, expected once")
@@ -108,13 +108,13 @@ def _walk(payload: bytes) -> Iterator[tuple[int, bytes]]:
 
 def _info(tlvs: dict[int, bytes]) -> LldpInfo:
     chassis, port = tlvs.get(_CHASSIS_ID, b""), tlvs.get(_PORT_ID, b"")
-    nonce = tlvs[_SPECIFIC][len(_OURS) :]
+    nonce = tlvs[_SPECIFIC][len(_DETS_OUI) :]
     prefix = _LOCALLY_ASSIGNED + b"dpid:"
     digits = chassis.removeprefix(prefix)
     if not chassis.startswith(prefix) or len(digits) != 16 or not _is_hex(digits):
         raise ProtocolError(f"LLDP: chassis id: {chassis!r}, expected dpid: and 16 hexadecimal digits")
     number = port[1:]
-    is_number = number.isdigit() and len(number) <= _MOST_DIGITS
+    is_number = number.isdigit() and len(number) <= _MAX_DIGITS
     if not port.startswith(_LOCALLY_ASSIGNED) or not is_number or not 1 <= int(number) < 2**32:
         raise ProtocolError(f"LLDP: port id: {port!r}, expected a port number")
     if len(nonce) != NONCE_BYTES:

@@ -30,7 +30,7 @@ class Subscriber:
     in_flight: list[int] = field(default_factory=list)
     progress_s: float = -np.inf  # when it has said last that it knows more, or was told something after nothing
 
-    def knows(self, number: int, now_s: float) -> None:
+    def acknowledge(self, number: int, now_s: float) -> None:
         """It says that it knows what was said up to a number; a lower one than before, when it has lost it."""
         if number != self.acked:
             self.progress_s = now_s

@@ -24,16 +24,16 @@ from controller.partition.remote_hosts import HostSubscription, RemoteHosts
 
 RETRANSMIT_S = 1.0
 """how long a node waits for a peer to say that it knows of hosts before it says them again, or says nothing new"""
-_AT_ONCE = 25  # hosts that come or go in a piece of work: each has entries at all own switches of its VLAN
-_VNS_AT_ONCE = 500
+_HOST_BATCH = 25  # hosts that come or go in a piece of work: each has entries at all own switches of its VLAN
+_VN_BATCH = 500
 
 
 @dataclass
 class _Peer:
-    heard: HostSubscription = field(default_factory=HostSubscription)
+    subscription: HostSubscription = field(default_factory=HostSubscription)
     hearer: Subscriber = field(default_factory=Subscriber)
     last: tuple[int, int] = (0, 0)  # token and number of its last frame
-    told_s: float = -np.inf
+    sent_s: float = -np.inf
     answer: bool = False  # it has said something since it was told what this node knows
 
 
@@ -52,7 +52,7 @@ class HostReplication:
         self._own: frozenset[int] = frozenset()
         self._token = self._number = 0
 
-    def hear_owners(self, owners: Mapping[int, str], name: str, token: int) -> None:
+    def update_owners(self, owners: Mapping[int, str], name: str, token: int) -> None:
         """These are the owners of switches, by dpid; this node is ``name``, and has this ``token``."""
         if token != self._token:
             self._token = token
@@ -63,7 +63,7 @@ class HostReplication:
         if new := self._own - before:  # what others said of them counts no more
             self._others.withdraw_claims(np.flatnonzero(np.isin(self._vns.dpid, list(new))).tolist())
 
-    def hear(self, node: str, data: Octets, now_s: float) -> int:
+    def receive(self, node: str, data: Octets, now_s: float) -> int:
         """Take a peer's frame, and return its token; raise FrameError for one that is of no use."""
         head, hosts = decode_host_update(data, self._digest, len(self._vns))
         peer = self._peers[node]
@@ -76,35 +76,35 @@ class HostReplication:
             raise MessageRejectedError(RejectCause.NOT_OWNED, "speaks of VNs of switches that are not its own")
         peer.last, self._others.now_s = (head.token, head.number), now_s
         known = head.known if head.known_token == self._token else 0
-        peer.hearer.knows(known if known <= self._said.number else 0, now_s)
+        peer.hearer.acknowledge(known if known <= self._said.number else 0, now_s)
         self._others.note_changes(self._own)
-        peer.heard.hear(head, hosts, self._said.number)
+        peer.subscription.receive(head, hosts, self._said.number)
         peer.answer = peer.answer or head.until > head.since
         return head.token
 
-    def take(self) -> Iterator[None]:
+    def apply_received(self) -> Iterator[None]:
         """Take what peers have said, in pieces; yield after each but the last one. One at a time may be at it."""
-        left = self._take_some()
+        left = self._apply_batch()
         while left:
             yield
-            left = self._take_some()
+            left = self._apply_batch()
 
     def drain_new_hosts(self) -> list[Host]:
         """Return the hosts behind others' switches that have come since this was last asked."""
         came, self._others.came = self._others.came, []
         return came
 
-    def _take_some(self) -> bool:
+    def _apply_batch(self) -> bool:
         """Take a piece of what peers have said; return whether more is left."""
         vns, hosts = 0, 0
         for node, peer in self._peers.items():
-            heard = peer.heard
+            heard = peer.subscription
             while heard.words:
                 for vn in heard.words[0].vns:
                     if self._owners.get(self._vns.key(vn.row).dpid) == node:
-                        hosts += self._others.take(heard.words[0], vn, self._own)
+                        hosts += self._others.apply(heard.words[0], vn, self._own)
                     vns += 1
-                    if vns >= _VNS_AT_ONCE or hosts >= _AT_ONCE:
+                    if vns >= _VN_BATCH or hosts >= _HOST_BATCH:
                         return True
                 heard.known = heard.words.popleft().until
         return False
@@ -118,12 +118,12 @@ class HostReplication:
         for node in peers:
             peer = self._peers[node]
             since, until, hosts = self._said.due(peer.hearer, now_s, again_s)
-            if since == until and not peer.answer and now_s - peer.told_s < RETRANSMIT_S:
+            if since == until and not peer.answer and now_s - peer.sent_s < RETRANSMIT_S:
                 continue
             self._number += 1
-            known = peer.heard.token, peer.heard.known
+            known = peer.subscription.token, peer.subscription.known
             found[node] = encode_host_update(
                 HostUpdateHeader(self._token, self._number, since, until, *known), self._digest, hosts
             )
-            peer.told_s, peer.answer = now_s, bool(peer.heard.words)
+            peer.sent_s, peer.answer = now_s, bool(peer.subscription.words)
         return found

@@ -42,16 +42,16 @@ from controller.policy.policy_groups import PolicyGroup
 from controller.shards.shard import NO_OWNER, Shard
 from controller.switch.switch_record import SwitchRecord
 
-AGAIN_S = 1.0
+RETRANSMIT_S = 1.0
 """how often a node says what it knows of its switches and links when nothing changes"""
 MIN_S = 0.2
 """and how often it does at most"""
-HEARD_INTERVALS = 6
+ACK_TIMEOUT_INTERVALS = 6
 """in which other nodes learn who has a switch, and say what they send there"""
 PEER_TIMEOUT_S = 2.5
 """after so long without a word, a node is silent; less than links take to be down"""
 _ME = 0
-_UNHEARD = SnapshotHeader(0, 0)
+_NO_SNAPSHOT = SnapshotHeader(0, 0)
 
 
 @dataclass
@@ -60,8 +60,8 @@ class _Peer:
 
     number: int
     token: int = 0
-    head: SnapshotHeader = _UNHEARD
-    heard_s: float = -math.inf
+    head: SnapshotHeader = _NO_SNAPSHOT
+    received_s: float = -math.inf
     up: frozenset[int] = frozenset()
     sent_to: frozenset[int] = frozenset()
 
@@ -95,7 +95,7 @@ class NodePartition(FabricPartition):
         self._number = 0
         self._said_s = self._recut_s = -math.inf
         self._said: tuple[frozenset[Link], frozenset[int], frozenset[int], int] | None = None
-        fabric.share, self.hears_s = self, HEARD_INTERVALS * interval_s
+        fabric.share, self.ownership_lag_s = self, ACK_TIMEOUT_INTERVALS * interval_s
         fabric.network.enable_sharding()
 
     @property
@@ -103,12 +103,12 @@ class NodePartition(FabricPartition):
         return self._shard.mine
 
     @property
-    def senders_elsewhere(self) -> IntArray:  # noqa: D102
-        return self._shard.senders_elsewhere
+    def remote_senders(self) -> IntArray:  # noqa: D102
+        return self._shard.remote_senders
 
     # -- whose the switches are
 
-    def hear_owners(self, owners: Mapping[int, Owner], token: int, now_s: float) -> None:
+    def update_owners(self, owners: Mapping[int, Owner], token: int, now_s: float) -> None:
         """These are the owners of switches that have one; ``token`` grows with each new lease of this node.
 
         A switch that has none is still its last owner's, as far as grants, hosts and links go.
@@ -125,7 +125,7 @@ class NodePartition(FabricPartition):
             return
         for dpid in changed:
             if dpid in self.owners and self.owners[dpid].node == self._name:
-                self._let_go(dpid, now_s)
+                self._release_switch(dpid, now_s)
             self.owners[dpid] = owners[dpid]
         self._token, self._allocator, self._recut_s = token, allocator, now_s
         if moves:  # their senders were known to the allocator before alone
@@ -135,7 +135,7 @@ class NodePartition(FabricPartition):
         self._shard.state = fabric.state
         owner = np.array([owner_of.get(dpid, NO_OWNER) for dpid in self._vns.dpid.tolist()])
         self._shard.repartition(owner, token, allocator, owners_digest(self.owners))
-        self._hosts.hear_owners({dpid: one.node for dpid, one in self.owners.items()}, self._name, token)
+        self._hosts.update_owners({dpid: one.node for dpid, one in self.owners.items()}, self._name, token)
 
     def freeze_grants(self, now_s: float) -> None:
         """A switch is about to change hands: let no grant rise until a while after this was said last.
@@ -149,13 +149,13 @@ class NodePartition(FabricPartition):
             return _ME
         return self._peers.setdefault(node, _Peer(len(self._peers) + 1)).number
 
-    def _let_go(self, dpid: int, now_s: float) -> None:
+    def _release_switch(self, dpid: int, now_s: float) -> None:
         """Forget what was known of a switch's tables and pairs: others change them from now on."""
         fabric = self._central.fabric
         if fabric.switches[dpid].connected:
             self._central.on_switch_released(dpid, now_s)
-        self._central.pairs.let_go(dpid)
-        self._central.network.let_go(dpid)
+        self._central.pairs.release_switch(dpid)
+        self._central.network.release_switch(dpid)
         before = fabric.switches[dpid]
         fabric.switches[dpid] = SwitchRecord.from_config(before.switch, fabric.vns, fabric.config)
         fabric.switches[dpid].capabilities = before.capabilities
@@ -165,30 +165,30 @@ class NodePartition(FabricPartition):
 
     # -- what other nodes say
 
-    def hear(self, node: str, message: Octets, now_s: float) -> None:
-        """Take what another node has sent (``take_messages``); frames that are of no use are counted."""
+    def receive(self, node: str, message: Octets, now_s: float) -> None:
+        """Take what another node has sent (``drain_messages``); frames that are of no use are counted."""
         try:
             for data in unbundle(message):
-                self._hear(node, data, now_s)
+                self._receive(node, data, now_s)
         except MessageRejectedError as error:
             self.refused[error.cause] += 1
 
-    def _hear(self, node: str, data: Octets, now_s: float) -> None:
+    def _receive(self, node: str, data: Octets, now_s: float) -> None:
         peer, kind = self._peers.get(node), message_kind(data)
         if peer is None:
             self.refused[RejectCause.NOT_OWNED] += 1
         elif kind == HOSTS:
-            self._check_incarnation(node, peer, self._hosts.hear(node, data, now_s), now_s)
+            self._check_incarnation(node, peer, self._hosts.receive(node, data, now_s), now_s)
         elif kind == PLACES:
             head, places = decode_places(data, self._digest, len(self._vns))
             self._check(node, peer, head, places)
             self._check_incarnation(node, peer, head.token, now_s)
-            peer.head, peer.heard_s = head, now_s
-            self._take(peer, places, now_s)
+            peer.head, peer.received_s = head, now_s
+            self._apply_snapshot(peer, places, now_s)
         elif peer.number not in self._shard.peers:
             self.refused[RejectCause.NOT_OWNED] += 1
         else:
-            error = self._shard.hear(peer.number, data, now_s)
+            error = self._shard.receive(peer.number, data, now_s)
             if error is not None:
                 self.refused[error.cause] += 1
             self._check_incarnation(node, peer, self._shard.peers[peer.number].token, now_s)
@@ -198,7 +198,7 @@ class NodePartition(FabricPartition):
 
         Pairs that switches hold, and whose receivers these are, are taken over then. One at a time may be at it.
         """
-        yield from self._hosts.take()
+        yield from self._hosts.apply_received()
         if came := self._hosts.drain_new_hosts():
             yield from self._central.reconciler.adopt_deferred(now_s, come=came)
 
@@ -229,7 +229,7 @@ class NodePartition(FabricPartition):
         if not all(np.isin(dpids, owned).all() for dpids in own):
             raise MessageRejectedError(RejectCause.NOT_OWNED, "speaks of switches that are not its own")
 
-    def _take(self, peer: _Peer, places: SwitchSnapshot, now_s: float) -> None:
+    def _apply_snapshot(self, peer: _Peer, places: SwitchSnapshot, now_s: float) -> None:
         central, network = self._central, self._central.network
         peer.up, sent_to = frozenset(places.up.tolist()), frozenset(places.sent_to.tolist())
         if sent_to != peer.sent_to:  # what stays the same object is not looked through in each interval
@@ -258,7 +258,7 @@ class NodePartition(FabricPartition):
         observed: FabricReadings | None,
         shaped: BoolArray | None,
     ) -> tuple[control_step.ControlState, control_step.StepResult]:
-        """Run one interval of the own switches; what goes to peers is due then (``take_messages``).
+        """Run one interval of the own switches; what goes to peers is due then (``drain_messages``).
 
         No agents shape where nodes share switches.
         """
@@ -272,7 +272,7 @@ class NodePartition(FabricPartition):
         shard.encode_link_usage(now_s)
         result = shard.enforce(now_s)
         names, self._due = {peer.number: name for name, peer in self._peers.items()}, defaultdict(Bundle)
-        self._due |= {names[number]: message for number, message in shard.take_messages().items()}
+        self._due |= {names[number]: message for number, message in shard.drain_messages().items()}
         return shard.state, result
 
     def released(self) -> None:
@@ -285,7 +285,7 @@ class NodePartition(FabricPartition):
         ``ready`` are the switches under this node's control.
         """
         network = self._central.network
-        live = {name: peer for name, peer in self._peers.items() if now_s - peer.heard_s < PEER_TIMEOUT_S}
+        live = {name: peer for name, peer in self._peers.items() if now_s - peer.received_s < PEER_TIMEOUT_S}
         owners = self.owners.items()
         self.elsewhere = frozenset(dpid for dpid, own in owners if own.node in live and dpid in live[own.node].up)
         sent_to = [peer.sent_to for peer in self._peers.values()]
@@ -299,8 +299,10 @@ class NodePartition(FabricPartition):
         self._had = (self._had | up) & mine
         lost = frozenset(self._had - network.topology.switches)
         known = network.topology.links(), up, lost, len(self._peers)
-        calm = known == self._said and now_s - self._recut_s >= AGAIN_S  # before, others may not know whose words count
-        if now_s - self._said_s >= (AGAIN_S if calm else MIN_S):
+        calm = (
+            known == self._said and now_s - self._recut_s >= RETRANSMIT_S
+        )  # before, others may not know whose words count
+        if now_s - self._said_s >= (RETRANSMIT_S if calm else MIN_S):
             self._said_s, self._said = now_s, known
             self._number += 1
             data = encode_snapshot(
@@ -308,12 +310,12 @@ class NodePartition(FabricPartition):
             )
             for name in self._peers:
                 self._due[name].put(data)
-        again_s = AGAIN_S if now_s - self._recut_s >= AGAIN_S else MIN_S
+        again_s = RETRANSMIT_S if now_s - self._recut_s >= RETRANSMIT_S else MIN_S
         its = {dpid: self.owners[dpid] for dpid in up}
         for name, data in self._hosts.due(self._peers, its, now_s, again_s).items():
             self._due[name].put(data)
 
-    def take_messages(self) -> dict[str, memoryview]:
+    def drain_messages(self) -> dict[str, memoryview]:
         """Return what is due to peers by name, one message each; what is not taken before the next interval is lost."""
         due, self._due = self._due, defaultdict(Bundle)
         return {name: message.data for name, message in due.items()}

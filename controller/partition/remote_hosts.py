@@ -47,13 +47,13 @@ class HostSubscription:
     known: int = 0
     words: deque[_PendingUpdate] = field(default_factory=deque)
 
-    def hear(self, head: HostUpdateHeader, hosts: VnHosts, own: int) -> None:
+    def receive(self, head: HostUpdateHeader, hosts: VnHosts, local_incarnation: int) -> None:
         """Take a frame, if it goes on where the last one has ended; else it comes again."""
         if head.token != self.token:
             self.token, self.known, self.words = head.token, 0, deque()
         until = self.words[-1].until if self.words else self.known
         if head.since <= until < head.until and len(self.words) < MAX_IN_FLIGHT:
-            self.words.append(_PendingUpdate(until, head.until, own, _vns(hosts)))
+            self.words.append(_PendingUpdate(until, head.until, local_incarnation, _vns(hosts)))
 
 
 def _vns(hosts: VnHosts) -> Iterator[_Vn]:
@@ -69,32 +69,32 @@ class RemoteHosts:
     takes it back, and counts again if the host is forgotten before.
     """
 
-    def __init__(self, network: ForwardingState, vns: VnTable, said: HostPublisher) -> None:
-        self._network, self._vns, self._said = network, vns, said
+    def __init__(self, network: ForwardingState, vns: VnTable, publisher: HostPublisher) -> None:
+        self._network, self._vns, self._said = network, vns, publisher
         self._claims: defaultdict[Host, set[int]] = defaultdict(set)  # rows of other VNs that are said to have a host
         self._claimed: defaultdict[int, set[Host]] = defaultdict(set)  # the same by row
         self._gone: list[Host] = []
         self.came: list[Host] = []
         self.now_s = math.nan  # when something was heard last
 
-    def note_changes(self, own: frozenset[int]) -> None:
-        """Follow what has changed of hosts; ``own`` are the dpids of this node's switches."""
-        for change in self._network.take_host_changes():
+    def note_changes(self, local_dpids: frozenset[int]) -> None:
+        """Follow what has changed of hosts; ``local_dpids`` are the dpids of this node's switches."""
+        for change in self._network.drain_host_changes():
             self._said.note(change)
-            if change.before is not None and self._vns.key(change.before).dpid not in own:
+            if change.before is not None and self._vns.key(change.before).dpid not in local_dpids:
                 self._claim(change.host, change.before)
             if change.after is None:
                 self._gone.append(change.host)
             else:
                 self._unclaim(change.host, change.after)
 
-    def restore_hosts(self, own: frozenset[int]) -> None:
+    def restore_hosts(self, local_dpids: frozenset[int]) -> None:
         """Let hosts that nobody knows any more be where somebody still says that they are."""
         while self._gone:
             host = self._gone.pop()
             if host in self._claims and not self._network.knows(host):
                 self._place(host, max(self._claims[host]))
-                self.note_changes(own)
+                self.note_changes(local_dpids)
 
     def withdraw_claims(self, rows: list[int]) -> None:
         """Nobody claims hosts of these VNs any more."""
@@ -102,14 +102,14 @@ class RemoteHosts:
             for host in list(self._claimed.get(row, ())):
                 self._unclaim(host, row)
 
-    def take(self, words: _PendingUpdate, vn: _Vn, own: frozenset[int]) -> int:
+    def apply(self, words: _PendingUpdate, vn: _Vn, local_dpids: frozenset[int]) -> int:
         """Take what was said of a VN; return how many hosts came or went."""
         network, vid = self._network, self._vns.key(vn.row).vlan_vid
         claimed = {Host(vid, mac): number for mac, number in vn.learned.items()}
         gone = [host for host in network.hosts_of_vn(vn.row) if host not in claimed]
         for host in gone:
             network.leave(host, self.now_s)
-        self.note_changes(own)
+        self.note_changes(local_dpids)
         for host in [host for host in self._claimed.get(vn.row, ()) if host not in claimed]:
             self._unclaim(host, vn.row)
         changed = len(gone)
@@ -122,8 +122,8 @@ class RemoteHosts:
                 changed += 1
             else:
                 self._claim(host, vn.row)
-        self.note_changes(own)
-        self.restore_hosts(own)
+        self.note_changes(local_dpids)
+        self.restore_hosts(local_dpids)
         return changed
 
     def _place(self, host: Host, row: int) -> None:

@@ -14,20 +14,20 @@ CROSS_TRAFFIC_MARGIN = 0.10
 
 
 def cross_traffic_load(
-    mine: BoolArray,
+    in_group: BoolArray,
     entries: PairTable,
     vns: VnTable,
     links: LinkTable,
     used_bps: FloatArray,
     limit_bps: FloatArray,
 ) -> tuple[FloatArray, FloatArray]:
-    """Return what VNs that are not ``mine`` (vns,) use of each link, (links,), and of that what is within their limits.
+    """Return the load on each link (links,) of VNs not ``in_group`` (vns,), and its part within their limits.
 
     ``used_bps`` and ``limit_bps`` (entries,) are what passes the meters and the limits in force. There is some headroom
     above it, but no VN is taken to receive more than its limit, or its ceiling where ceilings count: its queue does not
     let it. The rest, above limits, is borrowed.
     """
-    rows = np.flatnonzero(~mine[entries.receiver])
+    rows = np.flatnonzero(~in_group[entries.receiver])
     receiver = entries.receiver[rows]
     wanted_bps = np.minimum(used_bps[rows] * (1.0 + CROSS_TRAFFIC_MARGIN), limit_bps[rows])
     sums_bps = np.bincount(receiver, weights=wanted_bps, minlength=len(vns))
@@ -39,4 +39,4 @@ def cross_traffic_load(
         return np.bincount(link, weights=uses_bps, minlength=len(links.capacity_bps)).astype(np.float64)
 
     within_bps = up_to(vns.receive_limit_bps)
-    return up_to(vns.receive_max_bps) if (vns.uses_ceiling & ~mine).any() else within_bps, within_bps
+    return up_to(vns.receive_max_bps) if (vns.uses_ceiling & ~in_group).any() else within_bps, within_bps

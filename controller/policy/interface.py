@@ -143,7 +143,7 @@ class Decision:
         """Where each entry is held back, (rows,), as numbers of the policy's own; below 0: nowhere; None: not known."""
         return None
 
-    def bottleneck_name(self, number: int, place: LocationName) -> str:
+    def bottleneck_name(self, number: int, format_location: LocationName) -> str:
         """Return one of the places of ``bottlenecks`` in words."""
         raise NotImplementedError
 
@@ -213,7 +213,7 @@ class Policy(ABC):
         """Return grants and what to remember. ``memory`` is that of the last decision, aligned with the view."""
 
     @abstractmethod
-    def explain(self, decision: Decision, at: int, place: LocationName) -> Explanation:
+    def explain(self, decision: Decision, at: int, format_location: LocationName) -> Explanation:
         """Return what binds the entry ``decision.view.rows[at]``, and what would bind it next."""
 
     def first_bps(self, newcomers: NewPairs) -> FloatArray:

@@ -46,10 +46,10 @@ class NetworkDecision(Decision):
         """The limit or the link that each entry fills; below 0 where it wants no more than it has."""
         return self.grants.bound
 
-    def bottleneck_name(self, number: int, place: LocationName) -> str:
+    def bottleneck_name(self, number: int, format_location: LocationName) -> str:
         """Return the name of a limit or a link."""
         assert self.view.links is not None
-        return constraint_name(self.constraints, place, self.view.links.names.__getitem__, number)
+        return constraint_name(self.constraints, format_location, self.view.links.names.__getitem__, number)
 
 
 @dataclass(frozen=True)
@@ -98,13 +98,13 @@ class MaxMinPolicy(ByDemands, Policy):
         weight = vns.weight[sender]
         grant_bps, within_bps, bound = allocate_network(paths, constraints, demand_bps, weight)  # 3
         bound = np.where(view.active, bound, BY_DEMAND)
-        standing_bps = np.where(bound == BY_DEMAND, _standing_rates(view), 0.0)  # 4
+        standing_bps = np.where(bound == BY_DEMAND, _idle_shares_bps(view), 0.0)  # 4
         grant_bps = np.maximum(grant_bps, standing_bps)
         grants = NetworkGrants(grant_bps, np.maximum(within_bps, standing_bps), demand_bps, bound)
-        kept = memory.after(derived=(view.links, paths))
+        kept = memory.updated(derived=(view.links, paths))
         return NetworkDecision(view, grant_bps, kept, paths, constraints, grants, weight)
 
-    def explain(self, decision: Decision, at: int, place: LocationName) -> Explanation:
+    def explain(self, decision: Decision, at: int, format_location: LocationName) -> Explanation:
         """Return what binds the entry: explained by the problem that was solved."""
         assert isinstance(decision, NetworkDecision)
         view, constraints = decision.view, decision.constraints
@@ -113,10 +113,10 @@ class MaxMinPolicy(ByDemands, Policy):
         if not view.active[at]:
             limits = lower_ceiling(view, at)
             return explain_idle_share(limits, limits.grant_bps)
-        own, vlan_vid, links = f"{place(sender)}'s send", int(view.vns.vlan_vid[sender]), view.links.names
+        own, vlan_vid, links = f"{format_location(sender)}'s send", int(view.vns.vlan_vid[sender]), view.links.names
 
         def name(bound: int) -> str:
-            words = constraint_name(constraints, place, links.__getitem__, bound)
+            words = constraint_name(constraints, format_location, links.__getitem__, bound)
             if words.startswith(own):
                 return words.replace(own, "its own send", 1)
             return words if words == DEMAND or words.startswith("link ") else f"{words} of VLAN {vlan_vid}"
@@ -132,7 +132,7 @@ def _paths(memory: PolicyState, constraints: Constraints, view: PolicyView, link
     return constraints.paths(view.sender, view.receiver, *links.pair_links(view.entries, view.rows))
 
 
-def _standing_rates(view: PolicyView) -> FloatArray:
+def _idle_shares_bps(view: PolicyView) -> FloatArray:
     """Return what senders may send whatever they want: an equal share of the guarantee among the others and themselves.
 
     An owner that lent all of its limit finds it all there when it comes back; the next grants take it from those who

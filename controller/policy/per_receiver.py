@@ -123,12 +123,12 @@ class PerReceiverPolicy(Policy):
         grants_bps = native.with_idle_share(requests, granted_bps)
         if grants_bps is None:
             silent = not requests.active.all()
-            grants_bps = np.where(requests.active, granted_bps, _standing_rate(requests)) if silent else granted_bps
+            grants_bps = np.where(requests.active, granted_bps, _idle_share_bps(requests)) if silent else granted_bps
         by_vn = {name: _spread(column, receivers, memory.vns) for name, column in after.items()}
-        kept = memory.after(by_vn=by_vn, derived=rows)
+        kept = memory.updated(by_vn=by_vn, derived=rows)
         return ReceiverDecision(view, grants_bps, kept, receivers, requests, state)
 
-    def explain(self, decision: Decision, at: int, place: LocationName) -> Explanation:
+    def explain(self, decision: Decision, at: int, format_location: LocationName) -> Explanation:
         """Return what binds the entry, of its receiver alone: others do not matter to it."""
         assert isinstance(decision, ReceiverDecision)
         view = decision.view
@@ -159,7 +159,7 @@ def _spread(column: FloatArray, receivers: IntArray, vns: int) -> FloatArray:
     return by_vn
 
 
-def _standing_rate(requests: AllocationInput) -> FloatArray:
+def _idle_share_bps(requests: AllocationInput) -> FloatArray:
     """Return what a silent sender may start with: an equal share, as if it were one more active sender.
 
     Choice: the paper shares among active nodes and does not say what limit the others keep. With none, a sender that

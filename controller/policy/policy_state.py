@@ -57,7 +57,7 @@ class PolicyState:
         old = match_rows(self.use_vn * span + self.use_link, vn * span + link)
         return reindex(_column(self.by_use, name, len(self.use_vn)), old, np.nan)
 
-    def after(
+    def updated(
         self,
         by_vn: Columns | None = None,
         by_entry: Columns | None = None,

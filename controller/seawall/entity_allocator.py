@@ -90,7 +90,7 @@ def allocate(
     """Return what the entries may send from now on.
 
     ``lost`` and ``marked`` (uses,) are the feedback, NaN where it is unknown; ``baseline_limits_bps`` (loops,) are the
-    entities' shares of their links (laws.standing_shares), ``weight`` (loops,) their weights, ``ceiling_bps`` (loops,)
+    entities' shares of their links (laws.idle_shares), ``weight`` (loops,) their weights, ``ceiling_bps`` (loops,)
     is what an entity may send at most, ``capacity_bps`` (links,) what the links have for all.
 
     1. The part of each destination (section 4.3, 1), and with it the feedback of each loop (2).

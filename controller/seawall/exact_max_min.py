@@ -22,7 +22,7 @@ from controller.metering.fabric_readings import ReadingKind
 from controller.policy.interface import Decision, LocationName, Policy, PolicyView, StaleMode
 from controller.policy.policy_state import PolicyState
 from controller.seawall.entity_max_min import entity_max_min
-from controller.seawall.laws import standing_shares
+from controller.seawall.laws import idle_shares
 from controller.seawall.link_state import PathLoops
 from controller.seawall.policy import TARGET
 from controller.units import MIN_RATE_BPS
@@ -42,10 +42,10 @@ class ExactDecision(Decision):
         """The limit or the link that each entry fills; below 0 where it wants no more than it has."""
         return self.bound
 
-    def bottleneck_name(self, number: int, place: LocationName) -> str:
+    def bottleneck_name(self, number: int, format_location: LocationName) -> str:
         """Return the name of a limit or a link."""
         assert self.view.links is not None
-        return constraint_name(self.constraints, place, self.view.links.names.__getitem__, number)
+        return constraint_name(self.constraints, format_location, self.view.links.names.__getitem__, number)
 
 
 @dataclass(frozen=True)
@@ -94,15 +94,15 @@ class SeawallExact(ByDemands, Policy):
         shared = entity_max_min(paths, view.sender, constraints.ceiling_bps, demand_bps, weight)  # 3
         bound = np.where(view.active, shared.bound, BY_DEMAND)
         active = loops.sum_of_entries(view.active)
-        standing_bps = standing_shares(loops, active > 0.0, vns.weight[loops.sender], capacity_bps)
+        standing_bps = idle_shares(loops, active > 0.0, vns.weight[loops.sender], capacity_bps)
         mine = loops.at_uses(np.where(view.active, 0.0, 1.0))
         standing_bps = loops.least(standing_bps[loops.use_loop] / (active[loops.use_loop] + mine))
         standing_bps = np.where(bound == BY_DEMAND, np.minimum(standing_bps, view.ceiling_bps), 0.0)  # 4
         grant_bps = np.maximum(np.maximum(shared.rate_bps, standing_bps), MIN_RATE_BPS)
-        kept = memory.after(derived=_Problem(ways, paths))
+        kept = memory.updated(derived=_Problem(ways, paths))
         return ExactDecision(view, grant_bps, kept, paths, constraints, demand_bps, bound)
 
-    def explain(self, decision: Decision, at: int, place: LocationName) -> Explanation:
+    def explain(self, decision: Decision, at: int, format_location: LocationName) -> Explanation:
         """Return what binds the entry, and what would if that were lifted."""
         assert isinstance(decision, ExactDecision)
         view, paths, bound = decision.view, decision.paths, int(decision.bound[at])
@@ -121,19 +121,19 @@ class SeawallExact(ByDemands, Policy):
         weight = view.vns.weight[view.sender]
         lifted = entity_max_min(paths, view.sender, capacity_bps, demand_bps, weight)
         lifted_bps = max(float(lifted.rate_bps[at]), grant_bps)
-        words = _in_words(decision, at, place)
+        words = _in_words(decision, at, format_location)
         return Explanation(at, grant_bps, words(bound), place_there, entities, lifted_bps, words(int(lifted.bound[at])))
 
 
-def _in_words(decision: ExactDecision, at: int, place: LocationName) -> Callable[[int], str]:
+def _in_words(decision: ExactDecision, at: int, format_location: LocationName) -> Callable[[int], str]:
     view = decision.view
     assert view.links is not None
-    names, own = view.links.names, f"{place(int(view.sender[at]))}'s send"
+    names, own = view.links.names, f"{format_location(int(view.sender[at]))}'s send"
 
     def words(bound: int) -> str:
         if bound == BY_DEMAND:
             return DEMAND
-        found = constraint_name(decision.constraints, place, names.__getitem__, bound)
+        found = constraint_name(decision.constraints, format_location, names.__getitem__, bound)
         return found.replace(own, "its own send", 1)
 
     return words

@@ -91,7 +91,7 @@ def steps(
     return result
 
 
-def standing_shares(loops: Loops, active: BoolArray, weight: FloatArray, capacity_bps: FloatArray) -> FloatArray:
+def idle_shares(loops: Loops, active: BoolArray, weight: FloatArray, capacity_bps: FloatArray) -> FloatArray:
     """Return (loops,) the share of its link that each entity has among the active ones and itself.
 
     It is where a new loop starts, and what no loop is clamped below.

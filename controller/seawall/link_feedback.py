@@ -43,7 +43,7 @@ class LinkBacklog:
         """Return the state before anything was sent."""
         return cls(np.zeros(links), np.zeros(links), np.zeros(links))
 
-    def after(
+    def updated(
         self, load_bps: FloatArray, transmitted_bps: FloatArray, capacity_bps: FloatArray, elapsed_s: float
     ) -> LinkBacklog:
         """Return the state after an interval in which so much came, and was transmitted (NaN: unknown); (links,) each.

@@ -85,7 +85,7 @@ class LinkState:
         transmitted_bps = np.where(ways.up, came_bps, transmitted_bps)  # 2
         ledger = before
         if view.elapsed_s > 0.0:
-            ledger = before.after(came_bps, transmitted_bps, view.links.capacity_bps, view.elapsed_s)
+            ledger = before.updated(came_bps, transmitted_bps, view.links.capacity_bps, view.elapsed_s)
         used_bps = used_pair_rates(view)  # 4
         return cls(
             used_bps,

@@ -77,7 +77,7 @@ class SeawallDecision(Decision):
         """The link that leaves each entry least."""
         return self.loops.use_link[self._tightest]
 
-    def bottleneck_name(self, number: int, place: LocationName) -> str:
+    def bottleneck_name(self, number: int, format_location: LocationName) -> str:
         """Return the link's name."""
         assert self.view.links is not None
         return f"link {self.view.links.names[number]}"
@@ -97,10 +97,12 @@ class _SenderShares(Policy):
     94 % of them, not 98.
     """
 
-    alpha: float = parameter(0.5, "how far a rate falls when all of its traffic is marked", above=0.0, most=1.0)
-    a: float = parameter(0.05, "by which part of what is left of a link all rates there rise", above=0.0, most=1.0)
-    beta: float = parameter(BETA, "the part of a rate that follows what each destination gets", least=0.0, most=1.0)
-    kappa: float = parameter(laws.KAPPA, "how many times its use of late a rate may be", least=1.0, most=100.0)
+    alpha: float = parameter(0.5, "how far a rate falls when all of its traffic is marked", above=0.0, maximum=1.0)
+    a: float = parameter(0.05, "by which part of what is left of a link all rates there rise", above=0.0, maximum=1.0)
+    beta: float = parameter(
+        BETA, "the part of a rate that follows what each destination gets", minimum=0.0, maximum=1.0
+    )
+    kappa: float = parameter(laws.KAPPA, "how many times its use of late a rate may be", minimum=1.0, maximum=100.0)
     path: float = switch(False, "whether feedback is of the whole way, as in the paper, or of each link alone")
 
     law: ClassVar[Law]
@@ -119,7 +121,7 @@ class _SenderShares(Policy):
         constants = self._constants(view, loops)
         state, weight = self._state(memory, view, loops, links), view.vns.weight[loops.sender]
         active = loops.sum_of_entries(view.active) > 0
-        standing_bps = laws.standing_shares(loops, active, weight, links.capacity_bps)
+        standing_bps = laws.idle_shares(loops, active, weight, links.capacity_bps)
         marked = marked_shares(
             links.marked_load_bps(view.elapsed_s)[loops.use_link],
             links.capacity_bps[loops.use_link],
@@ -151,7 +153,7 @@ class _SenderShares(Policy):
             constants,
         )
         grant_bps = np.minimum(allocation.rate_bps, receiver_shares(view, allocation.rate_bps, links))  # 4
-        kept = memory.after(
+        kept = memory.updated(
             by_link=links.columns(),
             uses=(loops.sender, loops.link, self._columns(allocation.state)),
             derived=ways,
@@ -165,7 +167,7 @@ class _SenderShares(Policy):
         first_bps: FloatArray = np.minimum(vns.send_max_bps[newcomers.sender], share_bps)
         return first_bps
 
-    def explain(self, decision: Decision, at: int, place: LocationName) -> Explanation:
+    def explain(self, decision: Decision, at: int, format_location: LocationName) -> Explanation:
         """Return what binds the entry: the link that leaves it least, or a ceiling.
 
         Feedback of the whole way holds the loops of links that are not the bottleneck as well. So of links that leave
@@ -184,7 +186,11 @@ class _SenderShares(Policy):
         rest.append((ceilings.grant_bps, ceilings.constraint))
         link = (float(left_bps.min()), _link_words(decision, first))
         if grant_bps < link[0] * (1.0 - 1e-9):  # less than any link leaves it
-            bound = ceilings.constraint if grant_bps >= ceilings.grant_bps else f"what {place(receiver)} may receive"
+            bound = (
+                ceilings.constraint
+                if grant_bps >= ceilings.grant_bps
+                else f"what {format_location(receiver)} may receive"
+            )
             return Explanation(at, grant_bps, bound, 0, 0, link[0], link[1])
         own = np.flatnonzero(loops.use_loop == loops.use_loop[first])
         place_there = 1 + int((allocation.left_bps[own] > allocation.left_bps[first] * (1.0 + 1e-9)).sum())
@@ -236,11 +242,11 @@ class Seawall(_SenderShares):
 
 @dataclass(frozen=True)
 class _OnACurve(_SenderShares):
-    a: float = parameter(0.01, "by which part of what is left of a link the rise itself grows", above=0.0, most=1.0)
-    delta: float = parameter(0.4, "how fast the concave part nears its goal", above=0.0, most=1.0)
-    t_s: float = parameter(10.0, "intervals of the concave part", least=1.0, most=1000.0)
+    a: float = parameter(0.01, "by which part of what is left of a link the rise itself grows", above=0.0, maximum=1.0)
+    delta: float = parameter(0.4, "how fast the concave part nears its goal", above=0.0, maximum=1.0)
+    t_s: float = parameter(10.0, "intervals of the concave part", minimum=1.0, maximum=1000.0)
     hold: float = parameter(
-        laws.HOLD_INTERVALS, "intervals after a decrease without another one", least=0.0, most=100.0
+        laws.HOLD_INTERVALS, "intervals after a decrease without another one", minimum=0.0, maximum=100.0
     )
 
 
@@ -248,7 +254,7 @@ class _OnACurve(_SenderShares):
 class SeawallCubic(_OnACurve):
     """The paper's Class 3 on losses alone (section 4.4)."""
 
-    alpha: float = parameter(0.2, "how far a rate falls at a loss", above=0.0, most=1.0)
+    alpha: float = parameter(0.2, "how far a rate falls at a loss", above=0.0, maximum=1.0)
 
     name: ClassVar[str] = "seawall-cubic"
     title: ClassVar[str] = "Seawall, on losses"
@@ -259,7 +265,7 @@ class SeawallCubic(_OnACurve):
 class SeawallDctcp(_OnACurve):
     """The paper's Class 3 on losses and on marks that the controller computes (section 4.4)."""
 
-    gamma: float = parameter(1 / 16, "how fast the mean share of marks follows", above=0.0, most=1.0)
+    gamma: float = parameter(1 / 16, "how fast the mean share of marks follows", above=0.0, maximum=1.0)
 
     name: ClassVar[str] = "seawall-dctcp"
     title: ClassVar[str] = "Seawall, on losses and marks"

@@ -37,8 +37,8 @@ class SeawallStrawman(Policy):
     3. Not above what the entry uses, a multiple of it, or the least of 1.
     """
 
-    alpha: float = parameter(0.5, "how far a rate falls when all of its traffic is lost", above=0.0, most=1.0)
-    a: float = parameter(0.02, "by which part of its share of the narrowest link a rate rises", above=0.0, most=1.0)
+    alpha: float = parameter(0.5, "how far a rate falls when all of its traffic is lost", above=0.0, maximum=1.0)
+    a: float = parameter(0.02, "by which part of its share of the narrowest link a rate rises", above=0.0, maximum=1.0)
 
     name: ClassVar[str] = "seawall-strawman"
     title: ClassVar[str] = "Seawall's strawman"
@@ -65,13 +65,13 @@ class SeawallStrawman(Policy):
         moved_bps = laws.strawman(rate_bps, of_way, least_bps, alpha, a)  # 2
         most_bps = np.maximum(laws.KAPPA * view.measured_bps, least_bps)
         next_bps = np.maximum(np.minimum(np.minimum(moved_bps, most_bps), view.ceiling_bps), MIN_RATE_BPS)  # 3
-        kept = memory.after(by_link=links.columns(), by_entry={"rate_bps": next_bps}, derived=ways)
+        kept = memory.updated(by_link=links.columns(), by_entry={"rate_bps": next_bps}, derived=ways)
         narrow = np.flatnonzero(share_bps <= loops.at_uses(least_bps))
         narrowest = np.zeros(len(view.rows), dtype=np.int64)
         narrowest[loops.entry_of_use[narrow]] = loops.use_link[narrow]
         return StrawmanDecision(view, next_bps, kept, narrowest=narrowest)
 
-    def explain(self, decision: Decision, at: int, place: LocationName) -> Explanation:
+    def explain(self, decision: Decision, at: int, format_location: LocationName) -> Explanation:
         """Return what binds the entry: its own loop, or the ceilings."""
         assert isinstance(decision, StrawmanDecision)
         view = decision.view

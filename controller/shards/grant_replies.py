@@ -78,32 +78,32 @@ class GrantReplies:
         """Whether some senders lose their bursts."""
         return self.forfeits is not self.table.falses and bool(self.forfeits.any())
 
-    def for_local_senders(self, own: IntArray) -> tuple[SetRate, KeepAlive]:
-        """Return what the shard's own senders are told, whose rows of its pair table are ``own``."""
+    def for_local_senders(self, local_rows: IntArray) -> tuple[SetRate, KeepAlive]:
+        """Return what the shard's own senders are told, whose rows of its pair table are ``local_rows``."""
         here = self.table.part_rows[0]
         if self.changed is self.table.trues:
-            return SetRate(own, self.rate_bps[here]), KeepAlive(own[:0])
+            return SetRate(local_rows, self.rate_bps[here]), KeepAlive(local_rows[:0])
         if shard_native.library is not None:
-            moved, moved_bps, stay = shard_native.select_local(self.rate_bps, self.changed, here, own)
+            moved, moved_bps, stay = shard_native.select_local(self.rate_bps, self.changed, here, local_rows)
             return SetRate(moved, moved_bps), KeepAlive(stay)
         own_bps = self.rate_bps[here]
         is_set = self.changed[here]
-        return SetRate(own[is_set], own_bps[is_set]), KeepAlive(own[~is_set & ~np.isnan(own_bps)])
+        return SetRate(local_rows[is_set], own_bps[is_set]), KeepAlive(local_rows[~is_set & ~np.isnan(own_bps)])
 
-    def forfeits_of_own(self, own: IntArray) -> IntArray:
+    def forfeits_of_own(self, local_rows: IntArray) -> IntArray:
         """Return which of them lose their bursts, rows of the same."""
-        return own[self.forfeits[self.table.part_rows[0]]] if self.has_forfeits else own[:0]
+        return local_rows[self.forfeits[self.table.part_rows[0]]] if self.has_forfeits else local_rows[:0]
 
-    def for_peers(self, about: ReceiverStatus, said: Sequence[int]) -> dict[int, PeerGrants]:
+    def for_peers(self, status: ReceiverStatus, peers: Sequence[int]) -> dict[int, PeerGrants]:
         """Return what these peers are told, whose reports are the parts of the table, in its order."""
         entries = self.table.entries
-        whole = GrantMessage(*about, entries.sender, entries.receiver, self.rate_bps, self.forfeits)
+        whole = GrantMessage(*status, entries.sender, entries.receiver, self.rate_bps, self.forfeits)
         places = self.table.part_rows[1:]
         rows = places if self.of_all else [at[~np.isnan(self.rate_bps[at])] for at in places]
-        return {number: PeerGrants(whole, at) for number, at in zip(said, rows, strict=True)}
+        return {number: PeerGrants(whole, at) for number, at in zip(peers, rows, strict=True)}
 
 
-def for_idle_peer(about: ReceiverStatus) -> PeerGrants:
+def for_idle_peer(status: ReceiverStatus) -> PeerGrants:
     """Return what a peer is told that reports nothing: which receivers are congested."""
     nobody = np.empty(0, dtype=np.int64)
-    return PeerGrants(GrantMessage(*about, nobody, nobody, np.empty(0), np.empty(0, dtype=np.bool_)), nobody)
+    return PeerGrants(GrantMessage(*status, nobody, nobody, np.empty(0), np.empty(0, dtype=np.bool_)), nobody)

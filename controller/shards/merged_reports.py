@@ -32,7 +32,7 @@ class MergedReports:
     table: ReceiverTable
     own: IntArray
     measured: Measurement
-    said: Sequence[ReportMessage]
+    peer_reports: Sequence[ReportMessage]
     measured_bps: FloatArray
     limit_bps: FloatArray
     available_bps: FloatArray
@@ -46,29 +46,29 @@ class MergedReports:
     def build(
         cls,
         table: ReceiverTable,
-        own: IntArray,
+        local_rows: IntArray,
         senders: SenderSide,
-        here: TrafficReport,
-        said: Sequence[ReportMessage],
+        local_report: TrafficReport,
+        peer_reports: Sequence[ReportMessage],
         left: int,
     ) -> MergedReports:
-        """Return it; ``here`` is what own entries report, ``said`` are in the order of the table's parts.
+        """Merge the report of local pairs with ``peer_reports``, which are in the order of the table's parts.
 
         ``left`` is what nobody would have to be told of own entries.
         """
         seen = senders.seen
         here_of: dict[str, NDArray[Any]] = {
-            "measured_bps": here.measured_bps,
-            "limits": here.limit_bps,
-            "available_bps": here.available_bps,
-            "refused_bps": here.dropped_bps,
+            "measured_bps": local_report.measured_bps,
+            "limits": local_report.limit_bps,
+            "available_bps": local_report.available_bps,
+            "refused_bps": local_report.dropped_bps,
             "last_bps": seen.measured.passed_bps,
             "unread_intervals": seen.unread_intervals,
-            "drops": here.drops,
-            "active": here.active,
+            "drops": local_report.drops,
+            "active": local_report.active,
         }
         kept = dict[str, NDArray[Any]]()
-        in_force_bps = _in_force(table, own, here.limit_bps, said)
+        in_force_bps = _in_force(table, local_rows, local_report.limit_bps, peer_reports)
         if in_force_bps is not None:
             kept["limits"] = in_force_bps
         for which, column in (
@@ -77,15 +77,15 @@ class MergedReports:
             (OmittedColumns.ACTIVE, table.trues),
         ):
             for name in LEFT[which]:
-                if left & which and all(is_omitted(getattr(one, name)) for one in said):
+                if left & which and all(is_omitted(getattr(one, name)) for one in peer_reports):
                     kept[name] = column
         names, places = [name for name in here_of if name not in kept], table.part_rows[1:]
-        reported = [[_column(one, name, at) for name in names] for one, at in zip(said, places, strict=True)]
+        reported = [[_column(one, name, at) for name in names] for one, at in zip(peer_reports, places, strict=True)]
         if "unread_intervals" in names:
             here_of["unread_intervals"] = seen.unread_intervals.astype(np.int64)
-        merged = table.merged(own, [here_of[name] for name in names], reported)
+        merged = table.merged(local_rows, [here_of[name] for name in names], reported)
         found = kept | dict(zip(names, merged, strict=True))
-        return cls(table, own, seen.measured, said, *(found[name] for name in here_of))
+        return cls(table, local_rows, seen.measured, peer_reports, *(found[name] for name in here_of))
 
     def reports(self, under: IntArray) -> TrafficReport:
         """Return the Traffic Reports of the rows of the table that are ``under`` control."""
@@ -117,7 +117,7 @@ class MergedReports:
 
     def network_context(self, seen: IntervalContext, state: ControlState, vns: VnTable) -> IntervalContext:
         """Return what policies see that look at all entries, under control or not."""
-        used = [self.measured.measured_bps], [[one.measured_bps] for one in self.said]
+        used = [self.measured.measured_bps], [[one.measured_bps] for one in self.peer_reports]
         (used_bps,) = self.table.merged(self.own, *used)
         limit_bps, here = np.minimum(seen.limit_bps, ceilings(self.table.entries, vns)), self.table.part_rows[0]
         if state.adopted_bps is not None:
@@ -125,40 +125,40 @@ class MergedReports:
         return seen._replace(used_bps=used_bps, limit_bps=limit_bps)
 
 
-def _column(report: ReportMessage, name: str, place: IntArray) -> NDArray[Any]:
-    """Return a column of a report whose rows are at ``place`` in the table: of limits all that were granted then."""
+def _column(report: ReportMessage, name: str, positions: IntArray) -> NDArray[Any]:
+    """Return a column of a report with rows at ``positions`` of the table; of limits, all that were granted then."""
     if name != "limits":
         column: NDArray[Any] = getattr(report, name)
         return column
     limits = report.limits
-    return limits.rate_bps if isinstance(limits, GrantRecord) and limits.rows is place else report.limit_bps
+    return limits.rate_bps if isinstance(limits, GrantRecord) and limits.rows is positions else report.limit_bps
 
 
 def _in_force(
-    table: ReceiverTable, own: IntArray, here_bps: FloatArray, said: Sequence[ReportMessage]
+    table: ReceiverTable, local_rows: IntArray, here_bps: FloatArray, peer_reports: Sequence[ReportMessage]
 ) -> FloatArray | None:
     """Return what was granted to all rows of the table, if those are the limits in force: mostly it is so.
 
     ``here_bps`` are those of own entries.
     """
-    granted = [one.limits for one in said if isinstance(one.limits, GrantRecord)]
-    if not granted or len(granted) < len(said):
+    granted = [one.limits for one in peer_reports if isinstance(one.limits, GrantRecord)]
+    if not granted or len(granted) < len(peer_reports):
         return None
     rate_bps, places = granted[0].rate_bps, table.part_rows[1:]
     if not all(one.rate_bps is rate_bps and one.rows is at for one, at in zip(granted, places, strict=True)):
         return None
     at = table.part_rows[0]
     if shard_native.library is not None:
-        same = shard_native.same(rate_bps, at, here_bps, own)
+        same = shard_native.same(rate_bps, at, here_bps, local_rows)
     else:
-        same = np.array_equal(rate_bps[at], here_bps[own])
+        same = np.array_equal(rate_bps[at], here_bps[local_rows])
     return rate_bps if same else None
 
 
-def add_loads(loads: ReceiverLoads, said: Sequence[ReportMessage]) -> None:
+def add_loads(loads: ReceiverLoads, peer_reports: Sequence[ReportMessage]) -> None:
     """Add to ``loads`` what peers have said that they bring to receivers."""
     whole = loads.passed_bps, loads.smoothed_bps, loads.dropped_bps
-    parts = [(one.loaded, (one.passed_bps, one.smoothed_bps, one.dropped_bps)) for one in said]
+    parts = [(one.loaded, (one.passed_bps, one.smoothed_bps, one.dropped_bps)) for one in peer_reports]
     if shard_native.library is not None:
         shard_native.add_loads(whole, parts)
         return

@@ -42,25 +42,25 @@ class Outbox:
         peer: Peer,
         frame: Frame,
         now_s: float,
-        said: IntArray | None = None,
+        rows: IntArray | None = None,
         left: int = OmittedColumns.NONE,
         limits: int = 0,
     ) -> Octets:
-        """Return a frame for ``peer`` (``number``); ``said``, ``left`` and ``limits`` are as in ``Peer.head``."""
-        head = peer.head(self.token, self.number, now_s, type(frame), said, left, limits)
-        return encode(head, self.fabric, frame, said, self._messages[number].place)
+        """Return a frame for ``peer`` (``number``); ``rows``, ``left`` and ``limits`` are as in ``Peer.head``."""
+        head = peer.head(self.token, self.number, now_s, type(frame), rows, left, limits)
+        return encode(head, self.fabric, frame, rows, self._messages[number].place)
 
     def write_reports(
         self,
         peers: Mapping[int, Peer],
         loads: ReceiverLoads,
         columns: Sequence[NDArray[Any]],
-        told: Mapping[int, IntArray],
+        reportable_rows: Mapping[int, IntArray],
         left: int,
         limits: Mapping[int, int],
         now_s: float,
     ) -> dict[int, Octets]:
-        """Return Reports for each peer: the loads that its VNs have, and of the entries' ``columns`` the rows ``told``.
+        """Return Reports for each peer: the loads of its VNs, and ``reportable_rows`` of the pairs' ``columns``.
 
         ``limits`` are which of each peer's Grants are in force for all the rows that it is told.
         """
@@ -75,10 +75,10 @@ class Outbox:
             loaded = self._sent_to[number]
             brought = loads.passed_bps[loaded], loads.smoothed_bps[loaded], loads.dropped_bps[loaded]
             frame = ReportMessage(loaded, *brought, *columns)
-            frames[number] = self.write(number, peer, frame, now_s, told[number], left, limits[number])
+            frames[number] = self.write(number, peer, frame, now_s, reportable_rows[number], left, limits[number])
         return frames
 
-    def take(self) -> dict[int, Bundle]:
+    def drain(self) -> dict[int, Bundle]:
         """Return the messages of the interval."""
         messages, self._messages = self._messages, {}
         self._octets = {number: len(message) for number, message in messages.items()}

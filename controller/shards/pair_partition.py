@@ -37,20 +37,20 @@ class PairPartition:
     _found: dict[int, tuple[GrantMessage, IntArray, IntArray | slice]] = field(default_factory=dict)
 
     @classmethod
-    def build(cls, entries: PairTable, mine: BoolArray, owns: Mapping[int, BoolArray]) -> PairPartition:
-        """Return it for the VNs that are ``mine`` and those that each peer ``owns``, (vns,) each."""
-        own = np.flatnonzero(mine[entries.receiver])
+    def build(cls, entries: PairTable, local_mask: BoolArray, owns: Mapping[int, BoolArray]) -> PairPartition:
+        """Return it for the VNs that are ``local_mask`` and those that each peer ``owns``, (vns,) each."""
+        own = np.flatnonzero(local_mask[entries.receiver])
         to = {number: np.flatnonzero(theirs[entries.receiver]) for number, theirs in owns.items()}
         pairs = entries.sender[own], entries.receiver[own]
         receivers = {number: np.unique(entries.receiver[rows]) for number, rows in to.items()}
-        return cls(entries, own, pairs, ~mine[entries.receiver], to, receivers)
+        return cls(entries, own, pairs, ~local_mask[entries.receiver], to, receivers)
 
     def reportable_rows(self, control: ControlArray, silent_intervals: Int16Array) -> dict[int, IntArray]:
         """Return the rows that each peer is told of: where all are, the same array as before.
 
         They are those under control, and those with traffic (``Control``, ``Measurement``; (entries,) each).
         """
-        return {number: _told(rows, control, silent_intervals) for number, rows in self.remote_rows.items()}
+        return {number: _reportable_rows(rows, control, silent_intervals) for number, rows in self.remote_rows.items()}
 
     @cached_property
     def all_rows(self) -> IntArray:
@@ -69,7 +69,7 @@ class PairPartition:
         return last[1], last[2]
 
 
-def _told(rows: IntArray, control: ControlArray, silent_intervals: Int16Array) -> IntArray:
+def _reportable_rows(rows: IntArray, control: ControlArray, silent_intervals: Int16Array) -> IntArray:
     settings = int(MachineState.IDLE), IDLE_INTERVALS
     if shard_native.library is not None and shard_native.all_reportable(*settings, rows, control, silent_intervals):
         return rows

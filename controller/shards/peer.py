@@ -59,9 +59,11 @@ class ShardScope(NamedTuple):
 class Peer:
     """Another shard, whose VNs are ``theirs``; ``mine`` are those of this shard. The fabric has so many ``links``."""
 
-    def __init__(self, theirs: ShardScope, mine: ShardScope, fabric: bytes, interval_s: float, links: int = 0) -> None:
-        self.owns, self.decides, self._asked = theirs
-        self._mine, self._fabric, self._interval_s, self._links = mine, fabric, interval_s, links
+    def __init__(
+        self, peer_scope: ShardScope, local_scope: ShardScope, fabric: bytes, interval_s: float, links: int = 0
+    ) -> None:
+        self.owns, self.decides, self._asked = peer_scope
+        self._mine, self._fabric, self._interval_s, self._links = local_scope, fabric, interval_s, links
         self.report: ReportMessage | None = None
         self.link_use: LinkUseMessage | None = None
         self._reported_s = self._granted_s = -math.inf
@@ -78,10 +80,10 @@ class Peer:
         self._last: dict[type[Frame], int] = {}
         self._said_s: OrderedDict[int, float] = OrderedDict()
 
-    def repartition(self, theirs: ShardScope, mine: ShardScope, fabric: bytes) -> None:
-        """It has the VNs of ``theirs`` from now on, this shard those of ``mine``; what it said is void."""
-        self.owns, self.decides, self._asked = theirs
-        self._mine, self._fabric = mine, fabric
+    def repartition(self, peer_scope: ShardScope, local_scope: ShardScope, fabric: bytes) -> None:
+        """It has the VNs of ``peer_scope`` from now on, this shard those of ``local_scope``; what it said is void."""
+        self.owns, self.decides, self._asked = peer_scope
+        self._mine, self._fabric = local_scope, fabric
         self.report, self.link_use, self._grants, self._read, self._known = None, None, None, {}, {}
         self._knows, self._pairs, self.granted = (0, 0), {}, 0
         self._given.clear()
@@ -92,20 +94,20 @@ class Peer:
         number: int,
         now_s: float,
         kind: type[Frame] = LinkUseMessage,
-        said: IntArray | None = None,
+        rows: IntArray | None = None,
         left: int = OmittedColumns.NONE,
         limits: int = 0,
     ) -> Header:
         """Return the header of a frame that goes to this peer now.
 
-        Of Reports and Grants ``said`` are the rows of the pairs: the same array means the same pairs. ``left`` is what
+        Of Reports and Grants ``rows`` are the rows of the pairs: the same array means the same pairs. ``left`` is what
         need not be said of them, ``limits`` which of its Grants are in force for all of them.
         """
         self._said_s[number] = now_s
         while len(self._said_s) > _REMEMBERED:
             self._said_s.popitem(last=False)
         knows = [self._known[one].latest if one in self._known else 0 for one in _WITH_PAIRS]
-        pairs = 0 if said is None else self._known_by_peer(number, kind, said)
+        pairs = 0 if rows is None else self._known_by_peer(number, kind, rows)
         left &= ~OmittedColumns.AMOUNTS if self._asked else -1
         limits = limits if pairs and limits == self.granted else 0
         return Header(token, number, self._number, self._asked, (knows[0], knows[1]), pairs, left, limits)
@@ -117,16 +119,16 @@ class Peer:
         while len(self._given) > _GIVEN:
             self._given.popitem(last=False)
 
-    def _known_by_peer(self, number: int, kind: type[Frame], said: IntArray) -> int:
+    def _known_by_peer(self, number: int, kind: type[Frame], rows: IntArray) -> int:
         """Return by which frame the peer knows these pairs, 0 if it has to be told them."""
         before, since = self._pairs.get(kind, (None, 0))
-        if before is not said:
-            self._pairs[kind] = said, number
+        if before is not rows:
+            self._pairs[kind] = rows, number
             return 0
         known = self._knows[_WITH_PAIRS.index(kind)]
         return known if since <= known < number else 0
 
-    def hear(self, data: Octets, now_s: float) -> MessageRejectedError | None:
+    def receive(self, data: Octets, now_s: float) -> MessageRejectedError | None:
         """Take a frame of this peer; return why it was refused, None if it was not."""
         try:
             head, frame = decode(data, self._fabric, len(self.owns), self._links, self._known, self._given)  # 1
@@ -202,7 +204,7 @@ class Peer:
         read, self._read = list(self._read.values()), {}
         return read
 
-    def take_grants(self) -> GrantMessage | None:
+    def drain_grants(self) -> GrantMessage | None:
         """Return what it granted last, once."""
         grants, self._grants = self._grants, None
         return grants

@@ -24,22 +24,24 @@ _OF_PORTS = ("transmitted_bps", "elapsed_s")
 _OF_MARKS = ("arrived_bps", "beyond_bps")
 
 
-def local_readings(observed: FabricReadings, mine: BoolArray) -> list[Read]:
-    """Return what to say of the VNs that are ``mine`` (vns,), and of links whose ports were read."""
+def local_readings(observed: FabricReadings, local_mask: BoolArray) -> list[Read]:
+    """Return what to say of the VNs that are ``local_mask`` (vns,), and of links whose ports were read."""
     said: list[Read] = []
     if (queues := observed.queues) is not None:
-        vn = np.flatnonzero(queues.known & mine)
+        vn = np.flatnonzero(queues.known & local_mask)
         said.append(QueueReadingsMessage(vn, *(getattr(queues, name)[vn] for name in _OF_QUEUES)))
     if (ports := observed.ports) is not None:
         link = np.flatnonzero(ports.known)
         said.append(PortReadingsMessage(link, *(getattr(ports, name)[link] for name in _OF_PORTS)))
     if (marks := observed.marks) is not None:
-        vn = _marks_read(marks, mine)
+        vn = _marks_read(marks, local_mask)
         said.append(MarkReadingsMessage(vn, *(getattr(marks, name)[vn] for name in _OF_MARKS)))
     return said
 
 
-def merge_readings(observed: FabricReadings, mine: BoolArray, peers: Iterable[Peer], entries: int) -> FabricReadings:
+def merge_readings(
+    observed: FabricReadings, local_mask: BoolArray, peers: Iterable[Peer], entries: int
+) -> FabricReadings:
     """Return what was read here and what peers have said since the last time; nobody else is told it.
 
     The table has so many ``entries``: marks are known of receivers alone, of none by entry.
@@ -47,15 +49,17 @@ def merge_readings(observed: FabricReadings, mine: BoolArray, peers: Iterable[Pe
     read = [one for peer in peers for one in peer.drain_readings()]
     queues, ports, marks = observed.queues, observed.ports, observed.marks
     if queues is not None:
-        here = np.flatnonzero(queues.known & mine)
+        here = np.flatnonzero(queues.known & local_mask)
         parts = [(here, [getattr(queues, name)[here] for name in _OF_QUEUES])]
         parts += [
             (one.vn, [getattr(one, name) for name in _OF_QUEUES])
             for one in read
             if isinstance(one, QueueReadingsMessage)
         ]
-        (served, packets, dropped, lost, elapsed), known = _put_together(len(mine), parts, len(_OF_QUEUES))
-        queues = QueueReadings(served, packets, dropped, lost, elapsed, known, np.zeros(len(mine), dtype=np.bool_))
+        (served, packets, dropped, lost, elapsed), known = _put_together(len(local_mask), parts, len(_OF_QUEUES))
+        queues = QueueReadings(
+            served, packets, dropped, lost, elapsed, known, np.zeros(len(local_mask), dtype=np.bool_)
+        )
     if ports is not None:
         links = len(ports.known)
         here = np.flatnonzero(ports.known)
@@ -69,19 +73,19 @@ def merge_readings(observed: FabricReadings, mine: BoolArray, peers: Iterable[Pe
         unknown = np.full(links, np.nan)  # drops of ports: no policy looks at them
         ports = PortReadings(transmitted_bps, unknown, elapsed_s, known, np.zeros(links, dtype=np.bool_))
     if marks is not None:
-        here = _marks_read(marks, mine)
+        here = _marks_read(marks, local_mask)
         parts = [(here, [getattr(marks, name)[here] for name in _OF_MARKS])]
         parts += [
             (one.vn, [getattr(one, name) for name in _OF_MARKS]) for one in read if isinstance(one, MarkReadingsMessage)
         ]
-        (arrived_bps, beyond_bps), _ = _put_together(len(mine), parts, len(_OF_MARKS))
+        (arrived_bps, beyond_bps), _ = _put_together(len(local_mask), parts, len(_OF_MARKS))
         marks = MarkReadings(np.full(entries, np.nan), arrived_bps, beyond_bps)
     return FabricReadings(queues, ports, marks)
 
 
-def _marks_read(marks: MarkReadings, mine: BoolArray) -> IntArray:
-    """Return the rows of the VNs that are ``mine`` (vns,) and whose phantom meters were read."""
-    return np.flatnonzero(mine & ~np.isnan(marks.arrived_bps) & ~np.isnan(marks.beyond_bps))
+def _marks_read(marks: MarkReadings, local_mask: BoolArray) -> IntArray:
+    """Return the rows of the VNs that are ``local_mask`` (vns,) and whose phantom meters were read."""
+    return np.flatnonzero(local_mask & ~np.isnan(marks.arrived_bps) & ~np.isnan(marks.beyond_bps))
 
 
 def with_readings(

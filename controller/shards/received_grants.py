@@ -38,7 +38,7 @@ class ReceivedGrants:
         """Receivers have other owners."""
         self._forfeits = []
 
-    def take_forfeits(self) -> list[IntArray]:
+    def drain_forfeits(self) -> list[IntArray]:
         """Return the rows of entries whose senders lose the bursts that they have saved, once."""
         rows, self._forfeits = self._forfeits, []
         return rows
@@ -61,9 +61,9 @@ class ReceivedGrants:
         kept = [crossing.own]
         whole = dict[int, int]()  # by which number, where all are granted a rate
         for number, peer in peers.items():
-            grants = peer.take_grants()
+            grants = peer.drain_grants()
             if grants is not None:
-                self._hear(peer, grants)
+                self._receive(peer, grants)
                 heard.append((crossing.remote_rows[number], crossing.receivers[number]))
                 rows, at = crossing.granted(number, grants)
                 granted.append(SetRate(rows, grants.rate_bps[at]))
@@ -102,21 +102,21 @@ class ReceivedGrants:
         entries: PairTable,
         adopted_bps: FloatArray | None,
         vns: VnTable,
-        heard: Sequence[tuple[IntArray, IntArray]],
+        received: Sequence[tuple[IntArray, IntArray]],
         granted: Sequence[SetRate],
-        kept: Sequence[IntArray],
+        unchanged_rows: Sequence[IntArray],
     ) -> SendRateControllers:
         """Return the machines after Grants of peers were heard, one after another.
 
-        ``heard`` are the rows that lead to each of them, and the VNs that they lead to; ``kept`` those that lead to
-        nobody who was heard.
+        ``received`` are, for each peer, the rows of the pairs to its VNs, and those VNs; ``unchanged_rows`` are those
+        of peers from which no Grants came.
         """
         wanted = self.congested | vns.always_controlled
         if adopted_bps is None and shard_native.library is not None:
-            after = _obeyed_as_mostly(machines, entries, wanted, heard, granted, kept)
+            after = _obeyed_as_mostly(machines, entries, wanted, received, granted, unchanged_rows)
             if after is not None:
                 return after
-        rows = np.concatenate([theirs for theirs, _ in heard])
+        rows = np.concatenate([theirs for theirs, _ in received])
         under, now = machines.controlled[rows], wanted[entries.receiver[rows]]
         if adopted_bps is None:  # else the receiver may be with another owner, who has to hear first
             machines = machines.on_deactivate(DeactivateTrafficControl(rows[under & ~now]))
@@ -129,7 +129,7 @@ class ReceivedGrants:
         rate_bps = np.concatenate([one.rate_bps for one in (first, *granted)])
         return machines.on_set_rate(held_back(SetRate(rows, rate_bps), adopted_bps))
 
-    def _hear(self, peer: Peer, grants: GrantMessage) -> None:
+    def _receive(self, peer: Peer, grants: GrantMessage) -> None:
         self.congested[peer.decides] = False
         self.congested[grants.decided] = grants.congested
         self.senders[grants.decided] = grants.senders
@@ -139,15 +139,15 @@ def _obeyed_as_mostly(
     machines: SendRateControllers,
     entries: PairTable,
     wanted: BoolArray,
-    heard: Sequence[tuple[IntArray, IntArray]],
+    received: Sequence[tuple[IntArray, IntArray]],
     granted: Sequence[SetRate],
-    kept: Sequence[IntArray],
+    unchanged_rows: Sequence[IntArray],
 ) -> SendRateControllers | None:
     """Return the same where nobody begins or ends, and all that are granted a rate had one before; else None."""
-    of_all = [receivers for (rows, receivers), one in zip(heard, granted, strict=True) if one.entry is rows]
+    of_all = [receivers for (rows, receivers), one in zip(received, granted, strict=True) if one.entry is rows]
     if not all(wanted[receivers].all() for receivers in of_all):
         return None
     before = (wanted, entries.receiver, machines.control, machines.limit_bps, machines.intervals_since_message)
-    parts = [(rows, one.entry, one.rate_bps) for (rows, _), one in zip(heard, granted, strict=True)]
-    after = shard_native.apply_grants((MachineState.IDLE, MachineState.LIMITED), before, parts, kept)
+    parts = [(rows, one.entry, one.rate_bps) for (rows, _), one in zip(received, granted, strict=True)]
+    after = shard_native.apply_grants((MachineState.IDLE, MachineState.LIMITED), before, parts, unchanged_rows)
     return None if after is None else SendRateControllers(machines.control, *after)

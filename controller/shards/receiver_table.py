@@ -98,19 +98,24 @@ class ReceiverTable:
         return np.arange(len(self.entries))
 
     def merged(
-        self, own: IntArray, here: Sequence[NDArray[Any]], said: Sequence[Sequence[NDArray[Any]]]
+        self,
+        local_rows: IntArray,
+        local_columns: Sequence[NDArray[Any]],
+        peer_columns: Sequence[Sequence[NDArray[Any]]],
     ) -> list[NDArray[Any]]:
-        """Return columns of all entries: of the rows ``own`` of those that are ``here``, and of those of each report.
+        """Return columns of all pairs: the rows ``local_rows`` of ``local_columns``, then those of each report.
 
         Columns of eight octets come before those of one, in each. A report's may be as long as the table, with its rows
         where they are there.
         """
         if shard_native.library is not None:
-            return shard_native.merge(self.part_rows, own, here, said)
+            return shard_native.merge(self.part_rows, local_rows, local_columns, peer_columns)
         made = []
-        for number, column in enumerate(here):
+        for number, column in enumerate(local_columns):
             whole = np.empty(len(self.entries), dtype=column.dtype)
-            for place, part in zip(self.part_rows, (column[own], *(one[number] for one in said)), strict=True):
+            for place, part in zip(
+                self.part_rows, (column[local_rows], *(one[number] for one in peer_columns)), strict=True
+            ):
                 whole[place] = part[place] if len(part) == len(whole) else part
             made.append(whole)
         return made

@@ -100,7 +100,7 @@ class Shard(RemoteSide):
         self._owner, self.allocator = owner, NO_OWNER
         self.peers: dict[int, Peer] = {}
         self.state = ControlState.start(vns, groups)
-        self._told, self._began_s = ReceivedGrants(len(vns)), np.inf
+        self._received_grants, self._began_s = ReceivedGrants(len(vns)), np.inf
         self._memories = self._nothing = self.state.allocators.memories
         self._table = ReceiverTable.from_parts([])
         self._crossing: PairPartition | None = None
@@ -130,7 +130,9 @@ class Shard(RemoteSide):
         self._owner, self.allocator, self._owners = owner, allocator, owners_digest
         fabric = fabric_digest(self.vns, self._links, owners_digest)
         self._outbox.set_identity(token, fabric)
-        self._told.congested = np.where(self.decided_mask, self.state.allocators.congested, self._told.congested)
+        self._received_grants.congested = np.where(
+            self.decided_mask, self.state.allocators.congested, self._received_grants.congested
+        )
         decider = np.where(self._wide, allocator, owner)
         self.mine, self.decided_mask = (np.equal(column, self._number_of_shard) for column in (owner, decider))
         wide = self.is_network_wide
@@ -143,7 +145,7 @@ class Shard(RemoteSide):
             peer.repartition(theirs, mine, fabric)
             self.peers[one] = peer
         self._granted, self._began_s, self._crossing, self._use = {}, np.inf, None, None
-        self._told.forget_forfeits()
+        self._received_grants.forget_forfeits()
         self.reset_policies()
 
     def reset_policies(self) -> None:
@@ -166,9 +168,9 @@ class Shard(RemoteSide):
         """Whether the policy of some VLAN sees the whole network."""
         return bool(self._wide.any())
 
-    def hear(self, peer: int, data: Octets, now_s: float) -> MessageRejectedError | None:
+    def receive(self, peer: int, data: Octets, now_s: float) -> MessageRejectedError | None:
         """Take a frame of a peer; return why it was refused, None if it was not."""
-        return self.peers[peer].hear(data, now_s)
+        return self.peers[peer].receive(data, now_s)
 
     def report(self, readings: Readings, now_s: float) -> dict[int, Octets]:
         """Begin an interval; return a frame for each peer."""
@@ -204,7 +206,9 @@ class Shard(RemoteSide):
             reports.active,
         ]
         limits = {
-            number: self._told.granted(senders.machines, number) if rows is crossing.remote_rows[number] else 0
+            number: self._received_grants.granted(senders.machines, number)
+            if rows is crossing.remote_rows[number]
+            else 0
             for number, rows in told.items()
         }
         return self._outbox.write_reports(self.peers, loads, columns, told, left, limits, now_s)
@@ -239,9 +243,9 @@ class Shard(RemoteSide):
         self._decided = control_step.decide(
             self._began, self.state, self.vns, self.groups, now_s, links, observed, self
         )
-        return self._tell(self._decided.receivers.allocators.congested, now_s)
+        return self._encode_grants(self._decided.receivers.allocators.congested, now_s)
 
-    def _tell(self, congested: BoolArray, now_s: float) -> dict[int, Octets]:
+    def _encode_grants(self, congested: BoolArray, now_s: float) -> dict[int, Octets]:
         """Return Grants for each peer: which receivers, (vns,), are congested, and what its senders may send.
 
         Of those of silent peers nothing is decided.
@@ -276,7 +280,7 @@ class Shard(RemoteSide):
         allocators = receivers.allocators
         # What others' receivers get is not known here: they are not calm for that when they become own ones.
         calm_intervals = np.where(self.decided_mask, allocators.calm_intervals, 0)
-        congested = np.where(self.decided_mask, allocators.congested, self._told.congested)
+        congested = np.where(self.decided_mask, allocators.congested, self._received_grants.congested)
         if self.state.adopted_bps is not None:
             congested |= self._held_by_peers()
         allocators = allocators._replace(congested=congested, calm_intervals=calm_intervals, memories=self._memories)
@@ -306,7 +310,9 @@ class Shard(RemoteSide):
                 read = merge_readings(observed, self.mine, self.peers.values(), len(table.entries))
                 seen = with_readings(seen, read, table.entries.receiver, unheard)
         self._counted = left.senders + table.senders(reports.entry, len(vns))
-        self._told.senders = np.where(self.decided_mask, np.maximum(self._counted, 1), self._told.senders)
+        self._received_grants.senders = np.where(
+            self.decided_mask, np.maximum(self._counted, 1), self._received_grants.senders
+        )
         return ReceiverInput(table.entries, left.vns, reports, seen)
 
     def answered(
@@ -319,7 +325,7 @@ class Shard(RemoteSide):
             set_rate = _not_above(set_rate, view.reports)
             self._memories = self._nothing  # learned from part of the senders
         self._answers = answers = GrantReplies.build(self._table, view.reports, set_rate, allocators.decisions)
-        congested = np.where(self.decided_mask, allocators.congested, self._told.congested)
+        congested = np.where(self.decided_mask, allocators.congested, self._received_grants.congested)
         allocators = allocators._replace(congested=congested, memories=self._nothing, decisions=())
         told = SenderMessages(*answers.for_local_senders(own), answers.forfeits_of_own(own))
         return receivers._replace(allocators=allocators), told
@@ -333,35 +339,39 @@ class Shard(RemoteSide):
             return {}
         return {self.allocator: self._outbox.write(self.allocator, peer, self._use, now_s)}
 
-    def take_messages(self) -> dict[int, Bundle]:
+    def drain_messages(self) -> dict[int, Bundle]:
         """Return all frames of the interval, one message for each peer: the bytes that other phases have returned."""
-        return self._outbox.take()
+        return self._outbox.drain()
 
     def enforce(self, now_s: float) -> control_step.StepResult:
         """End an interval: put in force what own receivers and peers have granted. ``decide`` comes before it."""
         decided = self._decided
         assert decided is not None
         senders = decided.senders._replace(machines=self._obey(decided.senders.machines, now_s))
-        forfeits = np.concatenate([decided.answered.forfeits, *self._told.take_forfeits()])
+        forfeits = np.concatenate([decided.answered.forfeits, *self._received_grants.drain_forfeits()])
         decided = decided._replace(senders=senders, answered=decided.answered._replace(forfeits=forfeits))
         self.state, result = control_step.enforce(decided, self.state, self.vns, now_s)
         self._began = self._decided = None
         return result
 
     @property
-    def senders_elsewhere(self) -> IntArray:
+    def remote_senders(self) -> IntArray:
         """How many senders each VN has that are not this shard's, as peers have reported or said last, (vns,)."""
         vns, entries = len(self.vns), self.state.entries
         reported = sum(len(part[0]) for part in self._table.parts[1:])
         known = np.bincount(self._table.entries.receiver, minlength=vns) if reported else np.zeros(vns, dtype=np.int64)
-        known = np.where(self.decided_mask, known, np.where(self._told.congested, self._told.senders, 0))
+        known = np.where(
+            self.decided_mask, known, np.where(self._received_grants.congested, self._received_grants.senders, 0)
+        )
         elsewhere: IntArray = np.maximum(known - np.bincount(entries.receiver, minlength=vns), 0)
         return elsewhere
 
     def _obey(self, machines: SendRateControllers, now_s: float) -> SendRateControllers:
         state = self.state
         crossing = self._crossing_now()
-        return self._told.apply(machines, state.entries, state.adopted_bps, self.vns, crossing, self.peers, now_s)
+        return self._received_grants.apply(
+            machines, state.entries, state.adopted_bps, self.vns, crossing, self.peers, now_s
+        )
 
     def _crossing_now(self) -> PairPartition:
         """Return where the entries lead; it is made again when there are others, or other owners."""
@@ -385,9 +395,9 @@ class Shard(RemoteSide):
                 limited[said.receiver[np.isfinite(said.limit_bps)]] = True
         return limited & self.decided_mask & ~self.vns.always_controlled
 
-    def _merge(self, own: Pairs, said: list[ReportMessage]) -> None:
+    def _merge(self, own: Pairs, peer_reports: list[ReportMessage]) -> None:
         """Let the table be of these entries; policies remember what they knew of those that were there."""
-        parts = [own, *((one.sender, one.receiver) for one in said)]
+        parts = [own, *((one.sender, one.receiver) for one in peer_reports)]
         if not self._table.is_of(parts):
             before, self._table = self._table, ReceiverTable.from_parts(parts)
             old_row = self._table.old_rows(before)

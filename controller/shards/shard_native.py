@@ -34,22 +34,22 @@ def apply_grants(
     states: tuple[int, int],
     before: tuple[BoolArray, IntArray, ControlArray, FloatArray, Int16Array],
     parts: Sequence[tuple[IntArray, IntArray, FloatArray]],
-    kept: Sequence[IntArray],
+    unchanged_rows: Sequence[IntArray],
 ) -> tuple[FloatArray, Int16Array] | None:
     """Return limits and unheard intervals with the rates granted; None if machines are not as they mostly are.
 
     ``states`` are idle and limited; ``before`` are which receivers are wanted under control (vns,), and receivers,
     states, limits and unheard intervals of all entries. A part is the rows that lead to a peer, those it grants a rate,
     and these rates. All of the first have to be idle or not as is wanted, all of the second limited. Where both are the
-    same array, all of their receivers have to be wanted. ``kept`` are the other rows, some arrays.
+    same array, all of their receivers have to be wanted. ``unchanged_rows`` are the other rows, some arrays.
     """
     limit_bps, unheard = before[3:]
-    if sum(len(rows) for _, rows, _ in parts) + sum(map(len, kept)) == len(limit_bps):
+    if sum(len(rows) for _, rows, _ in parts) + sum(map(len, unchanged_rows)) == len(limit_bps):
         after = np.empty_like(limit_bps), np.empty_like(unheard)
     else:
-        after, kept = (limit_bps.copy(), unheard.copy()), ()
-    columns = (*before, *after, *(column for part in parts for column in part), *kept)
-    obeyed: int = library.dets_obey(columns, *states, len(parts), len(kept))
+        after, unchanged_rows = (limit_bps.copy(), unheard.copy()), ()
+    columns = (*before, *after, *(column for part in parts for column in part), *unchanged_rows)
+    obeyed: int = library.dets_obey(columns, *states, len(parts), len(unchanged_rows))
     return after if obeyed == 1 else None
 
 
@@ -59,18 +59,20 @@ def add_loads(whole: Sequence[FloatArray], parts: Sequence[tuple[IntArray, Seque
     library.dets_bring(columns, len(parts))
 
 
-def merge(places: Sequence[IntArray], own: IntArray, here: Columns, said: Sequence[Columns]) -> list[NDArray[Any]]:
-    """Return columns of one table: of the rows ``own`` of ``here``, and of what others have ``said``, at ``places``.
+def merge(
+    places: Sequence[IntArray], local_rows: IntArray, local_columns: Columns, peer_columns: Sequence[Columns]
+) -> list[NDArray[Any]]:
+    """Return columns of one table: the rows ``local_rows`` of ``local_columns``, and ``peer_columns`` at ``places``.
 
     Columns of eight octets come before those of one, in each. One of eight that is as long as the table is picked from
     at these places, too.
     """
-    rows, eights = sum(map(len, places)), sum(column.itemsize == WIDE for column in here)
-    for part in (here, *said):
+    rows, eights = sum(map(len, places)), sum(column.itemsize == WIDE for column in local_columns)
+    for part in (local_columns, *peer_columns):
         check_widths(part[:eights], part[eights:])
-    whole = [np.empty(rows, column.dtype) for column in here]
-    parts = [one for place, part in zip(places, (here, *said), strict=True) for one in (place, *part)]
-    library.dets_merge((own, *whole, *parts), len(places), eights, len(here) - eights)
+    whole = [np.empty(rows, column.dtype) for column in local_columns]
+    parts = [one for place, part in zip(places, (local_columns, *peer_columns), strict=True) for one in (place, *part)]
+    library.dets_merge((local_rows, *whole, *parts), len(places), eights, len(local_columns) - eights)
     return whole
 
 
@@ -82,22 +84,22 @@ def granted(in_force_bps: FloatArray, rows: IntArray, rate_bps: FloatArray) -> t
 
 
 def select_local(
-    rate_bps: FloatArray, changed: BoolArray, place: IntArray, own: IntArray
+    rate_bps: FloatArray, changed: BoolArray, positions: IntArray, local_rows: IntArray
 ) -> tuple[IntArray, FloatArray, IntArray]:
-    """Return which rows ``own`` have another rate at ``place``, that rate, and which have the one that they had."""
-    size = len(own) + 1
+    """Return the rows of ``local_rows`` with a new rate at ``positions``, that rate, and the rows with the old rate."""
+    size = len(local_rows) + 1
     moved, moved_bps, stay, counts = (
         np.empty(size, np.int64),
         np.empty(size),
         np.empty(size, np.int64),
         np.empty(2, np.int64),
     )
-    library.dets_to_own((rate_bps, changed, place, own, moved, moved_bps, stay, counts))
+    library.dets_to_own((rate_bps, changed, positions, local_rows, moved, moved_bps, stay, counts))
     moving, staying = counts.tolist()
     return moved[:moving], moved_bps[:moving], stay[:staying]
 
 
-def same(rate_bps: FloatArray, place: IntArray, own_bps: FloatArray, own: IntArray) -> bool:
-    """Whether the rates at ``place`` are those of the rows ``own``, both ascending."""
-    are: int = library.dets_same((rate_bps, place, own_bps, own))
+def same(rate_bps: FloatArray, positions: IntArray, own_bps: FloatArray, local_rows: IntArray) -> bool:
+    """Whether the rates at ``positions`` are those of the rows ``local_rows``, both ascending."""
+    are: int = library.dets_same((rate_bps, positions, own_bps, local_rows))
     return are == 1

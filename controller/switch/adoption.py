@@ -66,7 +66,7 @@ class DeferredAdoption:
         """Whether anything is kept."""
         return len(self.entries.key) > 0 or len(self.meters) > 0
 
-    def take(self, knows: Callable[[Host], bool], come: Collection[Host] | None = None) -> HostFlows:
+    def pop_known(self, knows: Callable[[Host], bool], come: Collection[Host] | None = None) -> HostFlows:
         """Return the entries to hosts that are known by now, each once; of hosts that have ``come``, if given."""
         if come is None:
             known = self.entries.map_distinct("mac", lambda vlan_vid, mac: knows(Host(vlan_vid, mac))) > 0

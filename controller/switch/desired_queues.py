@@ -27,7 +27,7 @@ DEFAULT_QUEUE_ID = 0
 # serves a class below its min-rate even when the port is full, so that this comes on top of the VLANs' limits; hence
 # only 0.1 % of the port. 12 kb/s is the least that ovs-vswitchd sets (1500 bytes/s).
 DEFAULT_QUEUE_SHARE = 0.001
-LEAST_RATE_BPS = 12_000
+MIN_QUEUE_BPS = 12_000
 
 # Tokens that a class may save: what its rate brings in this time. A VLAN whose grants add up to its rate never gets
 # back what a late timer or a busy switch lost; its TCP senders save it up in their meters and overrun the queue.
@@ -101,7 +101,7 @@ def port_queues(
     unless given.
     """
     most_bps = limits_bps if most_bps is None else most_bps
-    queues = [_queue(DEFAULT_QUEUE_ID, max(round(capacity_bps * DEFAULT_QUEUE_SHARE), LEAST_RATE_BPS), capacity_bps)]
+    queues = [_queue(DEFAULT_QUEUE_ID, max(round(capacity_bps * DEFAULT_QUEUE_SHARE), MIN_QUEUE_BPS), capacity_bps)]
     for vlan_vid, limit_bps in sorted(limits_bps.items()):
         queues.append(_queue(vlan_vid, limit_bps, capacity_bps if borrows else most_bps[vlan_vid]))
     return PortQueues(port_no, capacity_bps, tuple(queues))

@@ -38,7 +38,7 @@ class _Bucket:
         self.bits += self.rate_bps * (now_s - self.at_s) + burst_bits
         self.rate_bps, self.burst_bits, self.at_s, self.dropped_bytes = rate_bps, burst_bits, now_s, 0.0
 
-    def take(self, octets: int, now_s: float) -> None:
+    def consume(self, octets: int, now_s: float) -> None:
         """So much came since it was read."""
         most_bits = self.bits + self.rate_bps * (now_s - self.at_s)
         passed_bits = min(octets * BITS_PER_BYTE, most_bits)
@@ -87,7 +87,7 @@ class FlowStatsMeters:
             totals[flow.meter_id] = counted + int(octets), max(oldest_s, float(duration_s))
         before = {meter_id: octets for meter_id, (octets, _) in self._last.items()}
         fresh = {meter_id: total for meter_id, total in totals.items() if self._moved(meter_id, total[0], now_s)}
-        self._take({meter_id: total[0] for meter_id, total in fresh.items()}, before, now_s)
+        self._update({meter_id: total[0] for meter_id, total in fresh.items()}, before, now_s)
         self._last = {meter_id: last for meter_id, last in self._last.items() if meter_id in totals}
         self._since = {meter_id: count for meter_id, count in self._since.items() if meter_id in totals}
         rows = np.zeros(len(fresh), dtype=METER_STATS)
@@ -97,12 +97,12 @@ class FlowStatsMeters:
             rows[row] = (meter_id, 0, octets, duration_s, min(int(dropped), octets))
         return rows
 
-    def _take(self, octets: dict[int, int], before: dict[int, int], now_s: float) -> None:
+    def _update(self, octets: dict[int, int], before: dict[int, int], now_s: float) -> None:
         """Note what flows have counted. Buckets begin with a meter's first count, and again with other flows."""
         known = {meter_id: count for meter_id, count in before.items() if octets.get(meter_id, count) >= count}
         self._buckets = {meter_id: one for meter_id, one in self._buckets.items() if meter_id in known}
         for meter_id in octets.keys() & self._buckets.keys():
-            self._buckets[meter_id].take(octets[meter_id] - known[meter_id], now_s)
+            self._buckets[meter_id].consume(octets[meter_id] - known[meter_id], now_s)
         new = [meter_id for meter_id in octets if meter_id not in self._buckets]
         for meter_id, (rate_bps, burst_bits) in self._set_to(new):
             self._buckets[meter_id] = _Bucket(rate_bps, burst_bits, burst_bits, now_s)

@@ -26,7 +26,7 @@ from controller.openflow.flows import Flow, UnknownFlow, decode_entry, entry_run
 from controller.switch.flow_table_refresh import FlowColumns, FlowTableRefresh
 
 # So many entries are read before others in the process get their turn, and so many decoded one by one.
-_READ_AT_ONCE, _DECODED_AT_ONCE = 1_000, 50
+_READ_BATCH, _DECODE_BATCH = 1_000, 50
 # So many entries of one length are tried as templates in each piece; one that is like so many others is kept, and so
 # many of all lengths for the next listing.
 _MAX_TRIED, _MAX_KEPT, _WORTH_KEEPING = 16, 64, 8
@@ -57,52 +57,52 @@ class InstalledFlows:
         self._templates: _Templates = {}
         self._digest = b""
 
-    def read(self, body: Buffer, breathe: Callable[[], None] = lambda: None) -> set[bytes]:
+    def read(self, body: Buffer, yield_control: Callable[[], None] = lambda: None) -> set[bytes]:
         """Take the body of a flow-stats reply; return the packed keys of own entries that came, went or are others now.
 
-        ``breathe`` lets others in the process run, before anything is taken. Raises ProtocolError when malformed, with
-        nothing taken.
+        ``yield_control`` lets other greenlets run before a flow is added. Raises ProtocolError when malformed; then no
+        flow is added.
         """
         body = bytes(body)
-        digest = _digest(body, breathe)
+        digest = _digest(body, yield_control)
         if digest == self._digest:
             return set()
         reader = _Reader(body, FlowTableRefresh(self.own), self._templates)
         for _ in reader.pieces():
-            breathe()
+            yield_control()
         for _ in reader.update.pieces():
-            breathe()
+            yield_control()
         self.own, self.foreign, self._templates = reader.update.table, reader.foreign, reader.used_templates()
         self._digest = digest
         return reader.update.changed
 
 
-def _digest(body: bytes, breathe: Callable[[], None]) -> bytes:
+def _digest(body: bytes, yield_control: Callable[[], None]) -> bytes:
     """Return what tells listings apart that differ in more than counters and ages."""
     digest, offset = sha256(), 0
     while offset < len(body) and flow_stats_native.library is not None:
-        some = flow_stats_native.mask_counters(body, offset, _READ_AT_ONCE)
+        some = flow_stats_native.mask_counters(body, offset, _READ_BATCH)
         if some is None:
             break
         digest.update(some.data)
         offset += len(some)
         if offset < len(body):
-            breathe()
-    return digest.digest() if offset == len(body) else _digest_of_runs(body, breathe)
+            yield_control()
+    return digest.digest() if offset == len(body) else _digest_of_runs(body, yield_control)
 
 
-def _digest_of_runs(body: bytes, breathe: Callable[[], None]) -> bytes:
+def _digest_of_runs(body: bytes, yield_control: Callable[[], None]) -> bytes:
     digest, since = sha256(), 0
     for offset, length, count in entry_runs(body):
-        for first in range(0, count, _READ_AT_ONCE):
-            some = min(count - first, _READ_AT_ONCE)
+        for first in range(0, count, _READ_BATCH):
+            some = min(count - first, _READ_BATCH)
             entries = np.frombuffer(body, np.uint8, some * length, offset + first * length).reshape(some, length).copy()
             entries[:, _AGE] = entries[:, _COUNTERS] = 0
             digest.update(entries.data)
             since += some
-            if since >= _READ_AT_ONCE:
+            if since >= _READ_BATCH:
                 since = 0
-                breathe()
+                yield_control()
     return digest.digest()
 
 
@@ -188,15 +188,15 @@ class _Reader:
         for offset, length, count in entry_runs(self._body):
             done = 0
             while done < count:
-                some = min(count - done, _READ_AT_ONCE - found)
+                some = min(count - done, _READ_BATCH - found)
                 offsets[length].append(offset + length * np.arange(done, done + some))
                 done, found = done + some, found + some
-                if found == _READ_AT_ONCE:
-                    yield from self._take(offsets)
+                if found == _READ_BATCH:
+                    yield from self._read_entries(offsets)
                     offsets, found = defaultdict(list), 0
-        yield from self._take(offsets)
+        yield from self._read_entries(offsets)
 
-    def _take(self, offsets: dict[int, list[IntArray]]) -> Iterator[None]:
+    def _read_entries(self, offsets: dict[int, list[IntArray]]) -> Iterator[None]:
         """Read the entries at these offsets, by length."""
         read: list[FlowColumns] = []
         order: list[IntArray] = []
@@ -220,15 +220,15 @@ class _Reader:
             if not is_own(flow):
                 self.foreign += 1
             elif len(packed := pack_key(flow)) > KEY_BYTES:
-                self.update.take_long(packed, flow.meter_id or 0, effect_of(flow))
+                self.update.add_long(packed, flow.meter_id or 0, effect_of(flow))
             else:
                 row = (flow.meter_id or 0, self.update.place_of(effect_of(flow)))
                 read.append(FlowColumns(np.array([packed], KEY), *np.array([row], np.uint32).T))
                 order.append(np.array([start]))
-            if count % _DECODED_AT_ONCE == 0:
+            if count % _DECODE_BATCH == 0:
                 yield
         if read:
-            self.update.take(FlowColumns.concatenate(read).at(np.argsort(np.concatenate(order))))
+            self.update.add(FlowColumns.concatenate(read).at(np.argsort(np.concatenate(order))))
         yield
 
     def _alike(

@@ -16,7 +16,7 @@ from controller.columns import BoolArray
 from controller.forwarding.flow_table import FlowTable, FlowTemplate, KeyArray, Row, find
 
 # So many rows are put in order before others in the process get their turn; every so many-th key says where to cut.
-_MERGED_AT_ONCE, _SAMPLED = 2_000, 50
+_MERGE_BATCH, _SAMPLED = 2_000, 50
 
 
 class FlowColumns(NamedTuple):
@@ -62,7 +62,7 @@ class FlowTableRefresh:
         """Return the place of an effect."""
         return self._effects.template_index(effect)
 
-    def take(self, listed: FlowColumns) -> None:
+    def add(self, listed: FlowColumns) -> None:
         """Take entries, whose effects are where ``place_of`` says."""
         listed, before = listed.sorted(), self._rows
         at, there = find(before.key, listed.key)
@@ -80,7 +80,7 @@ class FlowTableRefresh:
         if not (same & ~again).all():
             self._new.append(listed.at(~same | again))
 
-    def take_long(self, packed: bytes, meter_id: int, effect: FlowTemplate) -> None:
+    def add_long(self, packed: bytes, meter_id: int, effect: FlowTemplate) -> None:
         """Take an entry whose key is too long for columns."""
         self._long[packed] = Row(meter_id, self.place_of(effect))
 
@@ -105,7 +105,7 @@ class FlowTableRefresh:
     def _merged(self, runs: list[FlowColumns]) -> Iterator[FlowColumns]:
         """Yield the rows of ``runs``, each in the order of keys, in this order; of one key that of the last run."""
         samples = np.sort(np.concatenate([run.key[::_SAMPLED] for run in runs]))
-        pivots = samples[_MERGED_AT_ONCE // _SAMPLED :: _MERGED_AT_ONCE // _SAMPLED]
+        pivots = samples[_MERGE_BATCH // _SAMPLED :: _MERGE_BATCH // _SAMPLED]
         cuts = [[0, *np.searchsorted(run.key, pivots).tolist(), len(run.key)] for run in runs]
         for ranges in zip(*map(pairwise, cuts), strict=True):
             yield FlowColumns.concatenate(

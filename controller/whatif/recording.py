@@ -42,7 +42,7 @@ from controller.whatif.state_codec import decode_states, encode_states
 
 FORMAT = {"format": "dets-recording", "version": 3}
 # A reader that does not come for its records must not fill the controller's memory.
-MOST_BYTES = 64 * 2**20
+MAX_RECORDING_BYTES = 64 * 2**20
 
 _Columns = dict[str, NDArray[Any]]
 _T = TypeVar("_T")
@@ -120,7 +120,7 @@ class Recorder:
     It stops, and says so in ``overrun``, when more than ``most_bytes`` were not taken.
     """
 
-    most_bytes: int = MOST_BYTES
+    most_bytes: int = MAX_RECORDING_BYTES
     overrun: bool = False
     _records: list[bytes] = field(default_factory=list)
     _bytes: int = 0
@@ -145,7 +145,7 @@ class Recorder:
         self._add(encode_interval(Interval(now_s, readings, observed, changes, result.limit_bps, shaped)))
         self._known = dataclasses.replace(before, state=after)
 
-    def take(self) -> bytes:
+    def drain(self) -> bytes:
         """Return the records since the last time, one after the other."""
         records, self._records, self._bytes = self._records, [], 0
         return b"".join(records)

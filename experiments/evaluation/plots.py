@@ -22,7 +22,7 @@ PAPER_ORDER = ("sp", "fp", "fs", "fe")  # a to d of figure 6
 ROW_INCHES, ISOLATION_INCHES, WIDTH_INCHES, DOTS_PER_INCH = 1.9, 3.0, 11.0, 80
 AROUND = 40.0  # intervals before and after a controller's kill
 LINE_COLOURS = ("tab:blue", "tab:red", "tab:green", "tab:purple")
-MOST_NAMED = 5  # phases whose names stand side by side
+MAX_NAMED = 5  # phases whose names stand side by side
 NODE_COLOURS = ("tab:green", "tab:orange", "tab:purple")
 _Run = TypeVar("_Run", RunSpec, ScenarioRun)
 
@@ -225,7 +225,7 @@ def _name_phases(box: Any, scenario: Scenario) -> None:
     above = box.secondary_xaxis("top")
     above.set_xticks(middles, list(scenario.phases), fontsize="xx-small")
     above.tick_params(length=0)
-    if len(middles) > MOST_NAMED:
+    if len(middles) > MAX_NAMED:
         above.tick_params(rotation=90)
 
 

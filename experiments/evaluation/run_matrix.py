@@ -100,7 +100,7 @@ class RunSpec:
 
 def _digest_of(scenario: Scenario) -> str:
     """How many seeds it is run with is nothing that a run depends on."""
-    plain = replace(scenario.under("product"), seeds=1, emulated_seeds=1)
+    plain = replace(scenario.with_conditions("product"), seeds=1, emulated_seeds=1)
     return scenario_digest(plain, scenario.shaping, scenario.interval_ms)
 
 
@@ -117,7 +117,7 @@ def completed_runs(fabric: str, results: Path) -> list[tuple[RunSpec, dict[str, 
     for path in results.glob("*/*/seed-*/summary.json"):
         said = json.loads(path.read_text())
         if (name := said.get("experiment")) in known:
-            scenario = known[name].under(said.get("conditions", "product")).on(fabric, SCALE[fabric])
+            scenario = known[name].with_conditions(said.get("conditions", "product")).on(fabric, SCALE[fabric])
             cell = RunSpec(name, said["control"], said["seed"], fabric, scenario)
             if (summary := cell.summary(results)) is not None:
                 found.append((cell, summary))
@@ -141,7 +141,7 @@ def compared_cells(fabric: str, experiments: Collection[str], seeds: int | None 
         for name, scenario in scenarios().items()
         if scenario.paper_controls and name in experiments
         for other in conditions_on(fabric)
-        for cell in scenario_cells(name, scenario.under(other), fabric, seeds, scenario.paper_controls)
+        for cell in scenario_cells(name, scenario.with_conditions(other), fabric, seeds, scenario.paper_controls)
     ]
 
 

@@ -28,7 +28,7 @@ from experiments.scenarios import scenarios
 from experiments.scenarios.scenario import Scenario
 
 FABRICS = ("model", "ovs", "wire")
-MOST_SEEDS = 1000
+MAX_SEEDS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,8 @@ class FigureOptions:
         """Return the cells asked for; raise InvalidValueError for a name that there is none of."""
         if self.fabric not in FABRICS:
             raise InvalidValueError("fabric", self.fabric, f"is not one of {', '.join(FABRICS)}")
-        if self.seeds is not None and not 1 <= self.seeds <= MOST_SEEDS:
-            raise InvalidValueError("seeds", self.seeds, f"is outside 1 to {MOST_SEEDS}")
+        if self.seeds is not None and not 1 <= self.seeds <= MAX_SEEDS:
+            raise InvalidValueError("seeds", self.seeds, f"is outside 1 to {MAX_SEEDS}")
         if self.conditions not in ("product", "paper", "both"):
             raise InvalidValueError("conditions", self.conditions, "is not one of product, paper, both")
         known = self.known

@@ -90,7 +90,7 @@ class Cluster:
 
     def _node(self, config: Mapping[str, Any], folder: Path, place: ProcessLocation) -> ControllerProcess:
         """Return a node, which is not started."""
-        return ControllerProcess(config, folder, place=place)
+        return ControllerProcess(config, folder, location=place)
 
     @property
     def deciding(self) -> list[int]:

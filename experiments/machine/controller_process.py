@@ -148,9 +148,9 @@ class ControllerProcess(ProcessRunner):
         application: Path | None = None,
         environment: Mapping[str, str] | None = None,
         profile: Path | None = None,
-        place: ProcessLocation | None = None,
+        location: ProcessLocation | None = None,
     ) -> None:
-        self._place, folder = place or ProcessLocation(), folder.resolve()  # the process runs elsewhere
+        self._place, folder = location or ProcessLocation(), folder.resolve()  # the process runs elsewhere
         self.config_path = folder / f"{self.file_name}.yaml"
         self.log_path = folder / f"{self.file_name}.log"
         self.token: str | None = None

@@ -15,7 +15,7 @@ from controller.errors import InvalidValueError
 
 PROCESSES = 60_000  # so many have networks of their own, from 10.200.0.0 to 10.214.255.255
 FIRST_ADDRESS, HOST_BITS = IPv4Address("10.200.0.0"), 4
-PREFIX_BITS, MOST = 32 - HOST_BITS, (1 << HOST_BITS) - 3
+PREFIX_BITS, MAX_HOSTS = 32 - HOST_BITS, (1 << HOST_BITS) - 3
 _TABLE = "inet cut"
 
 
@@ -25,13 +25,13 @@ class Namespaces:
     ``more_hosts`` are ``more`` addresses of this machine, for processes that are to be cut off one by one.
 
     Names and network are of this process's id, so that several experiments may run at the same time. Raises
-    InvalidValueError for more than MOST of both, OSError without root, and subprocess.CalledProcessError where ip or
-    nft refuse.
+    InvalidValueError for more than MAX_HOSTS of both, OSError without root, and subprocess.CalledProcessError where
+    ip or nft fail.
     """
 
     def __init__(self, count: int, more: int = 0) -> None:
-        if count + more > MOST:
-            raise InvalidValueError("count", count + more, f"is above {MOST}, more hosts included")
+        if count + more > MAX_HOSTS:
+            raise InvalidValueError("count", count + more, f"is above {MAX_HOSTS}, more hosts included")
         self._id = os.getpid() % PROCESSES
         self._names = [f"dets-{self._id}-{number}" for number in range(count)]
         addresses = [str(FIRST_ADDRESS + (self._id << HOST_BITS) + number) for number in range(1, count + more + 2)]

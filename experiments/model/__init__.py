@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 COMPILED_MODULES = ("fabric", "packets", "queues", "sources", "tcp", "tcp_congestion")
-LEAST_SLOT_S, MOST_SLOT_S = 1e-5, 0.01  # how long a slot of virtual time may be
+MIN_SLOT_S, MAX_SLOT_S = 1e-5, 0.01  # how long a slot of virtual time may be
 
 
 def compiled_folder() -> Path:

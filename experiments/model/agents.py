@@ -22,7 +22,7 @@ from experiments.switch.ports import SwitchPort
 from topologies.fabric import PhysicalNode
 
 INTERVAL_S = 0.055
-FRAME_OCTETS = 1518
+FRAME_BYTES = 1518
 _Key = TypeVar("_Key")
 
 
@@ -93,7 +93,7 @@ class ModelShaper:
                 self._model.uplinks_changed()
             self.port.set_queue(self._queue[pair], 0.0, rate_bps)
 
-    def lie(self) -> None:
+    def misreport(self) -> None:
         """Count half of what is sent, and hold nothing back, from now on."""
         self._said, self._deaf = 0.5, True
 
@@ -119,7 +119,7 @@ class ModelShaper:
         sent, dropped = (sum(self._totals[one][column] for one in ids) for column in (0, 1))
         queues = self.uplink.queues
         waiting = sum(queues[one].waiting_bytes for one in ids if one in queues)
-        return round(sent * self._said), dropped * FRAME_OCTETS, waiting
+        return round(sent * self._said), dropped * FRAME_BYTES, waiting
 
     def close(self, *, keep: bool) -> None:
         """Nothing outlives a model."""
@@ -155,9 +155,9 @@ class ModelFrames:
                 self._plane.model.switches[self._port.dpid].inject(self._port.port_no, frame, self._plane.model.now_s)
         self._plane.listen(self._port.dpid)
 
-    def receive(self, most: int) -> list[ControlFrame]:
+    def receive(self, max_frames: int) -> list[ControlFrame]:
         """Return what has come."""
-        taken, self.arrived = self.arrived[:most], self.arrived[most:]
+        taken, self.arrived = self.arrived[:max_frames], self.arrived[max_frames:]
         return taken
 
     def deliver(self, octets: bytes) -> bool:
@@ -196,15 +196,15 @@ class ModelAgents:
         """End the agent of a PN without a word; its rates stay."""
         self.running.discard(number)
 
-    def let_go(self, number: int) -> None:
+    def drop_rates(self, number: int) -> None:
         """Take all rates of a PN away, as an operator of the host could."""
         shaper = self._shapers[number]
         shaper.remove(list(self.by_pn[number].pairs.rate_kbps))
 
-    def lie(self, number: int) -> None:
+    def misreport(self, number: int) -> None:
         """Let the agent of a PN shape nothing any more and report half of what is sent."""
-        self.let_go(number)
-        self._shapers[number].lie()
+        self.drop_rates(number)
+        self._shapers[number].misreport()
 
     def cut_off(self) -> None:
         """Let no frame arrive at any agent from now on."""

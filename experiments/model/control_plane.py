@@ -144,11 +144,11 @@ class ControlPlane:
 
     def push(self) -> None:
         """Send what is due now, as the application does when REST has changed something."""
-        self._push(self._take())
+        self._push(self._drain())
 
     def events(self) -> list[Event]:
         """Return what the controller noted."""
-        return list(self.central.events.after(0))
+        return list(self.central.events.newer_than(0))
 
     # -- the loop
 
@@ -182,11 +182,11 @@ class ControlPlane:
         if now_s - self._hello_s >= PROBE_INTERVAL_S:
             self._hello()
         self.central.tick(now_s)
-        updates, said = self._take(), self.central.take_agent_frames()
+        updates, said = self._drain(), self.central.drain_agent_frames()
 
         def push() -> None:
             self._push(updates)
-            self._say(said)
+            self._send_agent_frames(said)
 
         self.model.at(now_s + self.timing.loop_delay_s / 2, push)
 
@@ -197,10 +197,10 @@ class ControlPlane:
 
     # -- bytes
 
-    def _take(self) -> dict[int, Messages]:
+    def _drain(self) -> dict[int, Messages]:
         """Return the messages that are due, encoded, by dpid."""
         taken = {}
-        for dpid, update in self.central.take_updates().items():
+        for dpid, update in self.central.drain_updates().items():
             taken[dpid] = Messages(update.encode(self._xid), update.restarts_counts)
             self._xid += len(update)
         return taken
@@ -215,14 +215,14 @@ class ControlPlane:
             self._listen(dpid)
         self.counts.meter_mods += self._meter_mods() - before
 
-    def _say(self, said: list[AgentFrame]) -> None:
+    def _send_agent_frames(self, frames: list[AgentFrame]) -> None:
         """Send what agents are told by packet-out; what leaves by their ports is theirs."""
-        for port, octets in said:
+        for port, octets in frames:
             message = encode_packet_out(self._xid, PORT_CONTROLLER, (Output(port.port_no),), octets)
             self._xid += 1
             datapath = self.model.switches[port.dpid]
             datapath.receive(message, self.model.now_s)
-            for port_no, frame in datapath.take_frames():
+            for port_no, frame in datapath.drain_frames():
                 self.on_control_frame(PortId(port.dpid, port_no), frame)
 
     def _meter_mods(self) -> int:
@@ -239,8 +239,8 @@ class ControlPlane:
         Raises ProtocolError when it refused something: on the model nothing should be.
         """
         datapath, now_s = self.model.switches[dpid], self.model.now_s
-        datapath.take_frames()
-        data, offset, bodies = datapath.take_messages(), 0, []
+        datapath.drain_frames()
+        data, offset, bodies = datapath.drain_messages(), 0, []
         while offset < len(data):
             _version, kind, length, _xid = HEADER.unpack_from(data, offset)
             message = data[offset : offset + length]

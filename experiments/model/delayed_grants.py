@@ -34,9 +34,9 @@ class DelayedGrants(Policy):
         queue = [*map(memory.pair_column, columns), np.where(view.active, decided.grant_bps, np.nan)]
         arrived_bps = np.minimum(np.where(np.isnan(queue[0]), view.limit_bps, queue[0]), view.available_bps)
         on_the_way = dict(zip(columns, queue[1:], strict=True))
-        kept = decided.memory.after(by_entry={**decided.memory.by_entry, **on_the_way})
+        kept = decided.memory.updated(by_entry={**decided.memory.by_entry, **on_the_way})
         return replace(decided, grant_bps=np.where(view.active, arrived_bps, decided.grant_bps), memory=kept)
 
-    def explain(self, decision: Decision, at: int, place: LocationName) -> Explanation:
+    def explain(self, decision: Decision, at: int, format_location: LocationName) -> Explanation:
         """Return what binds the entry, as if its grant had not been late."""
-        return self.policy.explain(decision, at, place)
+        return self.policy.explain(decision, at, format_location)

@@ -21,7 +21,7 @@ from random import Random
 
 from controller.errors import InvalidValueError
 from controller.fabric.topology import PortId
-from experiments.model import LEAST_SLOT_S, MOST_SLOT_S
+from experiments.model import MAX_SLOT_S, MIN_SLOT_S
 from experiments.model.flow_tracing import ECT_0, TracedPath, frame_of, in_order, trace_path
 from experiments.model.meters import ModelDatapath
 from experiments.model.queues import Hop, OutPort, QueueOptions, Run, Sender, whole_ms
@@ -47,8 +47,8 @@ class ModelOptions:
     flow_stats_staleness_s: float = FLOW_STATS_STALENESS_S
 
     def __post_init__(self) -> None:
-        if not LEAST_SLOT_S <= self.slot_s <= MOST_SLOT_S:
-            raise InvalidValueError("slot_s", self.slot_s, f"is outside {LEAST_SLOT_S:g} to {MOST_SLOT_S:g} seconds")
+        if not MIN_SLOT_S <= self.slot_s <= MAX_SLOT_S:
+            raise InvalidValueError("slot_s", self.slot_s, f"is outside {MIN_SLOT_S:g} to {MAX_SLOT_S:g} seconds")
 
 
 @dataclass(slots=True, eq=False)
@@ -197,7 +197,7 @@ class ModelFabric:
             flow.way = trace_path(self.switches, self.ports, self.links.get, flow.frame, flow.start, flow.target)
             port, queue_id = self.uplinks[flow.sender.pn.number], self.uplink_queue(flow)
             uplink = Hop((), port, queue_id, markable=flow.source.ecn)
-            flow.source.take_way([uplink, *flow.way.hops] if flow.way.hops else [])
+            flow.source.set_path([uplink, *flow.way.hops] if flow.way.hops else [])
         everything = [*self.uplinks.values(), *self.ports.values()]
         self._order = in_order(everything, (flow.source.hops for flow in self.flows))
         self._versions = versions
@@ -220,7 +220,7 @@ class ModelFabric:
             self.switches[dpid].count(rows, self.now_s)
         for pn in self.fabric.pns:
             uplink = self.uplinks[pn.number]
-            self.ports[PortId(self.fabric.switch(pn.switch).dpid, pn.port_no)].port.receive(*uplink.take_sent())
+            self.ports[PortId(self.fabric.switch(pn.switch).dpid, pn.port_no)].port.receive(*uplink.drain_sent())
         for at, port in self.ports.items():
             gone = port.count()
             if at in self.links:
@@ -255,7 +255,7 @@ class ModelFabric:
                 self._add_port(end, link.rate_bps, interface, self.options.core_queues or self.options.queues)
             self.links[ends[0]], self.links[ends[1]] = ends[1], ends[0]
         for datapath in self.switches.values():
-            datapath.take_messages()  # port-status: there is nobody to tell yet
+            datapath.drain_messages()  # port-status: there is nobody to tell yet
 
     def _add_port(self, at: PortId, rate_bps: int, name: str, queues: QueueOptions) -> None:
         port = self.switches[at.dpid].add_port(at.port_no, rate_bps, self.now_s, name)
@@ -308,7 +308,7 @@ class ModelFabric:
             source.arrive(packets, sent_slot, marked, self.slot)
             return
         for bucket in hop.meters:
-            passed = bucket.take(packets, source.frame_bits, now_ms)
+            passed = bucket.consume(packets, source.frame_bits, now_ms)
             if passed < packets:
                 source.lose(packets - passed, passed + hop.port.beyond(source) if source.reliable else 0)
                 packets = passed
@@ -316,7 +316,7 @@ class ModelFabric:
                     return
         marked = min(marked, packets)
         for bucket in hop.counting if marked else ():
-            bucket.take(marked, source.frame_bits, now_ms)
+            bucket.consume(marked, source.frame_bits, now_ms)
         hop.port.arrived.append((hop.queue_id, (source, packets, sent_slot, 0 if hop.clears else marked)))
         for bucket in hop.behind:
-            packets = bucket.take(packets, source.frame_bits, now_ms)
+            packets = bucket.consume(packets, source.frame_bits, now_ms)

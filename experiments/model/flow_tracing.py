@@ -15,7 +15,7 @@ from experiments.switch.flow_tables import FlowTableEntry
 ETH_TYPE_IPV4 = 0x0800
 ECT_0, CE = 2, 3  # RFC 3168, section 5
 _SMALLEST_FRAME = 60
-_MOST_HOPS = 32
+_MAX_HOPS = 32
 
 
 @dataclass(slots=True)
@@ -87,7 +87,7 @@ def _follow(
     way: TracedPath,
     depth: int,
 ) -> list[Hop] | None:
-    if depth > _MOST_HOPS:
+    if depth > _MAX_HOPS:
         return None
     walk = _Walk(at.dpid, way)
     datapath = switches[at.dpid]
@@ -132,7 +132,7 @@ def in_order(ports: Iterable[OutPort], ways: Iterable[list[Hop]]) -> list[OutPor
     """Return the ports so that each comes after those whose packets it gets; where ways form a ring, nearly so."""
     rank = {id(port): 0 for port in ports}
     chains = [[id(hop.port) for hop in way] for way in ways]
-    for _ in range(_MOST_HOPS):
+    for _ in range(_MAX_HOPS):
         moved = False
         for chain in chains:
             for before, after in pairwise(chain):

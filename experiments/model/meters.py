@@ -28,7 +28,7 @@ class PacketMeters(MeterTable):
     def police(self, meter_id: int, octets: int, now_s: float) -> bool:
         """Whether the meter lets one packet of that many bytes pass now; it is counted either way."""
         bucket = self.buckets.get(meter_id)
-        return bucket is not None and bucket.take(1, octets * BITS_PER_BYTE, whole_ms(now_s)) == 1
+        return bucket is not None and bucket.consume(1, octets * BITS_PER_BYTE, whole_ms(now_s)) == 1
 
     def stats(
         self, ids: npt.NDArray[np.int64], flow_counts: npt.NDArray[np.int64], now_s: float

@@ -50,7 +50,7 @@ class Limiter(Protocol):
     hides_marks: bool
     queue_frames: int
 
-    def take(self, now_s: float) -> bool:
+    def consume(self, now_s: float) -> bool:
         """Return whether a frame may go out now."""
 
     def feedback(self, now_s: float) -> None:
@@ -63,7 +63,7 @@ class Unlimited:
     hides_marks = False
     queue_frames = 0
 
-    def take(self, now_s: float) -> bool:
+    def consume(self, now_s: float) -> bool:
         """Return True."""
         return True
 
@@ -269,11 +269,11 @@ class PacketNetwork:
                 for flow in flows:
                     while flow.wants(slot):
                         number = flow.send(slot)
-                        if len(waiting) < room and (queues or limiter.take(now_s)):
+                        if len(waiting) < room and (queues or limiter.consume(now_s)):
                             waiting.append((flow, number))
                         else:
                             flow.lost += 1
-                if waiting and (not queues or limiter.take(now_s)):
+                if waiting and (not queues or limiter.consume(now_s)):
                     flow, number = waiting.popleft()
                     self._offer(at, flow, number, flow.ecn or limiter.hides_marks)
             self.queued += len(queue)

@@ -224,7 +224,7 @@ class OutPort:
             found = self.queues[queue_id] = ModelQueue(rate_bps, self._options)
         return found
 
-    def take_sent(self) -> tuple[int, int]:
+    def drain_sent(self) -> tuple[int, int]:
         """Return (bytes, packets) sent since the last call, all classes together."""
         octets, packets = 0, 0
         for queue_id, queue in self.queues.items():
@@ -238,7 +238,7 @@ class OutPort:
         for queue_id, queue in self.queues.items():
             self.port.send(queue_id, queue.sent_bytes, queue.sent, queue.dropped)
             queue.dropped = 0
-        return self.take_sent()
+        return self.drain_sent()
 
     def beyond(self, source: Sender) -> int:
         """Return how many packets of a source are at this port and at those after it on its way."""
@@ -320,7 +320,7 @@ class Bucket:
         self.rate, self.depth_bits, self.tokens, self.filled_ms = rate_kbps, depth_bits, depth_bits, now_ms
         self.packets_in = self.bytes_in = self.band_packets = self.band_bytes = 0
 
-    def take(self, packets: int, packet_bits: int, now_ms: int) -> int:
+    def consume(self, packets: int, packet_bits: int, now_ms: int) -> int:
         """Return how many of ``packets`` that arrive now pass; all are counted."""
         tokens = self.tokens
         if now_ms > self.filled_ms:

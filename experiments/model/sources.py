@@ -33,7 +33,7 @@ class ModelSource(ABC):
         self._next: dict[OutPort, Hop] = {}
         self._markable: set[OutPort] = set()
 
-    def take_way(self, hops: list[Hop]) -> None:
+    def set_path(self, hops: list[Hop]) -> None:
         """Send by this way from now on; what is under way at other ports follows it as far as it can."""
         self.hops = hops
         self._next = {hop.port: after for hop, after in pairwise(hops)}

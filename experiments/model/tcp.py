@@ -246,7 +246,7 @@ class TcpSource(ModelSource):
         """A tail loss probe first (RFC 8985, section 7), then the retransmission time-out (RFC 6298)."""
         if not self._probed and self._recovery_end is None and self.in_flight > 0:
             self._probed = True
-            if not self._again and self._take_back_tail():
+            if not self._again and self._requeue_tail():
                 self._again, self._repaired = 1, True
             self.window = max(self.window, self.in_flight + 1.0)
             self._timer_s = slot * self._slot_s + self._rto_s()
@@ -267,7 +267,7 @@ class TcpSource(ModelSource):
         self.window = self.in_flight + 1.0
         self._timer_s = slot * self._slot_s + self._rto_s()
 
-    def _take_back_tail(self) -> bool:
+    def _requeue_tail(self) -> bool:
         """Take the last lost segment back to be sent again as the probe; with nothing lost the probe is new data."""
         if not self._holes:
             return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from controller.errors import InvalidValueError
 
 HYSTART_WINDOW = 16
-HYSTART_LEAST_S, HYSTART_MOST_S = 0.004, 0.016
+HYSTART_MIN_S, HYSTART_MAX_S = 0.004, 0.016
 CUBIC_C, CUBIC_BETA = 0.4, 0.7
 DCTCP_GAIN = 1 / 16
 
@@ -61,7 +61,7 @@ class Cubic(Reno):
 
     def leaves_slow_start(self, window: float, rtt_s: float, min_rtt_s: float) -> bool:
         """HyStart: the round trip has grown by an eighth, at least 4 ms."""
-        beyond_s = min(max(min_rtt_s / 8, HYSTART_LEAST_S), HYSTART_MOST_S)
+        beyond_s = min(max(min_rtt_s / 8, HYSTART_MIN_S), HYSTART_MAX_S)
         return window >= HYSTART_WINDOW and rtt_s >= min_rtt_s + beyond_s
 
 

@@ -161,7 +161,7 @@ class OvsFabric:
         if self.options.datapath == "user":
             self.classifier = QueueClassifier(self.shaped_interfaces())
             self.classifier.start()
-            self.classifier.settle()
+            self.classifier.wait_ready()
 
     def _mark(self) -> None:
         bridges = [switch.name for switch in self.fabric.switches]

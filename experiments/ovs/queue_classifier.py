@@ -137,7 +137,7 @@ def uplink_lines(interface: str, rate_bps: int, vlans: Mapping[int, tuple[int, i
     return [*lines, f'filter add {where} bpf bytecode "{uplink_program()}"']
 
 
-def wanted_program(classes: Iterable[HtbClass]) -> str:
+def desired_program(classes: Iterable[HtbClass]) -> str:
     """Return the classifier for a port with these classes; minor 1 is the default queue's."""
     minors = [c.minor for c in classes if c.minor != 1]
     return classifier_program(minors[0] if len(minors) == 1 else None)
@@ -153,7 +153,7 @@ def changes_for(interface: str, state: PortState) -> list[str]:
         if htb_class.leaf != f"pfifo_head_drop {packets}":
             parent = f"{ROOT_MAJOR:x}:{htb_class.minor:x}"
             lines.append(f"qdisc replace dev {interface} parent {parent} pfifo_head_drop limit {packets}")
-    program = wanted_program(state.classes)
+    program = desired_program(state.classes)
     if state.program != program:
         where = f"dev {interface} parent {ROOT_MAJOR}: protocol all prio {FILTER_PRIORITY}"
         if state.program is not None:
@@ -210,7 +210,7 @@ class QueueClassifier:
             os.write(self._stop_write, b"x")
             self._thread.join(timeout=10)
 
-    def settle(self, timeout_s: float = 5.0) -> None:
+    def wait_ready(self, timeout_s: float = 5.0) -> None:
         """Wait until every interface with an HTB root has what it needs; else TimeoutError naming the others."""
         deadline = time.monotonic() + timeout_s
         while missing := [i for i in self.interfaces if changes_for(i, read_state(i))]:

@@ -44,7 +44,7 @@ class EndProcess:
         """Wait until it can begin; RuntimeError with what it said if it cannot, for then it ends by itself."""
         assert self.process.stdout is not None
         if self.process.stdout.readline() != traffic_endpoint.READY:
-            raise RuntimeError(f"{self._path.stem}: did not get ready: {self.said()}")
+            raise RuntimeError(f"{self._path.stem}: did not get ready: {self.last_line()}")
 
     def begin(self, at_ns: int) -> None:
         """Let it begin at a time of CLOCK_MONOTONIC, or once it is ready."""
@@ -53,7 +53,7 @@ class EndProcess:
             self.process.stdin.write(f"{at_ns}\n".encode())
             self.process.stdin.flush()
 
-    def said(self) -> str:
+    def last_line(self) -> str:
         """Return the last line of its log."""
         return " ".join(self._path.with_suffix(".log").read_text().strip().splitlines()[-1:])
 
@@ -143,7 +143,7 @@ class Traffic:
         """Raise RuntimeError naming the flows that have stopped already, and why."""
         ended = [flow.name for flow in flows if self._senders[flow.name].process.poll() is not None]
         if ended:
-            said = self._senders[ended[0]].said() or "nothing"
+            said = self._senders[ended[0]].last_line() or "nothing"
             raise RuntimeError(f"{len(ended)} flows do not run, {ended[0]} first; it said: {said}")
 
     def is_running(self, flow: Flow) -> bool:

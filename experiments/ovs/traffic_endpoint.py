@@ -115,14 +115,14 @@ def receive(job: dict[str, Any]) -> dict[str, Any]:
     rows: list[list[int]] = []
     buffer = bytearray(1 << 18)
     for interval in range(job["intervals"] + 1):
-        take_until(start_s + interval * job["interval_s"], selector, count, buffer, clients)
+        count_until(start_s + interval * job["interval_s"], selector, count, buffer, clients)
         rows.append([time.monotonic_ns() - round(start_s * 1e9), *received(job["interface"]), *count])
     answers = {str(index): client.all_rows(job["duration_s"]) for index, client in clients.items()}
-    take_until(time.monotonic() + GRACE_S, selector, count, buffer, {})
+    count_until(time.monotonic() + GRACE_S, selector, count, buffer, {})
     return {"rows": rows, "total": count, "requests": answers}
 
 
-def take_until(
+def count_until(
     end_s: float, selector: selectors.BaseSelector, count: list[int], buffer: bytearray, clients: dict[int, Client]
 ) -> None:
     """Count payload until then; let the clients, by the number of their source, make their requests."""

@@ -22,7 +22,7 @@ from experiments.measure.rate_series import RECOVERED_SHARE
 from experiments.scenarios.agents import FIG5, PLACEMENTS, UPLINK
 
 CONTROL = "fp"
-LEAST_UDP, MOST_UDP = 0.98, 1.02
+MIN_UDP, MAX_UDP = 0.98, 1.02
 PROMPT_INTERVALS = 2
 FEWER = 0.1
 STARVED = 0.7
@@ -42,7 +42,7 @@ def _isolation(shaping: str) -> Callable[[Measured], ClaimVerdict]:
         if not runs:
             return ClaimVerdict("-", None)
         tcp, udp = [_tcp(run) for run in runs], [_udp(run) for run in runs]
-        good = all_of(within(tcp, RECOVERED_SHARE), within(udp, LEAST_UDP, MOST_UDP))
+        good = all_of(within(tcp, RECOVERED_SHARE), within(udp, MIN_UDP, MAX_UDP))
         return ClaimVerdict(f"TCP {show(tcp)}, UDP {show(udp)} of their limits", good)
 
     return judge

@@ -28,7 +28,7 @@ from experiments.evaluation.claims import (
 )
 from experiments.scenarios.hygenicc.fig2 import AFTER, ALONE, BOTH, CUTS, LINK_BPS, SECOND, published
 from experiments.scenarios.hygenicc.packets import COMPETITORS, QUEUED, packets_name
-from experiments.scenarios.hygenicc.shares import OF_VNS, STEADY
+from experiments.scenarios.hygenicc.shares import RATE_PER_VN, STEADY
 
 LAW, _, BEST = CUTS
 NAMES = ("cut 0", "cut 1", "cut 2")
@@ -96,10 +96,12 @@ def _range(values: Sequence[float], form: str = "percent") -> str:
 
 
 def _each(
-    values_of: Callable[[str], list[float]], form: str = "percent", told: Callable[[Sequence[float], str], str] = show
+    values_of: Callable[[str], list[float]],
+    form: str = "percent",
+    summary: Callable[[Sequence[float], str], str] = show,
 ) -> str:
     """Return a measure under each cut, as text."""
-    return "; ".join(f"{name}: {told(values_of(cut), form)}" for name, cut in zip(NAMES, CUTS, strict=True))
+    return "; ".join(f"{name}: {summary(values_of(cut), form)}" for name, cut in zip(NAMES, CUTS, strict=True))
 
 
 def _below(experiments: Sequence[str], most: float) -> Judge:
@@ -184,7 +186,7 @@ def _within(experiments: Sequence[str], phase: str, control: str) -> Judge:
 
     def judge(measured: Measured) -> ClaimVerdict:
         most = 0.20 if measured.real_time else 0.15
-        found = _each(lambda cut: _shares(measured, experiments, cut, phase), told=_range)
+        found = _each(lambda cut: _shares(measured, experiments, cut, phase), summary=_range)
         if control not in CUTS or experiments[0] in PACKETS:
             found = _range(_shares(measured, experiments, control, phase))
         holds = _each_within(lambda name: _shares(measured, [name], control, phase), experiments, 1 - most, 1 + most)
@@ -249,7 +251,7 @@ def _smooth(control: str, figures: Sequence[str] = FIGURES) -> Judge:
     def judge(measured: Measured) -> ClaimVerdict:
         most = 0.25 if measured.real_time else 0.15
         holds = _each_within(lambda name: _swings(measured, [name], control), figures, high=most)
-        cuts = _each(lambda cut: _swings(measured, figures, cut), told=_range)
+        cuts = _each(lambda cut: _swings(measured, figures, cut), summary=_range)
         found = cuts if figures is FIGURES else _range(_swings(measured, figures, control))
         return ClaimVerdict(found, holds, _range(_swings(measured, FIGURES, BEST)))
 
@@ -279,7 +281,7 @@ def _pairs(measured: Measured) -> ClaimVerdict:
         return [found[seed][1] / (_link_bps(measured) - (sent[seed][0] - found[seed][1])) for seed in found]
 
     values = free(BEST)
-    text = f"the free destination gets {_each(free)} of what is free; one rate for the VN: {show(free(OF_VNS))}"
+    text = f"the free destination gets {_each(free)} of what is free; one rate for the VN: {show(free(RATE_PER_VN))}"
     return ClaimVerdict(text, within(values, 0.95), show(values))
 
 

@@ -70,12 +70,12 @@ def _half(experiment: str, control: str = "seawall") -> Judge:
     return judge
 
 
-def _sum(experiment: str, least: float, control: str = "seawall") -> Judge:
+def _sum(experiment: str, minimum: float, control: str = "seawall") -> Judge:
     """What all senders get together is at least a part of what they get without control."""
 
     def judge(measured: Measured) -> ClaimVerdict:
         sums, best = _sums(measured, experiment, control), _sums(measured, experiment, EXACT)
-        return ClaimVerdict(show(sums), within(sums, least), show(best))
+        return ClaimVerdict(show(sums), within(sums, minimum), show(best))
 
     return judge
 
@@ -148,7 +148,7 @@ def _web(
     return judge
 
 
-def _by_weight(kind: str, most: float, control: str = "seawall") -> Judge:
+def _by_weight(kind: str, maximum: float, control: str = "seawall") -> Judge:
     """All x_k / w_k are within a part of their mean."""
 
     def off(measured: Measured, control: str) -> list[float]:
@@ -161,12 +161,12 @@ def _by_weight(kind: str, most: float, control: str = "seawall") -> Judge:
 
     def judge(measured: Measured) -> ClaimVerdict:
         ours = off(measured, control)
-        return ClaimVerdict(f"largest deviation {show(ours)}", within(ours, high=most), show(off(measured, EXACT)))
+        return ClaimVerdict(f"largest deviation {show(ours)}", within(ours, high=maximum), show(off(measured, EXACT)))
 
     return judge
 
 
-def _settled(phase: str, most: int, control: str = "seawall") -> Judge:
+def _settled(phase: str, max_intervals: int, control: str = "seawall") -> Judge:
     """Intervals until all grants stay within 5 % of where they end."""
 
     def judge(measured: Measured) -> ClaimVerdict:
@@ -180,16 +180,16 @@ def _settled(phase: str, most: int, control: str = "seawall") -> Judge:
             ends = ["never" if one == math.inf else f"{one:g}" for one in dict.fromkeys((*found[:1], *found[-1:]))]
             return " to ".join(ends) or "-"
 
-        return ClaimVerdict(f"{words(control)} intervals", within(took(control), high=most), words(EXACT))
+        return ClaimVerdict(f"{words(control)} intervals", within(took(control), high=max_intervals), words(EXACT))
 
     return judge
 
 
-def _use(experiment: str, least: float, phase: str | None, control: str = "seawall") -> Judge:
+def _use(experiment: str, minimum: float, phase: str | None, control: str = "seawall") -> Judge:
     def judge(measured: Measured) -> ClaimVerdict:
         laws = (control, EXACT)
         ours, best = (list(measured.values(experiment, law, "use_of_oracle", phase).values()) for law in laws)
-        return ClaimVerdict(f"{show(ours)} of the oracle's", within(ours, least), show(best))
+        return ClaimVerdict(f"{show(ours)} of the oracle's", within(ours, minimum), show(best))
 
     return judge
 

@@ -27,7 +27,7 @@ from experiments.ovs.fabric import OvsFabric, OvsOptions, describe_switches
 from experiments.ovs.static_limits import install_static_limits
 from experiments.ovs.traffic import BEGIN_IN_S, FRAME_BYTES, EndProcess
 from experiments.runs.model_run import Progress, baseline_limits_bps
-from experiments.runs.recorded_decisions import LOOK_EVERY_S, Controllers, NodesDecisions, apply_event, decisions_of
+from experiments.runs.recorded_decisions import POLL_INTERVAL_S, Controllers, NodesDecisions, apply_event, decisions_of
 from experiments.runs.run_configuration import agents_at, controllers, static_limits, uplink_classes
 from experiments.runs.scenario_run import (
     DEFAULT_SETTINGS,
@@ -80,7 +80,7 @@ def run_on_ovs(
         elif control == "static":
             install_static_limits(fabric, *static_limits(scenario, fabric))
         if ovs.classifier is not None:
-            ovs.classifier.settle()
+            ovs.classifier.wait_ready()
         endpoints = stack.enter_context(_Endpoints(ovs, scenario, seed, settings.congestion_control, folder))
         return _measure(
             scenario, control, seed, progress, fabric, controller, endpoints, list(ovs.warnings), settings, folder
@@ -141,12 +141,12 @@ def _measure(
         while due and due[0][0] <= now_s:
             due.pop(0)[1]()
         if decisions is not None:
-            decisions.take()
+            decisions.poll()
         passed_s = min(max(now_s, 0.0), scenario.duration_s)
         progress(passed_s - told_s)
         told_s = passed_s
         next_s = due[0][0] if due else scenario.duration_s
-        look_every_s = LOOK_EVERY_S if decisions is None else decisions.look_every_s
+        look_every_s = POLL_INTERVAL_S if decisions is None else decisions.poll_interval_s
         time.sleep(max(0.0, min(look_every_s, next_s - now_s)))
     if decisions is not None:
         decisions.stop()
@@ -233,7 +233,7 @@ class _Endpoints:
         for name, end in self._ends.items():
             status = end.process.wait(END_TIMEOUT_S)
             if status != 0:
-                raise RuntimeError(f"{name}: ended with status {status}: {end.said()}")
+                raise RuntimeError(f"{name}: ended with status {status}: {end.last_line()}")
 
     def columns(self) -> dict[str, FloatArray]:
         """Return the columns of a run, but for the grants."""

@@ -27,7 +27,7 @@ from experiments.scenarios.scenario import BASELINES, Scenario, parse_control
 from experiments.scenarios.traffic import VnPair
 from topologies.fabric import Fabric
 
-TAKE_EVERY_S, LOOK_EVERY_S, HURRY_S = 0.5, 0.25, 0.05
+TAKE_EVERY_S, POLL_INTERVAL_S, FAST_POLL_S = 0.5, 0.25, 0.05
 Controllers = ControllerProcess | ShardedNodes
 
 
@@ -39,9 +39,9 @@ def decisions_of(controller: Controllers, scenario: Scenario, fabric: Fabric) ->
 
 
 class Decisions:
-    """Records a controller; ``take`` has to be called every ``look_every_s`` or so, ``stop`` at the end."""
+    """Records a controller; ``take`` has to be called every ``poll_interval_s`` or so, ``stop`` at the end."""
 
-    look_every_s = LOOK_EVERY_S
+    poll_interval_s = POLL_INTERVAL_S
 
     def __init__(self, controller: ControllerProcess) -> None:
         self._controller = controller
@@ -49,7 +49,7 @@ class Decisions:
         self._taken_s = time.monotonic()
         self._ask("start")
 
-    def take(self) -> None:
+    def poll(self) -> None:
         """Take what was recorded, if it is time to."""
         if time.monotonic() - self._taken_s >= TAKE_EVERY_S:
             self._taken_s = time.monotonic()
@@ -112,14 +112,14 @@ class NodesDecisions:
         self._killed_s: float | None = None
         self._kill: dict[str, Any] = {}
         self.out_of_control_s: float | None = None
-        self.take()
+        self.poll()
 
     @property
-    def look_every_s(self) -> float:
+    def poll_interval_s(self) -> float:
         """How often ``take`` should be called: more often while a switch may be under nobody's control."""
-        return HURRY_S if self._awaits else LOOK_EVERY_S
+        return FAST_POLL_S if self._awaits else POLL_INTERVAL_S
 
-    def take(self) -> None:
+    def poll(self) -> None:
         """Ask for the limits, if it is time to, or whether all switches are under control again."""
         if self._awaits:
             if not self._nodes.check_recovered():
@@ -148,7 +148,7 @@ class NodesDecisions:
     def stop(self) -> None:
         """Ask for the last time. Raises ControllerError if nobody has taken over after a kill."""
         self._taken_s = -math.inf
-        self.take()
+        self.poll()
         self.get("/v1/revision")
 
     def save(self, path: Path) -> None:

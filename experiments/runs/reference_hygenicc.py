@@ -48,7 +48,7 @@ class Source:
     queue_frames: int = 0  # the listing drops
     hides_marks: bool = True
 
-    def take(self, now_s: float) -> bool:
+    def consume(self, now_s: float) -> bool:
         """Return whether a frame may go out now."""
         self.tokens_bits += self.rate_bps * (now_s - self.sent_s)
         self.tokens_bits = min(self.tokens_bits, max(self.paper.bucket_s * self.rate_bps, FRAME_BITS))

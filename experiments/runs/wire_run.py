@@ -61,7 +61,7 @@ def run_on_wire(
         controller.wait_ready({switch.name for switch in fabric.switches})
         if settings.announce is not None:
             settings.announce(controller.url)
-        wire.introduce_hosts()
+        wire.announce_hosts()
         wire.longest_step_s = 0.0
         unknown = np.full(len(scenario.pairs), np.inf)
         with wire.locked():
@@ -81,7 +81,7 @@ def run_on_wire(
                 apply_event(controller, fabric, event)
             if mark_s == kill_at_s and isinstance(decisions, NodesDecisions):
                 decisions.kill()
-            decisions.take()
+            decisions.poll()
             if mark_s == scenario.judged[1]:
                 with wire.locked():
                     seen["switches"] = described(model)

@@ -193,7 +193,7 @@ class Scenario:
         scenario = self if scale == 1.0 else self.scaled(scale)
         return scenario if fabric == "model" or self.emulated_s is None else scenario.lasting(self.emulated_s)
 
-    def under(self, conditions: str) -> Scenario:
+    def with_conditions(self, conditions: str) -> Scenario:
         """Return the same scenario under other conditions; InvalidValueError where there are none of that name."""
         return dataclasses.replace(self, conditions=conditions)
 

@@ -17,7 +17,7 @@ _MODELLED = ("cubic", "reno", "dctcp")
 CONGESTION_CONTROLS = {"ovs": ("cubic", "reno", "bbr"), "wire": _MODELLED, "model": _MODELLED}
 """The congestion controls of each fabric."""
 MAX_FLOWS = 1000
-LEAST_RATE_BPS = 100_000
+MIN_RATE_BPS = 100_000
 # WebStone's mix of files, as (bytes, part of the requests). Choice: Seawall (section 6.2) names WebStone and 500 B to
 # 5 MB, not the parts.
 WEBSTONE = ((500, 0.35), (5_000, 0.50), (50_000, 0.14), (500_000, 0.009), (5_000_000, 0.001))
@@ -69,7 +69,7 @@ class Source:
 
     ``rate_bps`` is what UDP offers, whatever becomes of it, or the most that the application behind TCP has to send
     (None: as much as the network lets it). It has something to send in each of ``spans``, or all the time. With
-    ``most_burst_s`` it is the generator of section IV instead: bursts and pauses of random length, uniform between 0
+    ``max_burst_s`` it is the generator of section IV instead: bursts and pauses of random length, uniform between 0
     and that. With ``octets`` a TCP source begins to transfer so many bytes at the start of each span, and then stops.
     With ``requests`` the sender is a web server and the receiver its client, which keeps ``flows`` connections: a
     session takes a connection that is free, or waits for one.
@@ -84,7 +84,7 @@ class Source:
     protocol: str
     rate_bps: int | None = None
     spans: tuple[Span, ...] = ()
-    most_burst_s: float | None = None
+    max_burst_s: float | None = None
     octets: int | None = None
     flows: int = 1
     requests: WebRequests | None = None
@@ -111,8 +111,8 @@ class Source:
         for begin_s, end_s in self.spans:
             good = 0 <= begin_s < end_s <= duration_s
             require(good, f"{key}.spans", (begin_s, end_s), f"is not within 0 to {duration_s:g} seconds")
-        if self.most_burst_s is not None:
-            require(self.most_burst_s > 0, f"{key}.most_burst_s", self.most_burst_s, "is not above 0")
+        if self.max_burst_s is not None:
+            require(self.max_burst_s > 0, f"{key}.most_burst_s", self.max_burst_s, "is not above 0")
             require(not self.spans, f"{key}.spans", self.spans, "and most_burst_s exclude each other")
         if self.octets is not None:
             require(self.octets > 0, f"{key}.octets", self.octets, "is not above 0")
@@ -152,13 +152,13 @@ class Source:
 
     def spans_of(self, number: int, seed: int, duration_s: float) -> tuple[Span, ...]:
         """Return when the source, the scenario's ``number``-th, has something to send with a seed."""
-        if self.most_burst_s is None:
+        if self.max_burst_s is None:
             return self.spans or ((0.0, duration_s),)
         rng, spans, now_s = Random(f"{seed}/{number}"), [], 0.0
         while now_s < duration_s:
-            end_s = now_s + rng.uniform(0.0, self.most_burst_s)
+            end_s = now_s + rng.uniform(0.0, self.max_burst_s)
             spans.append((now_s, min(end_s, duration_s)))
-            now_s = end_s + rng.uniform(0.0, self.most_burst_s)
+            now_s = end_s + rng.uniform(0.0, self.max_burst_s)
         return tuple(spans)
 
     def sessions_of(self, number: int, seed: int, duration_s: float) -> tuple[Session, ...]:
@@ -175,8 +175,8 @@ def require(condition: bool, key: str, value: object, reason: str) -> None:
 
 
 def scaled_rate_bps(rate_bps: float, factor: float) -> int:
-    """Return a rate times ``factor``, not below LEAST_RATE_BPS."""
-    return max(round(rate_bps * factor), LEAST_RATE_BPS)
+    """Return a rate times ``factor``, not below MIN_RATE_BPS."""
+    return max(round(rate_bps * factor), MIN_RATE_BPS)
 
 
 def scaled_fields(item: Any, names: tuple[str, ...], factor: float) -> Any:

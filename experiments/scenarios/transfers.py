@@ -5,12 +5,12 @@ from experiments.scenarios.scenario import Limits, Scenario, Source
 RECEIVER = 11
 SENDERS = range(1, RECEIVER)
 END_S = 20.0
-FILE_OCTETS = 20_000_000  # 4 s of a tenth of the limit, and what is left of it once others have finished
+FILE_BYTES = 20_000_000  # 4 s of a tenth of the limit, and what is left of it once others have finished
 
 
 def _file(number: int) -> Source:
     begin_s = 1.0 + 0.4 * (number - 1)
-    return Source(1, number, RECEIVER, "tcp", spans=((begin_s, END_S),), octets=FILE_OCTETS)
+    return Source(1, number, RECEIVER, "tcp", spans=((begin_s, END_S),), octets=FILE_BYTES)
 
 
 scenario = Scenario(

@@ -17,7 +17,7 @@ from experiments.soak.schedule import Action, ActionKind
 
 CONGESTION_CONTROL = "cubic"
 CHURN_PORT = FIRST_PORT + 100
-MOST_FLOWS = 6  # at once: two cores carry no more in addition to the judged ones
+MAX_FLOWS = 6  # at once: two cores carry no more in addition to the judged ones
 FLOW_GRACE_S = 8.0
 # How long a guarantee may be missed after a change is done; the reasons stand in docs/experiments.md.
 LIMIT_TRANSIENT_S = 3.0
@@ -95,7 +95,7 @@ class Churn:
         self._number += 1
         tcp = CONGESTION_CONTROL if action.rate_bps is None else None
         flow = Flow(sender, receiver, CHURN_PORT + self._number % 1000, tcp, action.rate_bps)
-        if len(self._flows) >= MOST_FLOWS or any(one.flow.name == flow.name for one in self._flows):
+        if len(self._flows) >= MAX_FLOWS or any(one.flow.name == flow.name for one in self._flows):
             return False
         traffic = Traffic(self._ovs, self._folder, action.lasts_s + 3 * FLOW_GRACE_S)
         self._flows.append(Passing(flow, traffic, time.monotonic() + action.lasts_s + FLOW_GRACE_S))

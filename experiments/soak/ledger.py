@@ -18,14 +18,14 @@ from topologies.fabric import Fabric, VirtualNode
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 ROW_TABLES = ("QoS", "Queue", "Port", "Interface", "Bridge", "Controller")
-TROUBLE = {
-    EventKind.TABLES_MENDED,
-    EventKind.SWITCH_REFUSED,
-    EventKind.QUEUES_FAILED,
+FAULT_KINDS = {
+    EventKind.TABLES_REPAIRED,
+    EventKind.SWITCH_ERROR,
+    EventKind.QUEUE_WRITE_FAILED,
     EventKind.COUNTERS_IMPLAUSIBLE,
     EventKind.OUT_OF_METERS,
-    EventKind.HOSTS_FULL,
-    EventKind.STORE_REFUSED,
+    EventKind.HOST_LIMIT_REACHED,
+    EventKind.STORE_WRITE_FAILED,
     EventKind.RELOAD_FAILED,
 }
 # A controller that has just started finds what ran out while it was away, and its first audits remove that.
@@ -84,7 +84,7 @@ class ResourceHoldings:
 
 
 @dataclass
-class Look:
+class Sample:
     """What was looked at once a second; what is asked for less often, and what a process that is gone used, is None."""
 
     at_s: float
@@ -106,7 +106,7 @@ class Ledger:
     transients: list[Transient] = field(default_factory=list)
     starts_s: list[float] = field(default_factory=list)  # of the controller
     done: list[tuple[float, Action]] = field(default_factory=list)
-    looks: list[Look] = field(default_factory=list)
+    looks: list[Sample] = field(default_factory=list)
     health_faults: list[tuple[float, str]] = field(default_factory=list)
     events: Counter[str] = field(default_factory=Counter)
     faults: list[tuple[float, str]] = field(default_factory=list)
@@ -131,7 +131,7 @@ class Ledger:
         for event in events:
             self.events[event["kind"]] += 1
             late = event["at_s"] - self.starts_s[-1] > MENDS_AFTER_START_S
-            if event["kind"] in TROUBLE and (late or event["kind"] != EventKind.TABLES_MENDED):
+            if event["kind"] in FAULT_KINDS and (late or event["kind"] != EventKind.TABLES_REPAIRED):
                 self.faults.append((event["at_s"], f"{event['kind']}: {event['text']}"))
 
 

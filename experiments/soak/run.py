@@ -18,7 +18,7 @@ from experiments.measure.sampler import Sampler
 from experiments.ovs.fabric import OvsFabric, OvsOptions
 from experiments.ovs.traffic import Traffic, tcp_flows
 from experiments.soak.churn import CONGESTION_CONTROL, Churn
-from experiments.soak.ledger import Ledger, LogTail, Look, count_rows, holdings, process_use, unexplained
+from experiments.soak.ledger import Ledger, LogTail, Sample, count_rows, holdings, process_use, unexplained
 from experiments.soak.schedule import MAX_S, MIN_S, VICTIM_VLAN_INDEX, Action, make_schedule
 from experiments.soak.verdict import verdict
 from topologies.builders import fig7
@@ -29,7 +29,7 @@ INTERVAL_S = 0.055
 LINK_RATE_BPS = 50_000_000
 LIMITS_BPS = (20_000_000, 25_000_000)
 MAC_AGEING_S = 5  # so that hosts and their pairs are forgotten many times within a run
-LOOK_S, COUNT_S = 1.0, 10.0
+SAMPLE_INTERVAL_S, COUNT_S = 1.0, 10.0
 QUIET_TIMEOUT_S = 60.0  # how long what was learned may take to be forgotten once nobody talks
 LINKED_TIMEOUT_S = 20.0
 MARGIN_S = 180.0
@@ -74,20 +74,22 @@ def _progress(duration_s: float) -> Iterator[Tell]:
         yield lambda phase, passed_s: bar.update(task, description=f"soak: {phase}", completed=passed_s)
 
 
-def soak(duration_s: float, seed: int, output: Path, tell: Tell) -> Ledger:
+def soak(duration_s: float, seed: int, output: Path, report_progress: Tell) -> Ledger:
     """Run the churn and return what was written down."""
     fabric = soak_fabric()
     ledger = Ledger(fabric, fabric.vn(fabric.vlans[VICTIM_VLAN_INDEX], fabric.pns[-1].number))
     config = configuration(fabric, dict(zip(fabric.vlans, LIMITS_BPS, strict=True)), "fp", {"d": 2}, *free_ports(2))
     config["control"] |= {"on_stop": "keep", "mac_ageing_s": MAC_AGEING_S}
     ovs_options = OvsOptions(controller=f"tcp:{config['openflow']['listen']}", congestion_control=CONGESTION_CONTROL)
-    tell("building the fabric", 0.0)
+    report_progress("building the fabric", 0.0)
     ledger.rows_before = count_rows()
     with ControllerProcess(config, output) as controller:
         with OvsFabric(fabric, ovs_options) as ovs:
             controller.wait_ready({switch.name for switch in fabric.switches})
             tails = [LogTail(path) for path in OVS_LOGS]
-            Soak(ledger, ovs, controller, output, tell).run(make_schedule(fabric, duration_s, seed), duration_s)
+            Soak(ledger, ovs, controller, output, report_progress).run(
+                make_schedule(fabric, duration_s, seed), duration_s
+            )
             ledger.log_lines = [line for tail in tails for line in unexplained(tail.lines())]
         ledger.log_lines += unexplained(controller.log_path.read_text(errors="replace").splitlines())
     ledger.rows_after = count_rows()
@@ -99,8 +101,16 @@ def soak(duration_s: float, seed: int, output: Path, tell: Tell) -> Ledger:
 class Soak:
     """The run itself, in one thread: actions when they are due, looks once a second, and nothing else."""
 
-    def __init__(self, ledger: Ledger, ovs: OvsFabric, controller: ControllerProcess, output: Path, tell: Tell) -> None:
-        self._ledger, self._ovs, self._controller, self._output, self._tell = ledger, ovs, controller, output, tell
+    def __init__(
+        self, ledger: Ledger, ovs: OvsFabric, controller: ControllerProcess, output: Path, report_progress: Tell
+    ) -> None:
+        self._ledger, self._ovs, self._controller, self._output, self._tell = (
+            ledger,
+            ovs,
+            controller,
+            output,
+            report_progress,
+        )
         self._churn = Churn(ledger, ovs, controller, output)
         self._ticks = read_cpu_ticks()
         self._looked_s = self._counted_s = 0.0
@@ -144,15 +154,15 @@ class Soak:
                 phase = str(action.kind)
                 self._churn.apply(action)
             now_s = time.monotonic()
-            if now_s - self._looked_s >= LOOK_S:
+            if now_s - self._looked_s >= SAMPLE_INTERVAL_S:
                 self._look(count=now_s - self._counted_s >= COUNT_S)
                 self._ask_health()
                 yield phase
             time.sleep(0.05)
 
-    def _look(self, *, count: bool) -> Look:
+    def _look(self, *, count: bool) -> Sample:
         ticks = read_cpu_ticks()
-        look = Look(time.monotonic(), cpu_shares(self._ticks, ticks).idle)
+        look = Sample(time.monotonic(), cpu_shares(self._ticks, ticks).idle)
         self._ticks, self._looked_s = ticks, look.at_s
         look.controller, look.vswitchd = process_use(self._controller.pid), process_use(vswitchd_pid())
         if count:
@@ -187,9 +197,9 @@ class Soak:
             if time.monotonic() > deadline_s:
                 raise TimeoutError(f"the core links were not all found within {LINKED_TIMEOUT_S:g} s")
             time.sleep(0.1)
-        time.sleep(LOOK_S)
+        time.sleep(SAMPLE_INTERVAL_S)
 
-    def _wait_quiet(self, start: Look) -> None:
+    def _wait_quiet(self, start: Sample) -> None:
         """Wait until the switches hold what they held before the first frame, or for QUIET_TIMEOUT_S."""
         deadline_s = time.monotonic() + QUIET_TIMEOUT_S
         while self._look(count=True).held != start.held and time.monotonic() < deadline_s:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from experiments.bench.harness import Target
 from experiments.machine.cpu_usage import BUSY_IDLE_SHARE
 from experiments.measure.rate_series import Rates, goodput_limit_bps
-from experiments.soak.ledger import Ledger, Look, Transient
+from experiments.soak.ledger import Ledger, Sample, Transient
 from experiments.soak.schedule import ActionKind
 
 FloatArray = NDArray[np.float64]
@@ -51,7 +51,7 @@ PROCESSES = {"controller": "controller", "vswitchd": "ovs-vswitchd"}
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class GuaranteeVerdict:
     """One guarantee of one VN, (n,) each: the start of each window, what was allowed and received, the verdicts."""
 
     vn: str
@@ -103,7 +103,7 @@ def touched(transients: Sequence[Transient], starts: FloatArray) -> BoolArray:
     return found
 
 
-def busy_windows(looks: Sequence[Look], starts: FloatArray) -> BoolArray:
+def busy_windows(looks: Sequence[Sample], starts: FloatArray) -> BoolArray:
     """Return the windows in which the machine was busy; a look's idle share is that since the look before."""
     before = [looks[0], *looks]
     spans = [Transient(a.at_s, b.at_s) for a, b in zip(before, looks, strict=False) if b.idle_share < BUSY_IDLE_SHARE]
@@ -117,16 +117,16 @@ def judge_floor(
     starts: FloatArray,
     transients: Sequence[Transient],
     busy: BoolArray,
-) -> Judgement:
+) -> GuaranteeVerdict:
     """Judge that a VN with demand gets WINDOW_FLOOR of the goodput its limit allows."""
     wanted_bps = WINDOW_FLOOR * np.array([goodput_limit_bps(limit) for limit in limits_by_window(changes, starts)])
     received_bps = means_by_window(rates, rates.tcp_goodput_bps, starts)
     excused = touched([t for t in transients if t.floor], starts) | busy | np.isnan(received_bps)
     missed = ~excused & (received_bps < wanted_bps)
-    return Judgement(vn, "floor", starts, wanted_bps, received_bps, excused, missed)
+    return GuaranteeVerdict(vn, "floor", starts, wanted_bps, received_bps, excused, missed)
 
 
-def floor_share(floor: Judgement) -> float:
+def floor_share(floor: GuaranteeVerdict) -> float:
     """Return what was received in all windows judged, of what the limits allow."""
     judged = ~floor.excused
     allowed_bps = float(floor.wanted_bps[judged].sum()) / WINDOW_FLOOR
@@ -139,13 +139,13 @@ def judge_ceiling(
     changes: Sequence[tuple[float, float]],
     starts: FloatArray,
     transients: Sequence[Transient],
-) -> Judgement:
+) -> GuaranteeVerdict:
     """Judge that a VN receives no more than its limit; a busy machine is no excuse for that."""
     wanted_bps = CEILING * limits_by_window(changes, starts)
     received_bps = means_by_window(rates, rates.wire_bps, starts)
     excused = touched([t for t in transients if t.ceiling], starts) | np.isnan(received_bps)
     missed = ~excused & (received_bps > wanted_bps)
-    return Judgement(vn, "ceiling", starts, wanted_bps, received_bps, excused, missed)
+    return GuaranteeVerdict(vn, "ceiling", starts, wanted_bps, received_bps, excused, missed)
 
 
 def growth_per_minute(time_s: Sequence[float], values: Sequence[float]) -> float:
@@ -237,12 +237,12 @@ def _grown(ledger: Ledger) -> list[Target]:
     return targets
 
 
-def _mib(looks: Sequence[Look], name: str) -> dict[str, float]:
+def _mib(looks: Sequence[Sample], name: str) -> dict[str, float]:
     sizes = [use.rss_bytes / MIB for look in looks if (use := getattr(look, name)) is not None]
     return {"first": round(sizes[0], 1), "most": round(max(sizes), 1), "last": round(sizes[-1], 1)}
 
 
-def _miss(ledger: Ledger, judgement: Judgement, row: int) -> dict[str, Any]:
+def _miss(ledger: Ledger, judgement: GuaranteeVerdict, row: int) -> dict[str, Any]:
     at_s = float(judgement.start_s[row])
     before = [(done_s, action) for done_s, action in ledger.done if done_s <= at_s + WINDOW_S]
     return {

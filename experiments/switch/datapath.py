@@ -48,14 +48,14 @@ class FaultInjection:
     error_delay_s: float = 0.0
     rename_ports: dict[int, str] = field(default_factory=dict)
     """The numbers of these ports go to interfaces of these names."""
-    mangle: Callable[[bytes], bytes] | None = None
+    corrupt: Callable[[bytes], bytes] | None = None
     """Applied to every message that goes to the controller."""
 
 
 class Datapath:
     """A switch. Every call that may need it gets the time ``now_s``; it must never go back.
 
-    What it sends gathers in two boxes that the caller empties: ``take_messages`` and ``take_frames``. It may have
+    What it sends gathers in two boxes that the caller empties: ``drain_messages`` and ``drain_frames``. It may have
     several controllers, a ``Conversation`` each; calls that name none mean the first one's. ``writers`` says who has
     changed it: the number of the conversation, its role and the generation id then, whenever that is another than
     before.
@@ -136,14 +136,14 @@ class Datapath:
             self._port_status(port, ofp.PortReason.MODIFY)
             self.tables.touch()
 
-    def take_messages(self, conversation: OpenFlowChannel | None = None) -> bytes:
+    def drain_messages(self, conversation: OpenFlowChannel | None = None) -> bytes:
         """Return the bytes that are due to a controller, and forget them."""
-        mangle, messages = self.faults.mangle, (conversation or self.conversations[0]).messages
+        mangle, messages = self.faults.corrupt, (conversation or self.conversations[0]).messages
         out = b"".join(messages if mangle is None else map(mangle, messages))
         messages.clear()
         return out
 
-    def take_frames(self) -> list[tuple[int, bytes]]:
+    def drain_frames(self) -> list[tuple[int, bytes]]:
         """Return the frames that leave, as (port_no, frame), and forget them."""
         frames, self._frames = self._frames, []
         return frames
@@ -215,7 +215,7 @@ class Datapath:
         miss = entry is not None and entry.flow.priority == 0 and entry.flow.match == _ANY
         reason = ofp.PacketInReason.NO_MATCH if miss else ofp.PacketInReason.ACTION
         table_id, cookie = (entry.flow.table_id, entry.flow.cookie) if entry else (0, 2**64 - 1)
-        self._tell_all(replies.packet_in(reason, table_id, cookie, in_port, frame, max_len, metadata))
+        self._send_async(replies.packet_in(reason, table_id, cookie, in_port, frame, max_len, metadata))
 
     def emit(self, port_no: int, queue_id: int | None, frame: bytes) -> None:
         """Let a frame leave by a port, if there is one and it is up."""
@@ -358,7 +358,7 @@ class Datapath:
         if self.writers[-1:] != [writer]:
             self.writers.append(writer)
 
-    def _tell_all(self, message: bytes) -> None:
+    def _send_async(self, message: bytes) -> None:
         """Send a packet-in or flow-removed to the controllers that are no slaves."""
         for one in self.conversations:
             if one.role != ControllerRole.SLAVE:
@@ -386,7 +386,7 @@ class Datapath:
             now_s - float(counters["created_s"]),
             (int(counters["packets"]), int(counters["bytes"])),
         )
-        self._tell_all(buf)
+        self._send_async(buf)
 
     def _port_status(self, port: SwitchPort, reason: ofp.PortReason) -> None:
         body = bytes([reason]) + bytes(7) + port.description()

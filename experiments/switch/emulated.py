@@ -14,14 +14,14 @@ from experiments.switch.meter_table import MeterLimits
 
 @dataclass(frozen=True, slots=True)
 class EmulatedSwitch:
-    """One kind of switch. ``said``: what health or the verdict on its ports says; "": its meters hold the limits.
+    """A kind of switch. ``expected_fault`` is a part of what health or verdict report; "": its meters hold the limits.
 
     ``later`` is what happens to it while traffic flows.
     """
 
     name: str
     make: Callable[[Datapath], None] = lambda _datapath: None
-    said: str = ""
+    expected_fault: str = ""
     later: Callable[[Datapath], None] = lambda _datapath: None
 
 
@@ -77,5 +77,5 @@ EMULATED = (
     EmulatedSwitch("does everything 30 ms late", _slow_answers),
     EmulatedSwitch("confirms 500 ms late", _late_barriers),
     EmulatedSwitch("bounds bursts and rates, and does not say what it refuses", _silent_errors),
-    EmulatedSwitch("gives a port's number to another interface", said="is fenced", later=_give_number_away),
+    EmulatedSwitch("gives a port's number to another interface", expected_fault="is fenced", later=_give_number_away),
 )

@@ -75,7 +75,7 @@ _MULTIPART = Struct("!HH4x")
 _PACKET_IN = Struct("!IHBBQ")
 _FLOW_REMOVED = Struct("!QHBBIIHHQQ")
 _PORT = Struct("!I4x6s2x16sIIIIIIII")
-_MOST = 0xFFFF
+_MAX_UINT16 = 0xFFFF
 
 
 def message(message_type: MessageType, xid: int, body: bytes = b"") -> bytes:
@@ -89,9 +89,11 @@ def error(refusal: OpenFlowReplyError, refused: bytes) -> bytes:
     return message(MessageType.ERROR, xid, refusal.type.to_bytes(2) + refusal.code.to_bytes(2) + refused[:128])
 
 
-def multipart(part_type: MultipartType, xid: int, entries: Iterable[bytes], part_bytes: int = _MOST) -> Iterable[bytes]:
+def multipart(
+    part_type: MultipartType, xid: int, entries: Iterable[bytes], part_bytes: int = _MAX_UINT16
+) -> Iterable[bytes]:
     """Yield the parts, none over ``part_bytes`` long if entries allow, of the reply made of ``entries``, in order."""
-    room = min(part_bytes, _MOST) - HEADER.size - _MULTIPART.size
+    room = min(part_bytes, _MAX_UINT16) - HEADER.size - _MULTIPART.size
     chunk: list[bytes] = []
     size = 0
     for entry in entries:
@@ -104,10 +106,10 @@ def multipart(part_type: MultipartType, xid: int, entries: Iterable[bytes], part
 
 
 def multipart_rows(
-    part_type: MultipartType, xid: int, rows: npt.NDArray[np.void], part_bytes: int = _MOST
+    part_type: MultipartType, xid: int, rows: npt.NDArray[np.void], part_bytes: int = _MAX_UINT16
 ) -> Iterable[bytes]:
     """Yield the same for records of one size, without looking at each."""
-    room = min(part_bytes, _MOST) - HEADER.size - _MULTIPART.size
+    room = min(part_bytes, _MAX_UINT16) - HEADER.size - _MULTIPART.size
     at_once = max(room // rows.dtype.itemsize, 1)
     starts = range(0, max(len(rows), 1), at_once)
     for start in starts:

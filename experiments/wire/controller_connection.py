@@ -110,7 +110,7 @@ class ControllerConnection(asyncio.Protocol):
         if self._silent:
             return  # it is kept: a stalled switch speaks later
         with self._lock:
-            data = self.datapath.take_messages(self.conversation)
+            data = self.datapath.drain_messages(self.conversation)
         if self._transport is not None and data:
             self._transport.write(data)
 

@@ -23,7 +23,7 @@ from experiments.switch.options import DatapathOptions
 from experiments.wire.controller_connection import ControllerConnection
 from experiments.wire.fluid_traffic import FluidTraffic
 
-_MAX_HOPS_AT_ONCE = 20_000
+_MAX_HOPS_PER_TURN = 20_000
 _MAX_FRAMES_KEPT = 10_000
 _Value = TypeVar("_Value")
 
@@ -140,20 +140,20 @@ class WireFabric:
             for dpid, port_no in (one, self._links.pop(one)):
                 self._links.pop((dpid, port_no), None)
                 self.switches[dpid].set_port_up(port_no, False)
-            self._settle()
+            self._run_until_idle()
 
     def set_link_up(self, one: tuple[int, int], up: bool) -> None:
         """Bring both ends of a link (or one host's port) up or down."""
         with self._lock:
             for dpid, port_no in filter(None, (one, self._links.get(one))):
                 self.switches[dpid].set_port_up(port_no, up)
-            self._settle()
+            self._run_until_idle()
 
     def inject(self, dpid: int, port_no: int, frame: bytes) -> None:
         """A host sends a frame into a port; it has gone as far as the tables take it when this returns."""
         with self._lock:
             self.switches[dpid].inject(port_no, frame, self._clock())
-            self._settle()
+            self._run_until_idle()
 
     def received(self, dpid: int, port_no: int) -> list[bytes]:
         """Return the frames that the host behind a port has got, oldest first."""
@@ -180,7 +180,7 @@ class WireFabric:
     def refresh(self) -> None:
         """Send what has been made outside of the fabric's own methods, such as ``Datapath.send_raw``."""
         with self._lock:
-            self._settle()
+            self._run_until_idle()
 
     def connected(self, dpid: int, controller: int = 0) -> bool:
         """Whether the TCP connection of a switch stands."""
@@ -256,9 +256,9 @@ class WireFabric:
         self.rates.advance(now_s)
         for datapath in self.switches.values():
             datapath.advance(now_s)
-        self._settle()
+        self._run_until_idle()
 
-    def _settle(self) -> None:
+    def _run_until_idle(self) -> None:
         """Carry frames over links until none is under way, then let the switches speak."""
         self._carry_frames(self.switches)
         if self._loop is not None:
@@ -267,7 +267,7 @@ class WireFabric:
     def _carry_frames(self, concerned: Mapping[int, Datapath]) -> set[int]:
         """Carry the frames of these switches until none is under way; return all that had to do with it, by dpid."""
         met = set(concerned)
-        under_way = deque((dpid, *frame) for dpid, datapath in concerned.items() for frame in datapath.take_frames())
+        under_way = deque((dpid, *frame) for dpid, datapath in concerned.items() for frame in datapath.drain_frames())
         hops = 0
         while under_way:
             dpid, port_no, frame = under_way.popleft()
@@ -276,13 +276,13 @@ class WireFabric:
                 self._received[dpid, port_no].append(frame)
                 continue
             hops += 1
-            if hops > _MAX_HOPS_AT_ONCE:
+            if hops > _MAX_HOPS_PER_TURN:
                 self.problems.append(f"a loop: a frame from {frame[6:12].hex(':')} to {frame[:6].hex(':')} never ends")
                 break
             datapath = self.switches[peer[0]]
             met.add(peer[0])
             datapath.inject(peer[1], self.on_link((dpid, port_no), frame), self._clock())
-            under_way.extend((peer[0], *leaving) for leaving in datapath.take_frames())
+            under_way.extend((peer[0], *leaving) for leaving in datapath.drain_frames())
         return met
 
     def _flush(self) -> None:

@@ -18,7 +18,7 @@ from controller.units import parse_rate
 from experiments.wire.fabric import WireFabric
 
 SPEAK_EVERY_S = 2.0
-LOOK_EVERY_S = 0.1
+POLL_INTERVAL_S = 0.1
 ALONE_S = 3.0
 """after so long without a controller it is said that there is none"""
 _ETH_TYPE = 0x88B5
@@ -98,10 +98,10 @@ class Lab:
     def __exit__(self, *exception: object) -> None:
         self.fabric.stop(check=False)
 
-    def run(self, tell: Callable[[str], None], duration_s: float | None = None) -> None:
+    def run(self, report_progress: Callable[[str], None], duration_s: float | None = None) -> None:
         """Let the hosts speak now and then, so that the controller knows them, for a time or until Ctrl-C.
 
-        ``tell`` is called with the names of switches that connect and that are cut off, and once if none does.
+        ``report_progress`` gets the names of switches that connect or are disconnected, and a line if none connects.
         """
         alone_s = time.monotonic() + ALONE_S
         end_s = None if duration_s is None else time.monotonic() + duration_s
@@ -110,21 +110,23 @@ class Lab:
         while end_s is None or time.monotonic() < end_s:
             now = {name for name, switch in self._config.switches.items() if self.fabric.connected(switch.dpid)}
             for name in sorted(now ^ connected):
-                tell(f"{name} {'is connected' if name in now else 'is cut off'}")
+                report_progress(f"{name} {'is connected' if name in now else 'is cut off'}")
             if now:
                 alone_s = math.inf
             elif time.monotonic() >= alone_s:
-                tell(f"no controller takes the switches at {self._config.openflow_listen}; they go on trying")
+                report_progress(
+                    f"no controller takes the switches at {self._config.openflow_listen}; they go on trying"
+                )
                 alone_s = math.inf
             if now > connected:  # soon again, and again: the controller may not listen yet
-                speak_s, pause_s = 0.0, LOOK_EVERY_S
+                speak_s, pause_s = 0.0, POLL_INTERVAL_S
             if time.monotonic() >= speak_s:
                 pause_s = min(2 * pause_s, SPEAK_EVERY_S)
                 speak_s = time.monotonic() + pause_s
                 for dpid, port_no, frame in self._frames:
                     self.fabric.inject(dpid, port_no, frame)
             connected = now
-            time.sleep(LOOK_EVERY_S)
+            time.sleep(POLL_INTERVAL_S)
 
     def _tag(self, vn: Vn) -> int | None:
         return self._config.switches[vn.switch].ports[vn.port_no].tag_of(vn.vlan_vid)

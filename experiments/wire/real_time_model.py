@@ -60,7 +60,7 @@ class WireModel(WireFabric):
         """The model's time."""
         return self.model.now_s
 
-    def introduce_hosts(self) -> None:
+    def announce_hosts(self) -> None:
         """Let every host broadcast, again and again, until all switches know the way to all of them.
 
         Raises TimeoutError when they do not learn it.

@@ -27,7 +27,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[OvsFabric, A
 
 
 def told(app: Application) -> list[str]:
-    return [event["text"].partition("enforceable: ")[2] for event in app.events("enforceable")]
+    return [event["text"].partition("enforceable: ")[2] for event in app.events("enforceability-changed")]
 
 
 def test_meters_limit_and_count_and_queues_take_effect(run: tuple[OvsFabric, Application]) -> None:

@@ -104,7 +104,7 @@ def test_classes_give_way_to_one_at_the_rate_of_the_port(writer: OvsdbQueueWrite
     wait_until(lambda: classes(INTERFACES[0]) == {"1:1": "rate 100Mbit ceil 100Mbit burst 375000b"})
     assert len(find_rows("Queue", "_uuid", OWN)) == 1
     with QueueClassifier([INTERFACES[0]]) as classifier:
-        classifier.settle()
+        classifier.wait_ready()
         before = packets_of_queue_0()
         for _ in range(20):
             ofctl("packet-out", BRIDGE, f"in_port=controller packet={FRAME_10} actions=output:1")
@@ -116,7 +116,7 @@ def test_a_new_limit_changes_the_class_in_place(writer: OvsdbQueueWriter) -> Non
     wait_until(lambda: len(classes(INTERFACES[0])) == 3)
     rows = {row["_uuid"] for row in find_rows("Queue", "_uuid", OWN)}
     with QueueClassifier([INTERFACES[0]]) as classifier:
-        classifier.settle()
+        classifier.wait_ready()
         for _ in range(5):
             ofctl("packet-out", BRIDGE, f"in_port=controller packet={FRAME_10} actions=set_queue:10,output:1")
         # Only frames that went through the class are in its counters, and only the same class still has them later.

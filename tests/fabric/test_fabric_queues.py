@@ -48,7 +48,7 @@ def qos(three_pns: OvsFabric) -> Iterator[dict[str, str]]:
 
 def settle(fabric: OvsFabric) -> None:
     assert fabric.classifier is not None
-    fabric.classifier.settle()
+    fabric.classifier.wait_ready()
 
 
 def packets_of_classes(interface: str = PORT) -> dict[str, int]:

@@ -159,7 +159,7 @@ def test_congestion_that_is_over_gives_the_meters_back():
         sender.rate_bps = 50 * MBIT
     loop.run(60)
     assert set(loop.limits(10).values()) == {400 * MBIT}
-    kinds = [event.kind for event in loop.fabric.central.events.after(0)]
+    kinds = [event.kind for event in loop.fabric.central.events.newer_than(0)]
     assert (kinds.count("congestion-began"), kinds.count("congestion-ended")) == (1, 1)
     assert loop.rate(HUB, 10, -5) == pytest.approx(200 * MBIT)
 
@@ -214,7 +214,7 @@ def test_an_algorithm_changed_at_run_time_keeps_the_congestion():
         loop.run(30)
         assert max(got[PortId(*HUB), 10] for got in loop.received[changed:]) <= 1.06 * 400 * MBIT
         assert loop.rate(HUB, 10, changed) >= 0.95 * 400 * MBIT
-    kinds = [event.kind for event in loop.fabric.central.events.after(0)]
+    kinds = [event.kind for event in loop.fabric.central.events.newer_than(0)]
     assert kinds.count("congestion-began") == 1
     assert "congestion-ended" not in kinds
 
@@ -257,7 +257,7 @@ def test_replies_that_do_not_come_do_not_disturb():
     loop.run(20)
     assert loop.limits(10) == before
     assert loop.rate(HUB, 10, -10) == pytest.approx(400 * MBIT, rel=0.02)
-    assert "counters-implausible" not in [event.kind for event in loop.fabric.central.events.after(0)]
+    assert "counters-implausible" not in [event.kind for event in loop.fabric.central.events.newer_than(0)]
 
 
 def test_a_switch_whose_counters_jump_again_and_again_writes_few_events(monkeypatch):
@@ -275,7 +275,7 @@ def test_a_switch_whose_counters_jump_again_and_again_writes_few_events(monkeypa
     monkeypatch.setattr(switch, "meter_stats", jumping)
     loop.run(36)  # two seconds
     log = loop.fabric.central.events
-    told = [event.text for event in log.after(0) if event.kind == "counters-implausible"]
+    told = [event.text for event in log.newer_than(0) if event.kind == "counters-implausible"]
     assert log.counts[events.EventKind.COUNTERS_IMPLAUSIBLE] > 100
     assert 20 <= sum("its counters jumped" in text for text in told) <= 23
     assert any("not named here" in text for text in told)

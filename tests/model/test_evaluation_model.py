@@ -37,7 +37,7 @@ SCENARIO = Scenario(
     sources=(
         Source(1, 1, 4, "udp", 250 * M),
         Source(1, 2, 4, "tcp"),
-        Source(1, 3, 4, "tcp", 20 * M, most_burst_s=1.0),
+        Source(1, 3, 4, "tcp", 20 * M, max_burst_s=1.0),
     ),
     duration_s=3.3,
     phases={"settled": (1.1, 3.3)},
@@ -222,7 +222,7 @@ COMPARED = dataclasses.replace(SCENARIO, paper_controls=("fs", "level"))
 def test_without_the_receivers_queue_more_than_the_limit_comes():
     most = {}
     for conditions in CONDITIONS:
-        found = run(COMPARED.under(conditions))
+        found = run(COMPARED.with_conditions(conditions))
         most[conditions] = found.received_bits.sum(axis=1).max() / (300 * M * 0.055)
     assert max(most["product"], most["late"]) <= 1.02
     assert min(most["unshaped"], most["paper"]) >= 1.05
@@ -232,7 +232,7 @@ def test_late_grants_settle_two_intervals_later():
     convergence = dataclasses.replace(package.scenarios()["dets-fe-convergence"], duration_s=12.0)
     settled = {}
     for conditions in ("product", "late"):
-        phases = phase_measures(run(convergence.under(conditions), "fp"))
+        phases = phase_measures(run(convergence.with_conditions(conditions), "fp"))
         settled[conditions] = phases["five send"]["settled_after"]
     assert settled["late"] == settled["product"] + 2
 

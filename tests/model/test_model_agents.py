@@ -146,7 +146,7 @@ def test_a_recording_with_agents_is_replayed_bit_by_bit(mode) -> None:
     model.run(2.0)
     agents.kill(1)
     model.run(4.0)
-    again = list(replay(decode_recording(recorder.take())))
+    again = list(replay(decode_recording(recorder.drain())))
     assert len(again) > 60
     assert all(one.same for one in again)
 
@@ -169,7 +169,7 @@ def test_a_host_whose_agent_lets_go_is_held_by_its_backstop_at_once() -> None:
     assert set(plane.central.agents.shaping()) == {Shaping.BOTH}
     for number in range(1, 5):
         agents.kill(number)
-        agents.let_go(number)
+        agents.drop_rates(number)
     limit_bps = float(np.sum(plane.central.state.machines.limit_bps))
     interval_bps = [received_bps(model, 3.0 + n * 0.22, 3.22 + n * 0.22) for n in range(8)]
     assert max(interval_bps) <= 1.05 * limit_bps + 4 * 0.030 * 25e6 / 0.22
@@ -179,9 +179,9 @@ def test_an_agent_that_lies_is_mistrusted_within_25_intervals() -> None:
     model, plane, agents = fabric_of("verify")
     blast(model, 8e6)
     model.run(3.0)
-    agents.lie(1)
+    agents.misreport(1)
     model.run(3.0 + 25 * INTERVAL_S + INTERVAL_S)
-    (event,) = [event for event in plane.events() if event.kind is EventKind.AGENT_MISTRUSTED]
+    (event,) = [event for event in plane.events() if event.kind is EventKind.AGENT_DISTRUSTED]
     assert event.at_s <= 3.0 + 25 * INTERVAL_S
     assert plane.central.agents.ports[port_of(model, 1)].state is AgentState.MISTRUSTED
     assert received_bps(model, 5.0, 7.0) == pytest.approx(25e6, rel=0.03)
@@ -191,7 +191,7 @@ def test_honest_agents_are_neither_mistrusted_nor_lost() -> None:
     model, plane, _ = fabric_of("verify")
     blast(model)
     model.run(12.0)
-    assert not {EventKind.AGENT_MISTRUSTED, EventKind.AGENT_LOST} & set(kinds(plane))
+    assert not {EventKind.AGENT_DISTRUSTED, EventKind.AGENT_LOST} & set(kinds(plane))
 
 
 @pytest.mark.parametrize(("loss", "intervals"), [(0.01, 1), (0.10, 2), (0.50, 5)])
@@ -244,10 +244,10 @@ def test_no_control_frame_crosses_a_switch(opcode) -> None:
     port = port_of(model, 1)
     victim = int(model.fabric.vn(1, 5).mac.replace(":", ""), 16)
     datapath = model.switches[port.dpid]
-    datapath.take_frames()
+    datapath.drain_frames()
     for frame in forged(1, opcode, victim):
         datapath.inject(port.port_no, frame, model.now_s)
-    assert datapath.take_frames() == []
+    assert datapath.drain_frames() == []
 
 
 def test_a_flood_of_forged_frames_takes_no_more_than_its_budget() -> None:
@@ -288,7 +288,7 @@ def test_a_port_that_floods_is_silenced_by_its_switch(mode, profile) -> None:
     model, plane, _, flood = flooding(mode, profile)
     flooder = plane.central.agents.ports[port_of(model, 1)]
     flood(40 if profile == "full" else 4)  # a meter holds most of it back, so that there is time
-    (event,) = [event for event in plane.events() if event.kind is EventKind.AGENT_MISTRUSTED]
+    (event,) = [event for event in plane.events() if event.kind is EventKind.AGENT_DISTRUSTED]
     assert "floods control frames" in event.text
     assert flooder.state is AgentState.MISTRUSTED
     refused, packet_ins = flooder.refused.copy(), plane.counts.packet_ins
@@ -305,7 +305,7 @@ def test_a_port_that_has_flooded_is_heard_again_after_a_while() -> None:
     flooder.mistrusted_s -= MISTRUST_S
     model.run(model.now_s + 10 * INTERVAL_S)
     assert flooder.state is AgentState.TRUSTED
-    assert kinds(plane).count(EventKind.AGENT_MISTRUSTED) == 1
+    assert kinds(plane).count(EventKind.AGENT_DISTRUSTED) == 1
 
 
 def test_a_silenced_port_stays_silent_when_the_configuration_is_read_again() -> None:

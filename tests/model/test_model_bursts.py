@@ -11,12 +11,12 @@ from controller.metering.enforcement import MIN_BURST_BITS
 from experiments.bench.enforcement.burst_bench import ALGORITHMS, PATTERNS
 from experiments.bench.enforcement.burst_patterns import BurstPattern, worst_gain
 
-GAIN_AT_MOST = 0.10
+MAX_GAIN = 0.10
 
 
 def allowed(senders, limit_bps):
     """A tenth, and the three frames that each sender's meter lets through at least."""
-    return GAIN_AT_MOST + senders * MIN_BURST_BITS / limit_bps
+    return MAX_GAIN + senders * MIN_BURST_BITS / limit_bps
 
 
 @pytest.mark.parametrize("pattern", PATTERNS, ids=lambda pattern: pattern.name)

@@ -105,7 +105,7 @@ def test_links_between_switches_come_up_and_stay():
     model, plane = controlled("dets-fig7")
     model.run(8.0)
     assert kinds(plane).count(EventKind.LINK_UP) == len(model.fabric.core_links)
-    assert EventKind.LINKS_DOWN not in kinds(plane)
+    assert EventKind.LINK_DOWN not in kinds(plane)
 
 
 def test_each_pair_is_reported_until_it_has_its_entry():

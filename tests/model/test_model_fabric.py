@@ -186,9 +186,9 @@ def limited(rate_kbps, burst_kbits, source_of) -> tuple[ModelFabric, object]:
 
 def meter_row(model, meter_id):
     datapath = model.switches[1]
-    datapath.take_messages()
+    datapath.drain_messages()
     datapath.receive(encode_meter_stats_request(1), model.now_s)
-    rows = decode_meter_stats(datapath.take_messages()[16:])
+    rows = decode_meter_stats(datapath.drain_messages()[16:])
     return rows[rows["meter_id"] == meter_id][0]
 
 

@@ -184,7 +184,7 @@ def test_it_is_explained_and_congestion_is_an_event():
 def test_a_flood_is_one_event_of_messages():
     tenants = blasted()
     tenants.run(100)
-    texts = [event.text for event in tenants.plane.events() if event.kind is EventKind.CONGESTION_NOTIFIED]
+    texts = [event.text for event in tenants.plane.events() if event.kind is EventKind.CONGESTION_NOTIFICATION_SENT]
     assert len(texts) == 1
     assert texts[0].startswith("VLAN 2 at s3:1: tells 1 of its senders of congestion; its queue dropped ")
     assert tenants.central.fabric.notifications[tenants.row(2)] > 5
@@ -199,7 +199,7 @@ def test_it_is_recorded_replayed_and_shadowed():
     fabric = tenants.central.fabric
     shadows_bps = fabric.control.shadow.rates_of(fabric.state.entries)
     assert np.isnan(shadows_bps).tolist() == (fabric.state.entries.receiver != tenants.row(2)).tolist()
-    again = list(replay(decode(recorder.take()), PolicyChoice("gatekeeper", {"decrease": 0.2})))
+    again = list(replay(decode(recorder.drain()), PolicyChoice("gatekeeper", {"decrease": 0.2})))
     assert len(again) >= 38
     assert all(one.same for one in again)
 
@@ -261,7 +261,7 @@ def test_when_the_controller_stops_meters_stand_at_the_guarantee():
             low = True
             break
     assert low
-    tenants.central.settle(tenants.model.now_s)
+    tenants.central.finalize(tenants.model.now_s)
     settled_bps = tenants.central.state.enforcement.rate_bps[tenants.pair(2)]
     assert settled_bps == pytest.approx(B_BPS, rel=1e-3)
 
@@ -320,7 +320,7 @@ def test_a_missed_send_guarantee_is_an_event_that_says_which_way():
     tenants = Tenants(parameters=LITERAL | {"slope": 0.01, "decrease": 0.9}, limit_packets=160)
     tenants.send(2, 2, "udp")
     tenants.run(80)
-    texts = [event.text for event in tenants.plane.events() if event.kind is EventKind.GUARANTEE_MISSED]
+    texts = [event.text for event in tenants.plane.events() if event.kind is EventKind.GUARANTEE_VIOLATED]
     assert any("VLAN 2 at s2:1: sends " in text and "offers within both ends' limits" in text for text in texts)
     assert any("VLAN 2 at s3:1: gets " in text for text in texts)
     assert tenants.central.fabric.notifications[tenants.row(2)] > 0

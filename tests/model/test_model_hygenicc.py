@@ -152,7 +152,7 @@ def test_it_shadows_is_recorded_and_replayed():
     run.model.run(2.0)
     run.plane.operator.set_vlan(1, run.model.now_s, algorithm="hygenicc", parameters=CUT_2)
     run.model.run(3.0)
-    again = list(replay(decode(recorder.take()), PolicyChoice("hygenicc", {"cut": 1})))
+    again = list(replay(decode(recorder.drain()), PolicyChoice("hygenicc", {"cut": 1})))
     assert len(again) > 35
     assert all(one.same for one in again)
     assert not np.isnan(again[-1].alternative_bps).any()

@@ -110,7 +110,7 @@ def test_a_recording_of_held_grants_is_decided_again_bit_for_bit():
     loop.run(10)
     loop.fabric.connect(2)
     loop.run(10)
-    again = list(replay(decode(recorder.take())))
+    again = list(replay(decode(recorder.drain())))
     assert len(again) == 20
     assert all(one.same for one in again)
 

@@ -109,7 +109,7 @@ def test_it_shadows_is_recorded_and_replayed():
     rates_bps = fabric.control.shadow.rates_of(fabric.state.entries)
     of_shadow = fabric.vns.vlan_vid[fabric.state.entries.receiver] == 20
     assert (np.isnan(rates_bps) == ~of_shadow).all()
-    again = list(replay(decode(recorder.take()), PolicyChoice("steps", {"gentle": 1})))
+    again = list(replay(decode(recorder.drain()), PolicyChoice("steps", {"gentle": 1})))
     assert len(again) == 40
     assert all(one.same for one in again)
     assert not np.isnan(again[-1].alternative_bps).any()

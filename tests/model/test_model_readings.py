@@ -57,7 +57,7 @@ def recorded(plane, model, seconds):
     central.recorder = recorder = Recorder()
     model.run(model.now_s + seconds)
     central.recorder = None
-    return [one for one in decode(recorder.take()) if isinstance(one, Interval)]
+    return [one for one in decode(recorder.drain()) if isinstance(one, Interval)]
 
 
 def receiver(plane, vid=2):
@@ -202,7 +202,7 @@ def test_readings_are_recorded_and_decided_on_again():
     central = plane.central
     central.recorder = recorder = Recorder()
     model.run(2.0)
-    data = recorder.take()
+    data = recorder.drain()
     assert [one.same for one in replay(decode(data))] == [True] * plane.counts.intervals
     start, *intervals = decode(data)
     again = encode_start(start) + b"".join(

@@ -53,7 +53,7 @@ def eventful(loop):
     loop.run(10)
     loop.fabric.operator.set_vlan(20, loop.fabric.now_s, algorithm="max-min")
     loop.run(10)
-    return recorder.take()
+    return recorder.drain()
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -98,7 +98,7 @@ def test_the_same_algorithm_beside_makes_no_difference(algorithm):
     loop = loop_of(algorithm)
     loop.fabric.central.recorder = recorder = Recorder()
     loop.run(30)
-    again = list(replay(decode(recorder.take()), PolicyChoice(algorithm)))
+    again = list(replay(decode(recorder.drain()), PolicyChoice(algorithm)))
     assert all(one.same for one in again)
     assert len(differences(again)) == 3
     assert max(row.largest_bps for row in differences(again)) == 0.0
@@ -111,7 +111,7 @@ def test_another_algorithm_is_compared():
     loop.run(20)
     loop.fabric.central.recorder = recorder = Recorder()
     loop.run(20)
-    again = list(replay(decode(recorder.take()), PolicyChoice("max-min")))
+    again = list(replay(decode(recorder.drain()), PolicyChoice("max-min")))
     assert all(one.same for one in again)
     rows = {row.sender: row for row in differences(again)}
     assert set(rows) == {"s1:1", "s1:2", "s1:3"}
@@ -165,7 +165,7 @@ def test_the_other_algorithm_has_its_parameters():
     loop.run(20)
     loop.fabric.central.recorder = recorder = Recorder()
     loop.run(20)
-    data = recorder.take()
+    data = recorder.drain()
     as_default, with_headroom = (
         {
             row.sender: row.alternative_mean_bps
@@ -184,7 +184,7 @@ def test_a_recorder_whose_records_nobody_takes_stops():
     loop.fabric.central.recorder = recorder = Recorder(most_bytes=20_000)
     loop.run(200)
     assert recorder.overrun
-    assert 0 < len(recorder.take()) <= 20_000
+    assert 0 < len(recorder.drain()) <= 20_000
 
 
 def test_recording_changes_nothing():

@@ -157,7 +157,7 @@ def test_it_is_explained_shadowed_recorded_and_replayed(name):
     rates_bps = seen.control.shadow.rates_of(seen.state.entries)
     of_shadow = seen.vns.vlan_vid[seen.state.entries.receiver] == 20
     assert (np.isnan(rates_bps) == ~of_shadow).all()
-    again = list(replay(decode(recorder.take()), PolicyChoice("seawall", {"a": 0.02})))
+    again = list(replay(decode(recorder.drain()), PolicyChoice("seawall", {"a": 0.02})))
     assert len(again) == 40
     assert all(one.same for one in again)
     assert not np.isnan(again[-1].alternative_bps).any()

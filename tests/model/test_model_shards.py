@@ -147,7 +147,7 @@ def test_a_new_owner_speaks_for_the_same_switches_and_the_old_one_is_not_heard()
     for _ in range(40):
         assert (shards.run(GREEDY) <= before_bps * (1 + 1e-9)).all()
     now_s, readings = shards.world.now_s, shards.world.readings(shards.rows[1])
-    error = shards.shards[0].hear(1, old.report(readings, now_s)[0], now_s)
+    error = shards.shards[0].receive(1, old.report(readings, now_s)[0], now_s)
     assert error is not None
     assert error.cause is RejectCause.TOKEN
 

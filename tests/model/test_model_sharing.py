@@ -318,7 +318,7 @@ def test_a_node_that_hears_of_a_new_owner_first_is_not_heard_until_the_others_kn
     standing_bps = limits(loop)
     sharing = nodes(loop).sharing
     moved = {**sharing["a"].owners, 2: Owner("a", 1, 2)}
-    sharing["a"].hear_owners(moved, 1, loop.fabric.now_s)
+    sharing["a"].update_owners(moved, 1, loop.fabric.now_s)
     for _ in range(SECOND):
         loop.run(1)
         assert all(rate <= COMPENSATED * standing_bps[port] for port, rate in limits(loop).items())
@@ -358,9 +358,9 @@ def test_who_speaks_of_others_switches_or_is_nobody_is_refused():
     here = nodes(loop).sharing["a"]
     loop.run(1)
     said = [data for speaker, hearer, data in nodes(loop)._messages if (speaker, hearer) == ("b", "a")]
-    here.hear("nobody", said[0], loop.fabric.now_s)
+    here.receive("nobody", said[0], loop.fabric.now_s)
     assert here.refused.pop(RejectCause.NOT_OWNED) == 2
-    here.hear("b", b"\x01", loop.fabric.now_s)
+    here.receive("b", b"\x01", loop.fabric.now_s)
     assert here.refused.pop(RejectCause.LENGTH) == 1
     nodes(loop).owner[3] = "a"
     nodes(loop).take(2, "a", loop.fabric.now_s)  # b owns nothing now, as far as a knows

@@ -22,7 +22,7 @@ NAMESPACE, UPLINK, SWITCH = "dets-agent-t", "agt0", "agt1"
 VNS = {10: 0x02_0000_000A, 20: 0x02_0000_0014}
 RECEIVER = 0x02_0000_0099
 INTERVAL_MS = 20
-FRAME_OCTETS = 1514 + 4
+FRAME_BYTES = 1514 + 4
 LINK_BPS = 50_000_000
 
 
@@ -146,7 +146,7 @@ while time.monotonic() < end:
 
 def frame(vid: int, receiver: int = RECEIVER, ethertype: int = 0x0800) -> str:
     head = receiver.to_bytes(6) + VNS[vid].to_bytes(6) + struct.pack("!HHH", 0x8100, vid, ethertype)
-    return (head + bytes(FRAME_OCTETS - len(head))).hex()
+    return (head + bytes(FRAME_BYTES - len(head))).hex()
 
 
 def sending(seconds: float, per_tick: int, *frames: str, interface: str = UPLINK) -> subprocess.Popen[bytes]:

@@ -18,7 +18,7 @@ from experiments.machine.controller_process import ControllerProcess
 from experiments.machine.process_runner import STOP_TIMEOUT_S, Process
 
 APPLICATION = "apps.dets"
-LONGEST_LOOK_S = 1.0
+MAX_POLL_INTERVAL_S = 1.0
 _Value = TypeVar("_Value")
 
 
@@ -138,7 +138,7 @@ class Application(ControllerProcess):
                 return value
             said = f"\n{problem}" if problem else ""
             # A machine that stood still as a whole, as virtual ones do, has not made anybody wait.
-            waited_s += min(time.monotonic() - last_s, LONGEST_LOOK_S)
+            waited_s += min(time.monotonic() - last_s, MAX_POLL_INTERVAL_S)
             last_s = time.monotonic()
             assert waited_s < timeout_s, f"not {what} within {timeout_s:g} s{said}\n{self.log()[-3000:]}"
             time.sleep(0.05)

@@ -96,13 +96,13 @@ class CutFabric:
                 self._deliver()
         for one, shard in running.items():
             result = shard.enforce(now_s)
-            self.limit_bps[self.rows[one]], self.told[one] = result.limit_bps, result.told
+            self.limit_bps[self.rows[one]], self.told[one] = result.limit_bps, result.notified
             self.world.modified(self.rows[one][result.changes.rows])
 
     def _deliver(self) -> None:
         for speaker, hearer, data in self.network.arrived(self.interval):
             if hearer not in self.paused:
-                error = self.shards[hearer].hear(speaker, data, self.world.now_s)
+                error = self.shards[hearer].receive(speaker, data, self.world.now_s)
                 self.causes[error.cause if error else None] += 1
 
     def sums_bps(self) -> np.ndarray:

@@ -98,7 +98,7 @@ class Fabric:
     def push(self) -> int:
         """Send what is due; return how many messages that were."""
         count = 0
-        for dpid, update in self.central.take_updates().items():
+        for dpid, update in self.central.drain_updates().items():
             self.switches[dpid].apply(update, self.now_s)
             count += len(update)
         return count

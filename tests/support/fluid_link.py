@@ -79,7 +79,7 @@ class World:
             traffic,
             along_paths(self.loops, lost[uses]) if self.feedback_known else nothing,
             along_paths(self.loops, marked[uses]) if self.feedback_known else nothing,
-            laws.standing_shares(self.loops, active, weight, self.capacity_bps),
+            laws.idle_shares(self.loops, active, weight, self.capacity_bps),
             weight,
             np.full(len(self.loops), self.ceiling_bps),
             self.capacity_bps,

@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-MAX_OCTETS = 1 << 20
-LOOK_EVERY_S = 0.02
+MAX_MESSAGE_BYTES = 1 << 20
+POLL_INTERVAL_S = 0.02
 # Not apps.dets: what it imports besides opens descriptors.
 SHARED = ("ryu.cmd.manager", "ryu.base.app_manager", "ryu.controller.controller", "apps.rest", "apps.settings.settings")
 
@@ -49,7 +49,7 @@ class Child:
             if deadline_s is not None and time.monotonic() > deadline_s:
                 assert timeout is not None
                 raise subprocess.TimeoutExpired(f"process {self.pid}", timeout)
-            time.sleep(LOOK_EVERY_S)
+            time.sleep(POLL_INTERVAL_S)
         return status
 
     def send_signal(self, number: int) -> None:
@@ -72,7 +72,7 @@ class Nursery:
     def __init__(self) -> None:
         self._socket, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         for size in (socket.SO_SNDBUF, socket.SO_RCVBUF):
-            self._socket.setsockopt(socket.SOL_SOCKET, size, MAX_OCTETS)
+            self._socket.setsockopt(socket.SOL_SOCKET, size, MAX_MESSAGE_BYTES)
         command = [sys.executable, __file__, str(there.fileno())]
         with there:
             self._process = subprocess.Popen(
@@ -120,7 +120,7 @@ class Nursery:
         """Take what is told next, if anything is within a time."""
         if not select.select([self._socket], [], [], timeout_s)[0]:
             return False
-        data = self._socket.recv(MAX_OCTETS)
+        data = self._socket.recv(MAX_MESSAGE_BYTES)
         assert data, "the process that forks controllers has ended"
         told = json.loads(data)
         if "started" in told:
@@ -157,7 +157,7 @@ def _serve(number: int) -> None:
                 status = os.waitstatus_to_exitcode(os.waitpid(pid, os.WNOHANG)[1])
                 sock.send(json.dumps({"ended": pid, "status": status}).encode())
                 continue
-            data, ancillary, _, _ = sock.recvmsg(MAX_OCTETS, _socket.CMSG_SPACE(3 * 4))
+            data, ancillary, _, _ = sock.recvmsg(MAX_MESSAGE_BYTES, _socket.CMSG_SPACE(3 * 4))
             if not data:
                 for pid in children.values():
                     os.kill(pid, signal.SIGKILL)

@@ -89,7 +89,7 @@ def of_policy(algorithm: str, second: str = "", *, queues: bool = True, agents: 
         row = central.vns.row_of(vid, *model.edge_port(description.vn(vid, 5)))
         plane.operator.set_vn(row, model.now_s, receive_limit_bps=limit_bps)
     model.run(model.now_s + HALF * INTERVAL_S)
-    return recorder.take()
+    return recorder.drain()
 
 
 def after_restart(algorithm: str) -> bytes:
@@ -112,7 +112,7 @@ def after_restart(algorithm: str) -> bytes:
     again.fabric.connect(2)
     again.fabric.hello()
     again.run(HALF)
-    return recorder.take()
+    return recorder.drain()
 
 
 RUNS: dict[str, Callable[[], bytes]] = {

@@ -68,7 +68,7 @@ class Desk:
 
     def fingerprint(self) -> str:
         """All that a request could change."""
-        vns, events = self.central.vns, self.central.events.after(0)
+        vns, events = self.central.vns, self.central.events.newer_than(0)
         limits = vns.send_limit_bps.tolist(), vns.receive_limit_bps.tolist()
         due = [
             (len(record.update), record.update.meter_mods()[2].tolist()) for record in self.central.switches.values()
@@ -94,7 +94,7 @@ class Desk:
         A meter that is modified counts from zero again, as in a switch.
         """
         for _ in range(intervals):
-            for update in self.central.take_updates().values():
+            for update in self.central.drain_updates().values():
                 self.counts_since_s |= dict.fromkeys(update.meter_id, self.now_s)
             meter_id = self.central.state.entries.meter_id
             since_s = np.array([self.counts_since_s.get(one, 100.0) for one in meter_id.tolist()])

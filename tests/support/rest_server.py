@@ -39,7 +39,7 @@ from controller.fabric.config_model import Tls
 told = json.loads(sys.argv[1])
 central = CentralController(parse_config(told["config"]))
 store = Store(told["store"])
-settings = Settings(central, store, time.monotonic, run=tpool.execute, breathe=lambda: eventlet.sleep(0))
+settings = Settings(central, store, time.monotonic, run=tpool.execute, yield_control=lambda: eventlet.sleep(0))
 tokens = Tokens(told["store"]) if told["tokens"] else None
 class Running(Service):
     sleep = staticmethod(eventlet.sleep)

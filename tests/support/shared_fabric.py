@@ -34,7 +34,7 @@ class Nodes:
             dpid: Owner(name, 1, self._generation[dpid]) for dpid, name in self.owner.items() if name not in self.dead
         }
         for name in self.live() if to is None else to:
-            self.sharing[name].hear_owners(owners, self._token[name], now_s)
+            self.sharing[name].update_owners(owners, self._token[name], now_s)
 
     def begin_again(self, name: str, now_s: float) -> None:
         """A node starts again before anybody has seen it die: it owns what it owned, and knows nothing."""
@@ -103,10 +103,10 @@ class Nodes:
         if (central := self.controller_of(dpid)) is not None:
             central.on_packet_in(dpid, *report)
 
-    def take_updates(self) -> dict[int, SwitchUpdate]:
+    def drain_updates(self) -> dict[int, SwitchUpdate]:
         due: dict[int, SwitchUpdate] = {}
         for name in self.live():
-            for dpid, update in self.centrals[name].take_updates().items():
+            for dpid, update in self.centrals[name].drain_updates().items():
                 assert self.owner[dpid] == name
                 due[dpid] = update
         return due
@@ -119,14 +119,14 @@ class Nodes:
         messages, self._messages = self._messages, []
         for speaker, hearer, data in messages:
             if not {speaker, hearer} & self.dead:
-                self.sharing[hearer].hear(speaker, data, now_s)
+                self.sharing[hearer].receive(speaker, data, now_s)
         for name in self.live():
             for _ in self.sharing[name].apply_host_updates(now_s):
                 pass
             own = {dpid: found for dpid, found in stats.items() if self.owner[dpid] == name and dpid in self.up}
             self.centrals[name].interval(own, {dpid: received_s[dpid] for dpid in own}, now_s)
             self.sharing[name].end_interval([dpid for dpid in self.up if self.owner[dpid] == name], now_s)
-            self._messages += [(name, hearer, data) for hearer, data in self.sharing[name].take_messages().items()]
+            self._messages += [(name, hearer, data) for hearer, data in self.sharing[name].drain_messages().items()]
 
 
 class SharedFabric(Fabric):

@@ -237,7 +237,7 @@ def test_a_malformed_message_stops_nothing(two: WireRun, kind: MessageType, mang
         return mangle(buf)
 
     with two.fabric.locked():
-        two.switch(1).faults.mangle = faults.once(kind, mangle_and_count)
+        two.switch(1).faults.corrupt = faults.once(kind, mangle_and_count)
     two.fabric.inject(1, 1, frame(0xA0000 + number, EVERYBODY, 10))
     two.wait(lambda: mangled[0] == 1, "said wrongly")
     asked = two.handled(1, MessageType.MULTIPART_REQUEST)

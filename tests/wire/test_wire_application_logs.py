@@ -25,7 +25,8 @@ def test_lines_for_people(tmp_path):
     lines = log_of_a_run(tmp_path)
     for line in lines:
         assert re.match(rf"{TIME} \[(info|warning) +\] ", line), line
-    assert any("switch-up: switch s1 (0000000000000001) is up" in line and "[dets.shell]" in line for line in lines)
+    up = "switch-up: switch s1 (0000000000000001) is up"
+    assert any(up in line and "[dets.southbound]" in line for line in lines)
 
 
 def test_json_for_programs(tmp_path):
@@ -34,7 +35,7 @@ def test_json_for_programs(tmp_path):
         assert re.fullmatch(TIME, entry["timestamp"])
         assert {"message", "level", "logger"} <= entry.keys()
     up = next(entry for entry in entries if entry.get("kind") == "switch-up")
-    assert (up["level"], up["logger"]) == ("info", "dets.shell")
+    assert (up["level"], up["logger"]) == ("info", "dets.southbound")
     assert entries[0]["message"].startswith("loading app")
     assert entries[-1]["message"].startswith("stopped")
 

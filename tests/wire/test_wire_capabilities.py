@@ -27,8 +27,11 @@ def wire_run(folder: Path, options: DatapathOptions | None = None, **switch: obj
 
 def told(run: WireRun) -> list[str]:
     """What was told of what can be enforced, without the switch's name, once it has been."""
-    run.app.wait_for(lambda: run.app.events("enforceable"), "told")
-    return [event["text"].removeprefix("switch s1 (0000000000000001), ") for event in run.app.events("enforceable")]
+    run.app.wait_for(lambda: run.app.events("enforceability-changed"), "told")
+    return [
+        event["text"].removeprefix("switch s1 (0000000000000001), ")
+        for event in run.app.events("enforceability-changed")
+    ]
 
 
 def talk(run: WireRun) -> None:

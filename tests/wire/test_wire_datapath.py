@@ -28,13 +28,13 @@ def switch(**options: Any) -> Datapath:
     datapath = Datapath(0xABC, DatapathOptions(**options))
     for port_no in (1, 2, 3):
         datapath.add_port(port_no, LINK_BPS, 0.0)
-    datapath.take_messages()
+    datapath.drain_messages()
     return datapath
 
 
 def said(datapath: Datapath) -> list[Any]:
     """What the switch has to say, as Ryu's own message objects."""
-    buf, out = datapath.take_messages(), []
+    buf, out = datapath.drain_messages(), []
     while buf:
         version, kind, length, xid = struct.unpack_from("!BBHI", buf)
         out.append(msg(RYU, version, kind, length, xid, buf[:length]))
@@ -84,7 +84,7 @@ def flow_stats(datapath: Datapath, now_s: float = 0.0, **fields: Any) -> list[An
 
 def test_handshake() -> None:
     datapath = Datapath(0xABC)
-    assert datapath.take_messages().hex() == "0400000800000000"
+    assert datapath.drain_messages().hex() == "0400000800000000"
     features, config, echo = tell(
         datapath,
         ryu.OFPHello(RYU),
@@ -141,7 +141,7 @@ def test_the_pipeline_goes_by_priority_through_tables() -> None:
     for sent in (frame(dst=2), frame(dst=1 << 40), frame(vlan_vid=20), frame(vlan_vid=None)):
         datapath.inject(1, sent, 0.0)
     datapath.inject(2, frame(dst=2), 0.0)
-    assert datapath.take_frames() == [(2, frame(dst=2)), (3, frame(dst=1 << 40))]
+    assert datapath.drain_frames() == [(2, frame(dst=2)), (3, frame(dst=1 << 40))]
 
 
 def test_tags_are_pushed_set_and_popped() -> None:
@@ -161,11 +161,11 @@ def test_tags_are_pushed_set_and_popped() -> None:
     )
     untagged = frame(vlan_vid=None)
     datapath.inject(1, untagged, 0.0)
-    ((port_no, tagged),) = datapath.take_frames()
+    ((port_no, tagged),) = datapath.drain_frames()
     assert port_no == 2
     assert parse_frame(tagged) == FrameHeader(2, 1, 10, 0x0800)
     datapath.inject(2, tagged, 0.0)
-    assert datapath.take_frames() == [(1, untagged)]
+    assert datapath.drain_frames() == [(1, untagged)]
 
 
 def test_a_frame_does_not_go_back_where_it_came_from_unless_told() -> None:
@@ -173,10 +173,10 @@ def test_a_frame_does_not_go_back_where_it_came_from_unless_told() -> None:
     tell(datapath, forward(1, match=ryu.OFPMatch(vlan_vid=0x100A)), forward(ofp.OFPP_IN_PORT, match=ryu.OFPMatch()))
     tell(datapath, forward(ofp.OFPP_ALL, match=ryu.OFPMatch(vlan_vid=0x100B)))
     datapath.inject(1, frame(vlan_vid=10), 0.0)
-    assert datapath.take_frames() == []
+    assert datapath.drain_frames() == []
     datapath.set_port_up(2, False)
     datapath.inject(1, frame(vlan_vid=11), 0.0)
-    assert [port_no for port_no, _ in datapath.take_frames()] == [3]
+    assert [port_no for port_no, _ in datapath.drain_frames()] == [3]
 
 
 def test_packet_in_and_packet_out() -> None:
@@ -195,7 +195,7 @@ def test_packet_in_and_packet_out() -> None:
         return ryu.OFPPacketOut(RYU, ofp.OFP_NO_BUFFER, in_port, [ryu.OFPActionOutput(port_no)], frame())
 
     assert tell(datapath, packet_out(ofp.OFPP_CONTROLLER, 3)) == []
-    assert datapath.take_frames() == [(3, frame())]
+    assert datapath.drain_frames() == [(3, frame())]
     (through_table,) = tell(datapath, packet_out(2, ofp.OFPP_TABLE))
     assert through_table.cookie == 6
 
@@ -252,7 +252,7 @@ def test_flow_mods_add_modify_and_delete_as_specified() -> None:
     tell(datapath, flow_mod(command=ofp.OFPFC_DELETE, table_id=ofp.OFPTT_ALL, cookie=2, cookie_mask=2))
     assert flow_stats(datapath) == []
     datapath.inject(1, frame(), 0.0)
-    assert len(datapath.take_frames()) == 1
+    assert len(datapath.drain_frames()) == 1
 
 
 def test_a_wide_delete_takes_what_lies_within_it() -> None:
@@ -289,10 +289,10 @@ def test_a_meter_polices_and_counts_before_the_drop() -> None:
     assert tell(datapath, meter_mod(7, 800, 8), flow_mod(match=ryu.OFPMatch(), instructions=instructions)) == []
     for _ in range(13):
         datapath.inject(1, frame(), 0.0)
-    assert len(datapath.take_frames()) == 10
+    assert len(datapath.drain_frames()) == 10
     datapath.inject(1, frame(), 0.0011)
     datapath.inject(1, frame(), 0.0012)
-    assert len(datapath.take_frames()) == 1
+    assert len(datapath.drain_frames()) == 1
     entry = meter_stats(datapath, now_s=2.25)[7]
     assert (entry.packet_in_count, entry.byte_in_count, entry.flow_count) == (15, 1500, 1)
     assert (entry.band_stats[0].packet_band_count, entry.band_stats[0].byte_band_count) == (4, 400)
@@ -310,7 +310,7 @@ def test_a_modify_refills_the_bucket_and_zeroes_counters_but_not_the_duration() 
     assert (entry.packet_in_count, entry.band_stats[0].packet_band_count, entry.duration_sec) == (0, 0, 1)
     for _ in range(12):
         datapath.inject(1, frame(), 1.0)
-    assert len(datapath.take_frames()) == 20
+    assert len(datapath.drain_frames()) == 20
 
 
 def test_without_the_burst_flag_the_bucket_is_one_second() -> None:
@@ -319,7 +319,7 @@ def test_without_the_burst_flag_the_bucket_is_one_second() -> None:
     tell(datapath, meter_mod(7, 16, 1, flags=9), flow_mod(match=ryu.OFPMatch(), instructions=instructions))
     for _ in range(30):
         datapath.inject(1, frame(), 0.0)
-    assert len(datapath.take_frames()) == 20
+    assert len(datapath.drain_frames()) == 20
 
 
 def test_deleting_a_meter_takes_its_flows_along() -> None:
@@ -428,7 +428,7 @@ def test_congestion_marks_are_counted_and_cleared_before_the_output_and_metered_
     marks = [3, 0, 1, 2, 3, 3]
     for mark in marks:
         datapath.inject(1, ip_frame(eth_type, 0xB8 | mark, 1, 2, 10), 0.0)
-    got = [frame for port, frame in datapath.take_frames() if port == 2]
+    got = [frame for port, frame in datapath.drain_frames() if port == 2]
     assert [traffic_class(frame) for frame in got] == [0xB8 | (0 if mark == 3 else mark) for mark in marks]
     assert {parse_frame(frame).vlan_vid for frame in got} == {None}
     (reply,) = tell(datapath, ryu.OFPMeterStatsRequest(RYU, 0, ofp.OFPM_ALL))
@@ -620,7 +620,7 @@ def test_meters_may_be_refused_pretended_or_lacking() -> None:
     assert tell(pretending, meter_mod(1, 1, 1), flow_mod(match=ryu.OFPMatch(), instructions=instructions)) == []
     for _ in range(100):
         pretending.inject(1, frame(), 0.0)
-    assert len(pretending.take_frames()) == 100
+    assert len(pretending.drain_frames()) == 100
     assert meter_stats(pretending)[1].packet_in_count == 0
 
 

@@ -180,7 +180,7 @@ def test_tokens_are_made_found_and_revoked(etcd: EtcdClient) -> None:
     tokens = EtcdTokens(etcd, PREFIX)
     token = tokens.create("ops", "write")
     assert tokens.find(token) is None  # not before the node has heard of it
-    tokens.hear(etcd.read(get(tokens.place, prefix=True))[0])
+    tokens.update(etcd.read(get(tokens.place, prefix=True))[0])
     assert tokens.find(token).scope == "write"  # type: ignore[union-attr]
     assert token.encode() not in etcd.read(get(tokens.place, prefix=True))[0][0].value
     with pytest.raises(InvalidValueError, match="already"):

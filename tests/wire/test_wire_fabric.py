@@ -226,7 +226,7 @@ def test_mangled_messages_arrive_mangled(controller: Controller, fabric: WireFab
     peer = controller.accept()
     peer.barrier(3)
     with fabric.locked():
-        datapath.faults.mangle = faults.once(MessageType.MULTIPART_REPLY, fault)
+        datapath.faults.corrupt = faults.once(MessageType.MULTIPART_REPLY, fault)
     peer.send(multipart.encode_port_stats_request(5), multipart.encode_port_stats_request(6))
     whole = 16 + 2 * 112
     got = peer.socket.recv(16, socket.MSG_WAITALL)

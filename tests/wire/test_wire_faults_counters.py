@@ -167,7 +167,7 @@ def test_a_switch_that_only_pretends_to_have_meters_is_found_out(run: WireRun) -
     run.app.wait_for(lambda: run.app.get("/v1/health")["status"] == "degraded", "found out", 20)
     said = "senders are not limited: meters count nothing while its ports receive"
     assert run.app.get("/v1/health")["faults"] == {"s1": [said]}
-    run.app.wait_for(lambda: any(said in event["text"] for event in run.app.events("enforceable")), "told")
+    run.app.wait_for(lambda: any(said in event["text"] for event in run.app.events("enforceability-changed")), "told")
     assert the_rest_works(run)
     with run.fabric.locked():
         run.switch(1).abilities.limit = run.switch(1).abilities.count = True

@@ -20,7 +20,7 @@ def fabric(*dpids: int, link_bps: float = 100 * MBPS) -> WireFabric:
     made = WireFabric(("127.0.0.1", 1), clock=ManualClock())
     for dpid in dpids:
         made.add_switch(dpid, {1: link_bps, 2: link_bps, 3: link_bps})
-        made.switches[dpid].take_messages()
+        made.switches[dpid].drain_messages()
     made.advance(0.0)
     return made
 
@@ -173,7 +173,7 @@ def test_traffic_that_goes_up_is_sampled() -> None:
     install(made, 1, Flow(0, 0, Match(), 0, actions=(Output(ofp.PORT_CONTROLLER, 0xFFFF),)))
     made.rates.offer(1, 1, 10 * MBPS, eth_src=1, eth_dst=2, vlan_vid=10)
     run(made, 1.0)
-    sent = made.switches[1].take_messages()
+    sent = made.switches[1].drain_messages()
     assert 5 <= len(sent) // len(sent[: int.from_bytes(sent[2:4])]) <= 11
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from apps.cli.support.common import say
+from apps.cli.support.common import echo
 
 app = typer.Typer(help="Certificates for a lab: a CA, the controller, its switches and clients.", no_args_is_help=True)
 
@@ -26,7 +26,7 @@ def ca(
     """Make a certificate authority: ca.pem to hand out, ca.key to keep."""
     from apps.cli.support.certificates import create_authority
 
-    return _told(create_authority(folder, name, days))
+    return _print_paths(create_authority(folder, name, days))
 
 
 @app.command()
@@ -42,7 +42,7 @@ def server(
     """Make a server's certificate, for openflow.certificate and rest.certificate."""
     from apps.cli.support.certificates import issue
 
-    return _told(issue(folder, name, days, host, client=client))
+    return _print_paths(issue(folder, name, days, host, client=client))
 
 
 @app.command()
@@ -50,10 +50,10 @@ def client(name: Name, folder: Folder = PKI, days: Days = 825) -> int:
     """Make the certificate of a switch or of a client of REST."""
     from apps.cli.support.certificates import issue
 
-    return _told(issue(folder, name, days, None))
+    return _print_paths(issue(folder, name, days, None))
 
 
-def _told(paths: list[Path]) -> int:
+def _print_paths(paths: list[Path]) -> int:
     for path in paths:
-        say(path)
+        echo(path)
     return 0

@@ -16,11 +16,11 @@ from apps.cli.support.common import (
     AsJson,
     Parameters,
     as_option,
-    complain,
     counted,
+    echo,
     parse_parameters,
+    print_error,
     refusing_bad_files,
-    say,
 )
 from apps.cli.support.output import AnyForm, OutputFormat, show
 from apps.cli.support.rest_client import Client
@@ -46,12 +46,12 @@ def check(config: Annotated[str, typer.Argument(metavar="CONFIG", help="The YAML
         keep_made(vns)
     counts = [(len(loaded.switches), "switch"), (ports, "edge port"), (len(loaded.vlans), "VLAN"), (vns, "VN")]
     words = ", ".join(counted(count, noun) for count, noun in counts)
-    say(f"ok: {words}; control every {loaded.interval_ms} ms")
+    echo(f"ok: {words}; control every {loaded.interval_ms} ms")
     overrides, inactive = override_counts(loaded)
     if overrides:
-        say(f"{counted(overrides, 'override')} in {loaded.rest.store}, {len(inactive)} not in force")
+        echo(f"{counted(overrides, 'override')} in {loaded.rest.store}, {len(inactive)} not in force")
     for name, reason in inactive.items():
-        say(f"not in force: {name}: {reason}")
+        echo(f"not in force: {name}: {reason}")
     return 0
 
 
@@ -86,9 +86,9 @@ def record(
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # the controller must not go on recording
     recorded = counted(record_to(client, output, duration), "interval")
     if str(output) == "-":
-        complain(f"recorded {recorded}")
+        print_error(f"recorded {recorded}")
     else:
-        say(f"recorded {recorded} in {output}")
+        echo(f"recorded {recorded} in {output}")
     return 0
 
 
@@ -117,7 +117,7 @@ def replay(
     except InvalidValueError as error:
         raise as_option(error) from error
     if as_json:
-        say(json.dumps(result, allow_nan=False))
+        echo(json.dumps(result, allow_nan=False))
     else:
         from apps.cli.support.output import print_replay
 
@@ -137,6 +137,6 @@ def reload(change: Change, output: AnyForm = OutputFormat.table) -> int:
         show(answer, output, ())
         return 0
     for line in answer["summary"]:
-        say(line)
-    say(f"{counted(len(answer['changes']), 'value')} changed ({change.outcome(answer['revision'])})")
+        echo(line)
+    echo(f"{counted(len(answer['changes']), 'value')} changed ({change.outcome(answer['revision'])})")
     return 0

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from apps.cli.support.common import FAILED, complain
+from apps.cli.support.common import FAILED, print_error
 
 app = typer.Typer()
 
@@ -30,7 +30,7 @@ def docs(
         if new == text:
             continue
         if check:
-            complain(f"{page} is out of date: run dets docs")
+            print_error(f"{page} is out of date: run dets docs")
             status = FAILED
         else:
             page.write_text(new, encoding="utf-8")

@@ -9,7 +9,7 @@ import typer
 
 from apps.cli.commands.fabric import LINK_COLUMNS
 from apps.cli.support.command_options import with_client
-from apps.cli.support.common import say
+from apps.cli.support.common import echo
 from apps.cli.support.name_resolver import OnlyVlan
 from apps.cli.support.output import AnyForm, Column, OutputFormat, Row, number, rate, show
 from apps.cli.support.rest_client import Client
@@ -78,9 +78,9 @@ def guarantees(client: Client, vlan: OnlyVlan = None, output: AnyForm = OutputFo
     show(found["ports"], output, PORT_COLUMNS)
     for name, columns in (("links", LINK_COLUMNS), ("violated", VN_COLUMNS)):
         if found[name]:
-            say()
+            echo()
             show(found[name], output, columns)
     if not found["violated"]:
-        say()
-        say("Every VN gets what its senders offer within its limit.")
+        echo()
+        echo("Every VN gets what its senders offer within its limit.")
     return 0

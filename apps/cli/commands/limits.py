@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from apps.cli.support.command_options import CHANGED_MANY, Change, with_change, with_client
-from apps.cli.support.common import LIMITS, Parameters, UsageError, counted, parse_parameters, refusing_bad_files, say
+from apps.cli.support.common import LIMITS, Parameters, UsageError, counted, echo, parse_parameters, refusing_bad_files
 from apps.cli.support.name_resolver import PORT_HELP, NameResolver, OfVlan, OnlyVlan, VlanName
 from apps.cli.support.output import AnyForm, Column, OutputFormat, number, rate, share, show
 from apps.cli.support.rest_client import Client
@@ -162,7 +162,7 @@ def set_vlan(
         body["shadow"] = None if shadow == "none" else shadow
     _check_some(body, "--name, --algorithm, --parameter, --shadow, --shadow-parameter, --weight, --send or --receive")
     answer = change.make("PATCH", f"/v1/vlans/{vlan}", body)
-    _tell_one(change, answer, output, f"VLAN {vlan}: {_shown(body)}", VLAN_COLUMNS)
+    _print_one(change, answer, output, f"VLAN {vlan}: {_shown(body)}", VLAN_COLUMNS)
     return 0
 
 
@@ -170,7 +170,7 @@ def set_vlan(
 @with_change
 def reset_vlan(change: Change, vlan: VlanName, output: AnyForm = OutputFormat.table) -> int:
     """Take back what was changed of a VLAN while the controller ran: the configuration file holds again."""
-    _tell_many(change, change.make("DELETE", f"/v1/vlans/{vlan}/overrides", shape=CHANGED_MANY), output)
+    _print_many(change, change.make("DELETE", f"/v1/vlans/{vlan}/overrides", shape=CHANGED_MANY), output)
     return 0
 
 
@@ -212,10 +212,10 @@ def set_limits(
     names = NameResolver(change.client)
     if len(port) == 1:
         answer = change.make("PATCH", names.vn_path(vlan, port[0]), body)
-        _tell_one(change, answer, output, f"VLAN {vlan}, {port[0]}: {_shown(body)}", VN_DETAILS)
+        _print_one(change, answer, output, f"VLAN {vlan}, {port[0]}: {_shown(body)}", VN_DETAILS)
         return 0
     rows = [names.vn(vlan, one) | body for one in port]
-    _tell_many(change, change.make("POST", "/v1/limits", {"limits": rows}, shape=CHANGED_MANY), output)
+    _print_many(change, change.make("POST", "/v1/limits", {"limits": rows}, shape=CHANGED_MANY), output)
     return 0
 
 
@@ -233,7 +233,7 @@ def apply_limits(
         given = read_limits(file)
     names = NameResolver(change.client)
     rows = [names.vn(str(row["vlan"]), row["port"]) | _limits(row) for row in given]
-    _tell_many(change, change.make("POST", "/v1/limits", {"limits": rows}, shape=CHANGED_MANY), output)
+    _print_many(change, change.make("POST", "/v1/limits", {"limits": rows}, shape=CHANGED_MANY), output)
     return 0
 
 
@@ -257,7 +257,7 @@ def reset_limits(
         )
     else:
         raise UsageError("Write --vlan VLAN --port PORT, or --all")
-    _tell_many(change, answer, output)
+    _print_many(change, answer, output)
     return 0
 
 
@@ -335,15 +335,15 @@ def _shown_value(key: str, value: Any) -> str:
     return f"{name} {'none' if value is None else format_rate(value) if key.endswith('_bps') else value}"
 
 
-def _tell_one(change: Change, answer: Any, form: OutputFormat, sentence: str, columns: Any) -> None:
+def _print_one(change: Change, answer: Any, form: OutputFormat, sentence: str, columns: Any) -> None:
     if form is OutputFormat.table:
-        say(f"{sentence} ({change.outcome(answer['revision'])})")
+        echo(f"{sentence} ({change.outcome(answer['revision'])})")
     else:
         show(answer, form, columns)
 
 
-def _tell_many(change: Change, answer: Any, form: OutputFormat) -> None:
+def _print_many(change: Change, answer: Any, form: OutputFormat) -> None:
     if form is OutputFormat.table:
-        say(f"{counted(answer['changed'], 'value')} changed ({change.outcome(answer['revision'])})")
+        echo(f"{counted(answer['changed'], 'value')} changed ({change.outcome(answer['revision'])})")
     else:
         show(answer, form, ())

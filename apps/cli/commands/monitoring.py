@@ -13,7 +13,7 @@ import typer
 from apps.cli.commands.limits import HELD_BACK
 from apps.cli.support.answers import Shape, check
 from apps.cli.support.command_options import DEFAULT_WAIT_S, check_timeout, with_client
-from apps.cli.support.common import FAILED, complain, counted, say
+from apps.cli.support.common import FAILED, counted, echo, print_error
 from apps.cli.support.name_resolver import PORT_HELP, OfVlan, OnlyVlan, explanations
 from apps.cli.support.output import (
     AnyForm,
@@ -34,7 +34,7 @@ from controller.errors import InvalidValueError
 app = typer.Typer()
 
 _TEXT = (str, type(None))
-LOOK_EVERY_S, LOOK_SOON_S = 1.0, 0.2
+POLL_INTERVAL_S, FAST_POLL_INTERVAL_S = 1.0, 0.2
 LIVE_COLUMNS = (
     rate("wanted", "offered_receive_bps"),
     rate("received", "measured_receive_bps"),
@@ -67,7 +67,7 @@ VN_COLUMNS = (
     number("messages", "notifications"),
     Column("congested", "congested"),
 )
-LEAST_FIRST = (
+ASCENDING_COLUMNS = (
     *("messages", "queue drops", "floods", "floods dropped", "over send limit", "lost", "marked", "bottleneck"),
     *("sent", "send limit", "algorithm", "receive limit"),
 )
@@ -113,7 +113,7 @@ def explain(
     found = explanations(client, vlan, sender, receiver)
     if output is OutputFormat.table:
         for one in found:
-            say(one["sentence"])
+            echo(one["sentence"])
     else:
         show(found if receiver is None else found[0], output, ())
     return 0
@@ -141,16 +141,16 @@ def status(
             for name, state in health["switches"].items()
         ]
         columns = ["switch", "state", "faults"]
-        say(health["status"])
+        echo(health["status"])
         if cluster := health.get("cluster"):
-            say(f"node {cluster['node']}: {cluster['role']}; active is {cluster['active']} at {cluster['active_url']}")
+            echo(f"node {cluster['node']}: {cluster['role']}; active is {cluster['active']} at {cluster['active_url']}")
             if cluster.get("owners"):
                 columns.insert(1, "node")
                 seen = client.pages("/v1/switches", "switches")  # by their nodes
                 rows = [{**row, "node": _owner(cluster["owners"], row)} for row in seen]
         show(rows, output, [Column(name, name) for name in columns])
         if full := health.get("full_vns"):
-            say(f"{counted(full, 'VN')} with as many hosts as they may learn: dets vn list -o json has hosts_full")
+            echo(f"{counted(full, 'VN')} with as many hosts as they may learn: dets vn list -o json has hosts_full")
     return 0 if health["status"] == "ready" else FAILED
 
 
@@ -166,7 +166,7 @@ def _health(client: Client, wait_s: float) -> dict[str, Any]:
         except RequestError as error:
             if late or error.status is not None or isinstance(error, AnswerError):
                 raise
-        time.sleep(LOOK_SOON_S)
+        time.sleep(FAST_POLL_INTERVAL_S)
 
 
 @app.command()
@@ -211,11 +211,11 @@ def events(
     for batch in _following(client, found):
         for event in batch:
             if output is OutputFormat.json:
-                say(json_text(event))
+                echo(json_text(event))
             elif output is OutputFormat.yaml:
                 print(text_of([event], output))
             else:
-                say(f"{event['at']}  {event['kind']}: {event['text']}")
+                echo(f"{event['at']}  {event['kind']}: {event['text']}")
         sys.stdout.flush()
     return 0
 
@@ -293,7 +293,9 @@ def _screen(form: OutputFormat, columns: Sequence[Column]) -> Iterator[Callable[
 
         def show_rows(rows: list[dict[str, Any]]) -> None:
             rows = rows[: where.height]
-            live.update(fit_table(rows, narrowed(rows, columns, where, LEAST_FIRST), where, where.height), refresh=True)
+            live.update(
+                fit_table(rows, narrowed(rows, columns, where, ASCENDING_COLUMNS), where, where.height), refresh=True
+            )
 
         yield show_rows
 
@@ -304,7 +306,7 @@ def _following(client: Client, found: Any) -> Iterator[list[dict[str, Any]]]:
     while True:
         yield found["events"]
         last = found["last"]
-        time.sleep(LOOK_EVERY_S)
+        time.sleep(POLL_INTERVAL_S)
         try:
             found = client.call("/v1/events", query={"after": last}, shape=EVENTS)
             if found["last"] < last:  # the controller has restarted, and counts from one
@@ -314,5 +316,5 @@ def _following(client: Client, found: Any) -> Iterator[list[dict[str, Any]]]:
             if error.status is not None or isinstance(error, AnswerError):
                 raise
             if not gone:
-                complain(f"{error}; waiting for it")
+                print_error(f"{error}; waiting for it")
             gone, found = True, {"events": [], "last": last}

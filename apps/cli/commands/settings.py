@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from apps.cli.support.command_options import CHANGED_MANY, Change, with_change, with_client
-from apps.cli.support.common import UsageError, counted, refusing_bad_files, say
+from apps.cli.support.common import UsageError, counted, echo, refusing_bad_files
 from apps.cli.support.output import AnyForm, Column, OutputFormat, Row, json_text, number, show
 from apps.cli.support.rest_client import Client
 from controller import rooms
@@ -86,7 +86,7 @@ def history(
     change = client.call(f"/v1/history/{revision}", shape={"items": [dict]})
     if output is OutputFormat.table:
         show([change], output, CHANGE_COLUMNS)
-        say()
+        echo()
         show(change["items"], output, ITEM_COLUMNS)
     else:
         show(change, output, ())
@@ -112,7 +112,7 @@ def undo(
         show(answer, output, ())
         return 0
     undone = f"revision {revision} undone: {counted(answer['changed'], 'value')}"
-    say(f"{undone} as before ({change.outcome(answer['revision'])})")
+    echo(f"{undone} as before ({change.outcome(answer['revision'])})")
     return 0
 
 
@@ -136,7 +136,7 @@ def export_overrides(
         sys.stdout.write(text)
     else:
         file.write_text(text, encoding="utf-8")
-        say(f"wrote {file}")
+        echo(f"wrote {file}")
     return 0
 
 
@@ -159,9 +159,9 @@ def import_overrides(
     if output is not OutputFormat.table:
         show(answer, output, ())
         return 0
-    say(f"{counted(answer['changed'], 'value')} changed ({change.outcome(answer['revision'])})")
+    echo(f"{counted(answer['changed'], 'value')} changed ({change.outcome(answer['revision'])})")
     if answer["inactive"]:
-        say(f"{counted(len(answer['inactive']), 'override')} kept, and not in force:")
+        echo(f"{counted(len(answer['inactive']), 'override')} kept, and not in force:")
         show(answer["inactive"], output, OVERRIDE_COLUMNS)
     return 0
 
@@ -175,7 +175,7 @@ def create_token(
 ) -> int:
     """Make a token and print it, for the only time: the store keeps no more than its hash."""
     with _tokens(config, store) as all_tokens:
-        say(all_tokens.create(name, scope))
+        echo(all_tokens.create(name, scope))
     return 0
 
 
@@ -197,7 +197,7 @@ def revoke_token(
     """Make a token worthless, at once."""
     with _tokens(config, store) as all_tokens:
         all_tokens.revoke(name)
-    say(f"revoked {name}")
+    echo(f"revoked {name}")
     return 0
 
 

@@ -23,7 +23,7 @@ MAX_NODES = 1_000_000
 """lists and objects in an answer: each takes 60 bytes or more, and two in the text"""
 MAX_ANSWER_S = 120.0
 _MAX_PROBLEM_BYTES = 64 * 1024
-_MOST_DETAIL, _MAX_REASON = 2000, 300
+_MAX_PROBLEM_CHARACTERS, _MAX_REASON = 2000, 300
 _SHOWN = 60
 _CHUNK_BYTES = 64 * 1024
 _WORDS = {
@@ -117,7 +117,9 @@ def refusal_of(error: urllib.error.HTTPError) -> RequestError:
         if isinstance(other, MemoryError):
             raise
         problem, text = {}, f"{error.url} answers {error.code} {error.reason}"
-    return RequestError(text if len(text) <= _MOST_DETAIL else f"{text[:_MOST_DETAIL]}...", error.code, problem)
+    return RequestError(
+        text if len(text) <= _MAX_PROBLEM_CHARACTERS else f"{text[:_MAX_PROBLEM_CHARACTERS]}...", error.code, problem
+    )
 
 
 def _is_error(one: Any) -> bool:

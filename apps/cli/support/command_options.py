@@ -23,7 +23,7 @@ from controller.units import format_rate
 
 CONTROLLER_PANEL, CHANGE_PANEL = "Controller", "Change"
 DEFAULT_WAIT_S = 60.0
-MOST_WAIT_S = 86400.0
+MAX_WAIT_S = 86400.0
 NOT_FOUND, PRECONDITION_REQUIRED = 404, 428
 CHANGED: Shape = {"revision": int}
 CHANGED_MANY: Shape = {"revision": int, "changed": int}
@@ -143,8 +143,8 @@ def _parts(field: str, word: str) -> tuple[str, ...]:
 
 def check_timeout(timeout: float) -> None:
     """Raise InvalidValueError for a time that nobody can wait for."""
-    if not 0 < timeout <= MOST_WAIT_S:
-        raise InvalidValueError("timeout", timeout, f"must be above 0 and at most {MOST_WAIT_S:g} seconds")
+    if not 0 < timeout <= MAX_WAIT_S:
+        raise InvalidValueError("timeout", timeout, f"must be above 0 and at most {MAX_WAIT_S:g} seconds")
 
 
 def with_client(command: Callable[..., int]) -> Callable[..., int]:

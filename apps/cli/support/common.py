@@ -70,12 +70,12 @@ def refusing_bad_files() -> Iterator[None]:
         raise typer.Exit(REFUSED) from error
 
 
-def complain(message: str, keep: str = "") -> None:
+def print_error(message: str, keep: str = "") -> None:
     """Print on stderr, in the command's name, why it refuses: a line, unless ``keep`` has the end of one."""
     print(f"dets: {printable(message, keep)}", file=sys.stderr)
 
 
-def say(text: object = "", *, flush: bool = False) -> None:
+def echo(text: object = "", *, flush: bool = False) -> None:
     """Print a line: what it has of others, such as names, ends no line and moves nothing."""
     print(printable(str(text)), flush=flush)
 

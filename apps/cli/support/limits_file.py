@@ -36,27 +36,27 @@ def read_limits(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def _row_problems(place: str, row: object) -> Iterator[Problem]:
+def _row_problems(location: str, row: object) -> Iterator[Problem]:
     if not isinstance(row, dict):
-        yield Problem((place,), f"{show_value(row)} is not of the form {{vlan: 10, port: s1:3, receive: 400M}}")
+        yield Problem((location,), f"{show_value(row)} is not of the form {{vlan: 10, port: s1:3, receive: 400M}}")
         return
     for key, value in row.items():
         if key not in _KEYS:
-            yield Problem((place, key), f"is not a known key; known are {', '.join(_KEYS)}", at_key=True)
+            yield Problem((location, key), f"is not a known key; known are {', '.join(_KEYS)}", at_key=True)
         try:
             if key in LIMITS and not (key.endswith("_ceiling") and value == "none"):
                 parse_rate(value)
             elif key == "weight":
                 check_weight(value)
         except InvalidValueError as error:
-            yield Problem((place, key), f"{show_value(error.value)} {error.reason}")
+            yield Problem((location, key), f"{show_value(error.value)} {error.reason}")
     for key, kinds, words in (
         ("vlan", int | str, "a VLAN's id or name, such as 10"),
         ("port", str, "SWITCH:PORT, such as s1:3, or a port's name"),
     ):
         if key not in row:
-            yield Problem((place,), f"lacks {key}: {words}")
+            yield Problem((location,), f"lacks {key}: {words}")
         elif not isinstance(row[key], kinds) or isinstance(row[key], bool):
-            yield Problem((place, key), f"{show_value(row[key])} is not {words}")
+            yield Problem((location, key), f"{show_value(row[key])} is not {words}")
     if not set(_VALUES) & row.keys():
-        yield Problem((place,), f"sets nothing: give {', '.join(_VALUES)}")
+        yield Problem((location,), f"sets nothing: give {', '.join(_VALUES)}")

@@ -14,13 +14,13 @@ from controller.fabric.value_checks import NAME_RULE, is_name
 
 PORT_HELP = "The edge port: SWITCH:NUMBER or its name"
 _PLACE: Shape = {"switch": str, "port_no": int}
-_MOST_DIGITS = 20  # of a number that is read: Python refuses those of thousands
+_MAX_DIGITS = 20  # of a number that is read: Python refuses those of thousands
 
 
 def vlan_text(key: str, text: str) -> str:
     """Return the id or the name of a VLAN; raise InvalidValueError, naming ``key``, for what is neither."""
     if text.isascii() and text.isdecimal():
-        if len(text) > _MOST_DIGITS or not 1 <= int(text) <= 4094:
+        if len(text) > _MAX_DIGITS or not 1 <= int(text) <= 4094:
             raise InvalidValueError(key, text, "is no VLAN id, 1 to 4094, and digits are not read as a name")
         return str(int(text))
     if not is_name(text):
@@ -33,7 +33,7 @@ def parse_port(key: str, text: str) -> tuple[str, int] | None:
     what is neither.
     """
     switch, _, port_no = text.rpartition(":")
-    if switch and port_no.isascii() and port_no.isdecimal() and len(port_no) <= _MOST_DIGITS:
+    if switch and port_no.isascii() and port_no.isdecimal() and len(port_no) <= _MAX_DIGITS:
         return switch, int(port_no)
     if not (is_name(text) or (is_name(switch) and is_name(port_no) and not port_no.isdecimal())):
         raise InvalidValueError(key, text, "is not SWITCH:PORT, such as s1:3, nor the name of a port, such as s1-3")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from apps.cli.support.answers import AnswerError
-from apps.cli.support.common import say
+from apps.cli.support.common import echo
 from controller.printable import printable, printable_json
 from controller.units import format_rate
 
@@ -101,7 +101,7 @@ def show(answer: Any, form: OutputFormat, columns: Sequence[Column]) -> None:
         width = max(len(column.title) for column in columns)
         lines = [f"{column.title:{width}}  {column.text(answer)}" for column in columns]
         for line in lines:
-            say(line)
+            echo(line)
     else:
         where = console()
         where.print(fit_table(answer, columns, where))

@@ -22,14 +22,14 @@ from apps.cli.support.rest_client import Client
 from controller.errors import DetsError, InvalidValueError, ProtocolError
 from controller.policy.policy_groups import PolicyChoice
 from controller.printable import printable
-from controller.whatif.recording import FORMAT, MOST_BYTES, Interval, Start, decode
+from controller.whatif.recording import FORMAT, MAX_RECORDING_BYTES, Interval, Start, decode
 from controller.whatif.replay import Replayed, differences, replay, vn_location
 
 TAKE_EVERY_S = 0.5
-_TAKEN: Shape = {"records": str, "overrun": bool}
-_MOST_TAKEN_BYTES = 2 * MOST_BYTES
+_RECORDS: Shape = {"records": str, "overrun": bool}
+_MAX_RECORDS_BYTES = 2 * MAX_RECORDING_BYTES
 """of what was recorded since the last time, and of a member of a file: a controller keeps half of it at most"""
-_MOST_FORMAT_BYTES = 4096
+_MAX_FORMAT_BYTES = 4096
 
 
 def record(client: Client, output: Path, duration_s: float | None) -> int:
@@ -70,9 +70,9 @@ def record(client: Client, output: Path, duration_s: float | None) -> int:
 
 
 def _ask(client: Client, action: str) -> dict[str, Any]:
-    body, shape = {"action": action}, dict if action == "start" else _TAKEN
+    body, shape = {"action": action}, dict if action == "start" else _RECORDS
     answer: dict[str, Any] = client.call(
-        "/v1/recording", method="POST", body=body, shape=shape, most_bytes=_MOST_TAKEN_BYTES
+        "/v1/recording", method="POST", body=body, shape=shape, most_bytes=_MAX_RECORDS_BYTES
     )
     return answer
 
@@ -119,14 +119,14 @@ def read(path: Path) -> Iterator[Start | Interval]:
     try:
         with zipfile.ZipFile(path) as archive:
             with archive.open("format.json") as about:
-                said = json.loads(about.read(_MOST_FORMAT_BYTES))
+                said = json.loads(about.read(_MAX_FORMAT_BYTES))
             if said != FORMAT:
                 raise InvalidValueError("FILE", str(path), f"is of format {said}, not {FORMAT}")
             members = [one for one in archive.infolist() if one.filename.startswith("records/")]
             for member in sorted(members, key=lambda one: one.filename):
-                if member.file_size > _MOST_TAKEN_BYTES:
+                if member.file_size > _MAX_RECORDS_BYTES:
                     reason = (
-                        f"is not a recording: {member.filename} has {member.file_size} bytes of {_MOST_TAKEN_BYTES}"
+                        f"is not a recording: {member.filename} has {member.file_size} bytes of {_MAX_RECORDS_BYTES}"
                     )
                     raise InvalidValueError("FILE", str(path), reason)
                 yield from decode(archive.read(member))

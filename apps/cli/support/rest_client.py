@@ -34,7 +34,7 @@ __all__ = ["AnswerError", "Client", "RequestError", "StreamEvent", "tls_context"
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 TIMEOUT_S = 30.0
-LOOK_EVERY_S = 0.1
+POLL_INTERVAL_S = 0.1
 
 Query = Mapping[str, "str | int | None"]
 _REVISION: Shape = {
@@ -139,9 +139,9 @@ class Client:
             else:
                 raise AnswerError(f"it has more than {MAX_PAGES} pages")
         if missing:
-            from apps.cli.support.common import complain
+            from apps.cli.support.common import print_error
 
-            complain(f"{', '.join(sorted(missing))}: no answer; what is known there alone is missing")
+            print_error(f"{', '.join(sorted(missing))}: no answer; what is known there alone is missing")
         return rows
 
     def wait_in_force(self, revision: int, timeout_s: float) -> None:
@@ -154,7 +154,7 @@ class Client:
                 return
             if time.monotonic() >= end_s:
                 break
-            time.sleep(LOOK_EVERY_S)
+            time.sleep(POLL_INTERVAL_S)
         lagging = [f"{name} has not confirmed it" for name in now.get("unconfirmed_switches", ())]
         lagging += [f"{name} is not connected" for name in now.get("disconnected_switches", ())]
         why = ", ".join(lagging) or "the controller has not sent it"
@@ -164,14 +164,14 @@ class Client:
         """Say on which switches no change is in force: they are not connected, or their nodes do not answer."""
         if not switches and not nodes:
             return
-        from apps.cli.support.common import complain
+        from apps.cli.support.common import print_error
 
         if nodes:
             unknown = "whether the change is in force on the switches there is not known"
-            complain(f"{', '.join(nodes)}: no answer; {unknown}")
+            print_error(f"{', '.join(nodes)}: no answer; {unknown}")
         cluster = self.call("/v1/health", shape={"cluster?": dict}).get("cluster") or {} if switches else {}
         if switches and cluster.get("role") != "standby":  # the active node has them
-            complain(f"{', '.join(switches)}: not connected; the change is in force there once it is")
+            print_error(f"{', '.join(switches)}: not connected; the change is in force there once it is")
 
     def stream(
         self, path: str, query: Query | None = None, last: str = "", timeout_s: float = 60

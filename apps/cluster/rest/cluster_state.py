@@ -16,18 +16,18 @@ _PAIRS = 250
 
 
 def cluster_state(
-    nodes: Nodes, own: Json, target: str, headers: Mapping[str, str], breathe: Callable[[], None]
+    nodes: Nodes, local: Json, target: str, headers: Mapping[str, str], yield_control: Callable[[], None]
 ) -> Json:
     """Return the state that this node's and the others', who are asked for ``target``, make.
 
     ``partial`` names the nodes that are missing in it.
     """
-    others, partial = gather_results(nodes, target, headers, breathe)
+    others, partial = gather_results(nodes, target, headers, yield_control)
     try:
-        states = {nodes.me: own} | {part.node: part.said for part in others}
+        states = {nodes.me: local} | {part.node: part.body for part in others}
         whole = merge_states(list(states.values())) | {"disconnected_switches": missing_on_all_nodes(nodes, states)}
     except (KeyError, TypeError, ValueError, IndexError):  # a node of another version, or file
-        whole, partial = own, sorted(nodes.urls)
+        whole, partial = local, sorted(nodes.urls)
     if not partial:
         return whole
     return whole | {"unreachable_nodes": partial, "status": "degraded"}

@@ -61,16 +61,16 @@ class RequestForwarder(RemoteNodes):
             whole = complete(service(), nodes, [own, *others])
         except (AttributeError, KeyError, TypeError, ValueError) as error:  # a node of another version, or file
             log.warning("REST: answers of %s do not go together: %r", ", ".join(nodes.urls), error)
-            whole, partial = own.said, sorted(nodes.urls)
+            whole, partial = own.body, sorted(nodes.urls)
         response.set_data(json.dumps(whole | ({"unreachable_nodes": partial} if partial else {})))
         return response
 
     def asked(self) -> dict[str, str] | None:  # noqa: D102
         return None if FORWARDED_HEADER in request.headers else _headers()
 
-    def whole(self, here: Service, own: Json, target: str, asked: Mapping[str, str]) -> Json:  # noqa: D102
+    def whole(self, service: Service, local: Json, target: str, asked: Mapping[str, str]) -> Json:  # noqa: D102
         nodes = self._nodes()
-        return cluster_state(nodes, own, target, asked, lambda: here.sleep(0.0)) if nodes.urls else own
+        return cluster_state(nodes, local, target, asked, lambda: service.sleep(0.0)) if nodes.urls else local
 
 
 def _target() -> str:

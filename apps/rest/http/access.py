@@ -119,8 +119,8 @@ class RequestRateLimiter:
 class ConnectionSlots:
     """What may be held at once, such as connections: ``most`` in all; of one address (IPv6: one /64) half of them."""
 
-    def __init__(self, most: int) -> None:
-        self._most, self._most_of_one = most, (most + 1) // 2
+    def __init__(self, max_connections: int) -> None:
+        self._most, self._most_of_one = max_connections, (max_connections + 1) // 2
         self._held: Counter[str] = Counter()
 
     @property
@@ -132,7 +132,7 @@ class ConnectionSlots:
         """Return how many of them an address has."""
         return self._held.get(_subnet(address), 0)
 
-    def take(self, address: str, count: int = 1, *, for_many: bool = False) -> bool:
+    def allocate(self, address: str, count: int = 1, *, for_many: bool = False) -> bool:
         """Take places for an address; return False, and take none, if there are not so many.
 
         ``for_many``: it is a proxy's, which may have all of them.

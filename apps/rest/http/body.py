@@ -44,10 +44,10 @@ class StrictJson(DefaultJSONProvider):
             _check_characters(text, value)
         return value
 
-    def loads_long(self, body: bytes, breathe: Callable[[], None]) -> Any:
-        """Return the same of a long text, which must be an object of lists; ``breathe`` lets others run in between."""
+    def loads_long(self, body: bytes, yield_control: Callable[[], None]) -> Any:
+        """Decode a long text, an object of lists, as ``loads`` does; call ``yield_control`` between its parts."""
         with _speaking_plainly():
-            return _object(IncrementalJson(body.decode("utf-8"), _decode_first, breathe).members())
+            return _object(IncrementalJson(body.decode("utf-8"), _decode_first, yield_control).members())
 
 
 class JsonRequest(Request):
@@ -60,11 +60,11 @@ class JsonRequest(Request):
         return self.body
 
 
-def check_body(request: JsonRequest, most_bytes: int, breathe: Callable[[], None]) -> None:
+def check_body(request: JsonRequest, most_bytes: int, yield_control: Callable[[], None]) -> None:
     """Read the body of a request that changes something; raise HttpRefusedError unless it is a JSON object.
 
     The body is read before anything is looked up, so that nothing else runs between the look-up and the change.
-    ``breathe`` lets others run: a long body takes long to decode.
+    ``yield_control`` lets others run: a long body takes long to decode.
     """
     coding = request.headers.get("Content-Encoding", "identity").strip().lower()
     if coding != "identity":
@@ -84,7 +84,7 @@ def check_body(request: JsonRequest, most_bytes: int, breathe: Callable[[], None
     if len(body) > most_bytes:
         raise RequestEntityTooLarge
     try:
-        value = provider.loads_long(body, breathe) if is_long else provider.loads(body)
+        value = provider.loads_long(body, yield_control) if is_long else provider.loads(body)
     except ValueError as error:
         reason = "is empty" if not body.strip() else str(error)
         raise HttpRefusedError(

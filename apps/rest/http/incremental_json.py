@@ -23,11 +23,11 @@ class IncrementalJson:
     """An object whose members are lists of small items, or small values themselves.
 
     ``decode`` returns the value that a text begins with and where it ends, as ``json.JSONDecoder.raw_decode`` does.
-    ``breathe`` lets others run.
+    ``yield_control`` lets others run.
     """
 
-    def __init__(self, text: str, decode: Callable[[str], tuple[Any, int]], breathe: Callable[[], None]) -> None:
-        self._text, self._decode, self._breathe = text, decode, breathe
+    def __init__(self, text: str, decode: Callable[[str], tuple[Any, int]], yield_control: Callable[[], None]) -> None:
+        self._text, self._decode, self._yield_control = text, decode, yield_control
         self._at = self._next_turn = 0
         self._items = 0
 
@@ -56,7 +56,7 @@ class IncrementalJson:
             items.append(self._value())
             self._items += 1
             if self._items % _TURN_ITEMS == 0:
-                self._breathe()
+                self._yield_control()
             if self._items > MAX_ITEMS:
                 raise _too_much(f"more than {MAX_ITEMS} items in its lists")
             more = self._goes_on("]")
@@ -76,7 +76,7 @@ class IncrementalJson:
         self._at = start + length
         if self._at >= self._next_turn:
             self._next_turn = self._at + _TURN_CHARACTERS
-            self._breathe()
+            self._yield_control()
         return value
 
     def _find(self) -> int:

@@ -21,7 +21,7 @@ MIME_TYPE = "application/problem+json"
 _SHOWN_LENGTH = 100
 _SHOWN_ERRORS = 20
 _SHOWN_NAMES = 20
-_TOLD_KINDS = 3
+_MAX_KINDS = 3
 _TYPE = "urn:dets:problem:"
 _ENCODER = json.JSONEncoder(default=str)
 
@@ -61,7 +61,7 @@ class HttpRefusedError(Exception):
         self.kind = kind
         self.errors = list(errors)
         self.headers = dict(headers or {})
-        self.detail = detail or "; ".join(_told(self.errors))
+        self.detail = detail or "; ".join(_summaries(self.errors))
         super().__init__(self.detail)
 
     def response(self) -> Response:
@@ -159,12 +159,12 @@ def _of_pydantic(one: Mapping[str, object], fields: Iterable[str]) -> InvalidVal
     return InvalidValueError(key, one.get("input"), f"is not acceptable: {one.get('msg')}")
 
 
-def _told(errors: Iterable[InvalidValueError]) -> Iterator[str]:
+def _summaries(errors: Iterable[InvalidValueError]) -> Iterator[str]:
     """Yield a sentence for the first of errors that are alike, for three kinds of them."""
     alike: dict[tuple[str, str], list[InvalidValueError]] = {}
     for error in errors:
         alike.setdefault((error.key.rpartition(".")[2], error.reason), []).append(error)
-    for first, *others in list(alike.values())[:_TOLD_KINDS]:
+    for first, *others in list(alike.values())[:_MAX_KINDS]:
         more = f" (and {len(others)} more like this)" if others else ""
         yield f"{first.key}: {_quoted(first.value)} {first.reason}{more}"
 

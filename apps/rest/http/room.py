@@ -40,16 +40,16 @@ class Room:
         self._places = ConnectionSlots(most_bytes)
         self._is_due = False
 
-    def take(self, address: str, count: int) -> None:
+    def reserve(self, address: str, count: int) -> None:
         """Take room for so many bytes of an address; raise HttpRefusedError (503) if there is none."""
-        if not self._places.take(address, count):
+        if not self._places.allocate(address, count):
             half = (self._most_bytes + 1) // 2
             reason = f"more do not fit: {self._most_bytes} bytes are held at a time, {half} of one address; try again"
             error = InvalidValueError(self._name, self._places.held_of(address) + count, reason)
             status, headers = HTTPStatus.SERVICE_UNAVAILABLE, {"Retry-After": "1"}
             raise HttpRefusedError(status, f"too-many-{self._name}", errors=[error], headers=headers)
 
-    def give_back(self, address: str, count: int) -> None:
+    def release(self, address: str, count: int) -> None:
         """Give back what was taken."""
         self._places.release(address, count)
         if not self._places.held and not self._is_due:
@@ -73,11 +73,11 @@ class Share:
         self._seen += count
         wanted = max(self._seen - FREE_BYTES, 0) - self._held
         if wanted:
-            self._room.take(self._address, wanted)
+            self._room.reserve(self._address, wanted)
             self._held += wanted
 
     def end(self) -> None:
         """Hold nothing any more."""
         if self._held:
-            self._room.give_back(self._address, self._held)
+            self._room.release(self._address, self._held)
         self._seen = self._held = 0

@@ -28,7 +28,7 @@ from apps.runtime.tls_handshake import do_handshake
 
 MAX_CONNECTIONS = 256
 # So many connections above the limit are answered at a time; further ones are closed at once.
-_TURNED_AWAY_AT_ONCE = 64
+_MAX_REJECTING = 64
 
 log = logging.getLogger(__name__)
 
@@ -98,9 +98,9 @@ class _Acceptor:
         """Take connections until the listener is closed."""
         while True:
             sock, address = listener.accept()
-            if self.places.take(address[0], for_many=self.proxies.is_trusted(address[0])):
+            if self.places.allocate(address[0], for_many=self.proxies.is_trusted(address[0])):
                 eventlet.spawn(self._serve, sock, address)
-            elif self.turning_away < _TURNED_AWAY_AT_ONCE:
+            elif self.turning_away < _MAX_REJECTING:
                 self.turning_away += 1
                 eventlet.spawn(self._reject, sock, address)
             else:

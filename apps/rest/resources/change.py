@@ -171,20 +171,20 @@ def import_overrides(
     return _done(here, outcome, query.dry_run, more)
 
 
-def _done(here: Service, outcome: ChangeOutcome, dry_run: bool, more: Json | None = None) -> Response:
+def _done(service: Service, outcome: ChangeOutcome, dry_run: bool, more: Json | None = None) -> Response:
     return _answer(
-        here,
+        service,
         outcome,
         dry_run,
         with_etag({"revision": outcome.revision, "changed": outcome.changed, **(more or {})}, outcome.revision),
     )
 
 
-def _answer(here: Service, outcome: ChangeOutcome, dry_run: bool, response: Response) -> Response:
+def _answer(service: Service, outcome: ChangeOutcome, dry_run: bool, response: Response) -> Response:
     if dry_run:
         response.headers["Dry-Run"] = "true"
     else:
-        here.on_change(outcome.revision)
+        service.on_change(outcome.revision)
     return response
 
 

@@ -12,7 +12,7 @@ from controller.fabric.topology import PortId
 from controller.monitoring.link_status import FabricLink
 
 # What limits promise of a link takes a moment to work out: so many, and others get their turn.
-_LINKS_AT_ONCE = 8
+_LINK_BATCH = 8
 
 
 @api.get("/switches", responses={200: fabric_responses.Switches})
@@ -51,15 +51,15 @@ def list_links(query: request_parameters.PageQuery) -> Json:
     views = []
     for count, link in enumerate(shown, 1):
         views.append(_link_view(here, link))
-        if count % _LINKS_AT_ONCE == 0:
+        if count % _LINK_BATCH == 0:
             here.sleep(0.0)
     return {"next": make_cursor(first + query.limit) if more else None, "links": views}
 
 
-def _link_view(here: Service, one: FabricLink) -> Json:
+def _link_view(service: Service, one: FabricLink) -> Json:
     a, b = one.link
     ends = [
-        {"switch": here.central.fabric.switch_name(end.dpid), "dpid": f"{end.dpid:016x}", "port_no": end.port_no}
+        {"switch": service.central.fabric.switch_name(end.dpid), "dpid": f"{end.dpid:016x}", "port_no": end.port_no}
         for end in one.link
     ]
     return {
@@ -67,22 +67,22 @@ def _link_view(here: Service, one: FabricLink) -> Json:
         "b": ends[1],
         "capacity_bps": one.capacity_bps,
         "up": one.up,
-        "up_since": views.utc(here, one.up_since_s),
-        "a_to_b": _direction(here, one, a, b),
-        "b_to_a": _direction(here, one, b, a),
+        "up_since": views.utc(service, one.up_since_s),
+        "a_to_b": _direction(service, one, a, b),
+        "b_to_a": _direction(service, one, b, a),
     }
 
 
-def _direction(here: Service, one: FabricLink, start: PortId, end: PortId) -> Json:
+def _direction(service: Service, one: FabricLink, start: PortId, end: PortId) -> Json:
     committed_bps = None
     if one.capacity_bps is not None:
-        committed_bps = round(here.observer.promises.committed_bps(start, here.central.vns))
-    return {"committed_bps": committed_bps, "load_bps": link_load(here, start, end)}
+        committed_bps = round(service.observer.promises.committed_bps(start, service.central.vns))
+    return {"committed_bps": committed_bps, "load_bps": link_load(service, start, end)}
 
 
-def link_load(here: Service, start: PortId, end: PortId) -> int | None:
+def link_load(service: Service, start: PortId, end: PortId) -> int | None:
     """Return what went out of ``start`` into a link, or if its switch does not say so, what came in at ``end``."""
-    ports = here.observer.ports
+    ports = service.observer.ports
     sent_bps = ports.sent_bps(start.dpid, np.array([start.port_no], dtype=np.int64))
     if np.isnan(sent_bps[0]):
         sent_bps = ports.received_bps(end.dpid, np.array([end.port_no], dtype=np.int64))

@@ -16,7 +16,7 @@ from controller.errors import InvalidValueError
 from controller.limits.overrides import VnName
 
 _FORMAT = "dets-overrides-1"
-_AT_ONCE = 500
+_BATCH_SIZE = 500
 
 
 @api.get("/overrides", responses={200: change_responses.OverrideList})
@@ -72,7 +72,7 @@ def export_overrides(query: request_parameters.NoQuery) -> Any:
     vns = []
     for count, (name, one) in enumerate(overrides.vn_overrides(), 1):
         vns.append({**name._asdict(), **one.values})
-        if count % _AT_ONCE == 0:
+        if count % _BATCH_SIZE == 0:
             here.sleep(0.0)  # both were read before: a change in between does not mix two revisions
     vlans = [{"vlan_vid": vid, "values": dict(one.values)} for vid, one in overrides.vlan_overrides()]
     return with_etag({"format": _FORMAT, "vlans": vlans, "vns": vns}, revision)

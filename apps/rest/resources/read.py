@@ -179,7 +179,7 @@ def list_events(query: request_parameters.EventQuery) -> Json:
     switch, vlan = query.given("switch"), lookup.historic_vlan(here.central, query.given("vlan"))
     newer = [
         event
-        for event in here.central.events.after(query.after)
+        for event in here.central.events.newer_than(query.after)
         if query.kind in (None, event.kind) and vlan in (None, event.vlan_vid) and switch in (None, event.switch)
     ][: query.limit]
     return {"events": views.event_views(here, newer), "last": here.central.events.last}
@@ -210,7 +210,7 @@ def change_recording(query: request_parameters.NoQuery, body: request_bodies.Rec
     if body.action == "stop":
         central.recorder = None
     shown = {**_recording_view(central.recorder), "overrun": recorder.overrun}
-    return {**shown, "records": base64.b64encode(recorder.take()).decode()}
+    return {**shown, "records": base64.b64encode(recorder.drain()).decode()}
 
 
 def _recording_view(recorder: Recorder | None) -> dict[str, Any]:

@@ -39,9 +39,9 @@ class RemoteNodes:
         """Return the headers with which others are asked for their part of what is asked here; None: nobody is."""
         return None
 
-    def whole(self, here: Service, own: Json, target: str, asked: Mapping[str, str]) -> Json:
+    def whole(self, service: Service, local: Json, target: str, asked: Mapping[str, str]) -> Json:
         """Return this one's state with that of the others, who are ``asked`` for the target."""
-        return own
+        return local
 
 
 class Service:

@@ -28,7 +28,7 @@ from apps.rest.schema.responses import (
 from apps.settings.settings import ChangeOutcome, Settings
 from controller.allocation.parameters import check_parameters, parameters_of
 from controller.central.controller import CentralController
-from controller.central.port_enforceability import of_switch
+from controller.central.port_enforceability import switch_verdicts
 from controller.columns import FloatArray, IntArray
 from controller.dets.send_rate_controller import MachineState
 from controller.events import Event, severity_of
@@ -136,7 +136,7 @@ def port_views(service: Service, ports: Sequence[tuple[Switch, EdgePort]]) -> li
     """Return these edge ports as ``PortView`` has them."""
     central = service.central
     vns, views = central.vns, list[Json]()
-    verdicts = {dpid: of_switch(central.fabric, dpid) for dpid in {switch.dpid for switch, _ in ports}}
+    verdicts = {dpid: switch_verdicts(central.fabric, dpid) for dpid in {switch.dpid for switch, _ in ports}}
     for switch, port in ports:
         record, delivery = central.switches[switch.dpid], central.fabric.deliveries[switch.dpid]
         port_no = np.array([port.port_no], dtype=np.int64)
@@ -366,7 +366,7 @@ def _delivered(central: CentralController, rows: IntArray) -> FloatArray:
 def _enforceable(central: CentralController, rows: IntArray) -> tuple[list[str], list[list[str]]]:
     """Return what can be enforced at the ports of the VNs of these rows: verdicts, and why each is not yes."""
     ends = list(zip(central.vns.dpid[rows].tolist(), central.vns.port_no[rows].tolist(), strict=True))
-    verdicts = {dpid: of_switch(central.fabric, dpid) for dpid in {dpid for dpid, _ in ends}}
+    verdicts = {dpid: switch_verdicts(central.fabric, dpid) for dpid in {dpid for dpid, _ in ends}}
     found = [verdicts[dpid][port_no] for dpid, port_no in ends]
     return [str(one.verdict) for one in found], [list(one.why) for one in found]
 

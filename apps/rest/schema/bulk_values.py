@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from pydantic import ValidationError
 
 from apps.rest.http import problems
-from apps.rest.schema.request_bodies import MOST_LIMITS, VlanPatch
+from apps.rest.schema.request_bodies import MAX_LIMITS, VlanPatch
 from controller.config.value_types import MAX_PORT_NO, MAX_VLAN_VID, MIN_VLAN_VID
 from controller.errors import InvalidValueError
 from controller.fabric.value_checks import check_vn_value, is_name
@@ -16,8 +16,8 @@ from controller.limits.overrides import VN_FIELDS, VnName
 
 _PLACE = ("vlan_vid", "switch", "port_no")
 _KEYS = (*_PLACE, *VN_FIELDS)
-_AT_ONCE = 250
-_MOST_ERRORS = 20
+_BATCH_SIZE = 250
+_MAX_ERRORS = 20
 
 Values = dict[str, float | None]
 VnValues = dict[VnName, Values]
@@ -34,7 +34,11 @@ class IdLookup(Protocol):
 
 
 def read_vns(
-    key: str, items: object, ids: IdLookup, check: Callable[[str, VnName, Values], None], breathe: Callable[[], None]
+    key: str,
+    items: object,
+    ids: IdLookup,
+    check: Callable[[str, VnName, Values], None],
+    yield_control: Callable[[], None],
 ) -> VnValues:
     """Return what a list of VNs with values says; VLANs and ports are given by id or name.
 
@@ -43,7 +47,7 @@ def read_vns(
     """
     values: VnValues = {}
     errors: list[InvalidValueError] = []
-    for at, item in enumerate(_list(key, items, MOST_LIMITS)):
+    for at, item in enumerate(_list(key, items, MAX_LIMITS)):
         try:
             name, given = _vn(f"{key}.{at}", item, ids)
             check(f"{key}.{at}", name, given)
@@ -52,10 +56,10 @@ def read_vns(
             values[name] = given
         except InvalidValueError as error:
             errors.append(error)
-            if len(errors) == _MOST_ERRORS:
+            if len(errors) == _MAX_ERRORS:
                 break
-        if at % _AT_ONCE == _AT_ONCE - 1:
-            breathe()
+        if at % _BATCH_SIZE == _BATCH_SIZE - 1:
+            yield_control()
     if errors:
         raise problems.invalid(*errors)
     return values
@@ -105,11 +109,11 @@ def _vn(key: str, item: object, ids: IdLookup) -> tuple[VnName, Values]:
     return VnName(vid, switch, port_no), given
 
 
-def _list(key: str, items: object, most: int) -> list[Any]:
+def _list(key: str, items: object, max_items: int) -> list[Any]:
     if not isinstance(items, list):
         raise problems.invalid(InvalidValueError(key, items, "must be a list"))
-    if len(items) > most:
-        raise problems.invalid(InvalidValueError(key, len(items), f"is longer than {most}, the most at once"))
+    if len(items) > max_items:
+        raise problems.invalid(InvalidValueError(key, len(items), f"is longer than {max_items}, the most at once"))
     return items
 
 
@@ -123,7 +127,7 @@ def _is_name(value: object) -> bool:
     return isinstance(value, str) and not value.isdecimal()
 
 
-def _whole(key: str, value: object, least: int, most: int) -> int:
-    if type(value) is not int or not least <= value <= most:
-        raise InvalidValueError(key, value, f"must be a whole number, {least} to {most}, or a name")
+def _whole(key: str, value: object, minimum: int, maximum: int) -> int:
+    if type(value) is not int or not minimum <= value <= maximum:
+        raise InvalidValueError(key, value, f"must be a whole number, {minimum} to {maximum}, or a name")
     return value

@@ -14,7 +14,7 @@ from controller.errors import InvalidValueError
 from controller.policy.registry import policies
 from controller.units import MAX_RATE_BPS, MAX_WEIGHT, MIN_RATE_BPS, MIN_WEIGHT
 
-MOST_LIMITS = 20_000
+MAX_LIMITS = 20_000
 
 
 def _change(schema: dict[str, Any]) -> None:
@@ -111,7 +111,7 @@ class ManyLimits(RestModel):
     model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"limits": [_AN_ITEM]}})
     # Read by apps.rest.schema.bulk_values: a model for each of thousands would take too long at once.
     limits: Annotated[
-        Any, WithJsonSchema({"type": "array", "items": _vn_item(), "minItems": 1, "maxItems": MOST_LIMITS})
+        Any, WithJsonSchema({"type": "array", "items": _vn_item(), "minItems": 1, "maxItems": MAX_LIMITS})
     ]
 
 
@@ -140,7 +140,7 @@ class Import(RestModel):
             }
         ),
     ]
-    vns: Annotated[Any, WithJsonSchema({"type": "array", "items": _vn_item(), "maxItems": MOST_LIMITS})]
+    vns: Annotated[Any, WithJsonSchema({"type": "array", "items": _vn_item(), "maxItems": MAX_LIMITS})]
 
 
 class RecordingAction(RestModel):

@@ -49,11 +49,11 @@ def _event_number(value: object) -> int:
     return int(str(value))
 
 
-def _digits(least: int, most: int) -> BeforeValidator:
+def _digits(minimum: int, maximum: int) -> BeforeValidator:
     def number(value: object, info: ValidationInfo) -> int:
         text, key = str(value), info.field_name or "number"
-        if _WHOLE_NUMBER.fullmatch(text) is None or not least <= int(text) <= most:
-            raise InvalidValueError(key, value, f"must be a whole number in decimal digits, {least} to {most}")
+        if _WHOLE_NUMBER.fullmatch(text) is None or not minimum <= int(text) <= maximum:
+            raise InvalidValueError(key, value, f"must be a whole number in decimal digits, {minimum} to {maximum}")
         return int(text)
 
     return BeforeValidator(number)
@@ -107,8 +107,8 @@ VLAN_SCHEMA = {"anyOf": [{"type": "integer", "minimum": MIN_VLAN_VID, "maximum":
 PORT_SCHEMA = {"anyOf": [{"type": "integer", "minimum": 1, "maximum": MAX_PORT_NO}, NAME_SCHEMA]}
 
 
-def _whole(least: int, most: int, **more: object) -> WithJsonSchema:
-    return WithJsonSchema({"type": "integer", "minimum": least, "maximum": most, **more})
+def _whole(minimum: int, maximum: int, **more: object) -> WithJsonSchema:
+    return WithJsonSchema({"type": "integer", "minimum": minimum, "maximum": maximum, **more})
 
 
 def named(meaning: str, example: str | None = None) -> WithJsonSchema:

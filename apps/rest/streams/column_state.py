@@ -41,31 +41,31 @@ class Columns(NamedTuple):
         return self.vlan is None and self.switch is None
 
 
-def keys_of(here: Service, picked: Columns) -> Json:
+def keys_of(service: Service, picked: Columns) -> Json:
     """Return what the rows of the states are until another configuration comes."""
-    central, config = here.central, here.central.config
+    central, config = service.central, service.central.config
     keys: Json = {"columns": list(SHOWN)}
     if not picked.is_fabric:
-        names = here.settings.file.names
+        names = service.settings.file.names
         rows = lookup.vn_rows(central, picked.vlan, picked.switch)
         return keys | {"vns": [list(names[row]) for row in rows.tolist()]}
     keys["vlans"] = [[vid, config.vlans[vid].name] for vid in np.unique(central.vns.vlan_vid).tolist()]
-    keys["ports"] = [[switch.name, port.port_no] for switch, port in _ports(here)]
+    keys["ports"] = [[switch.name, port.port_no] for switch, port in _ports(service)]
     keys["links"] = [
         [f"{central.fabric.switch_name(end.dpid)}:{end.port_no}" for end in one.link]
-        for one in here.observer.links.list_links(config)[:MAX_LINKS]
+        for one in service.observer.links.list_links(config)[:MAX_LINKS]
     ]
     return keys
 
 
-def state_of(here: Service, picked: Columns) -> Json:
+def state_of(service: Service, picked: Columns) -> Json:
     """Return the state; its arrays are in the order of ``keys_of``."""
-    here.observer.sync_vns()
-    central, fabric = here.central, here.central.fabric
-    in_force, loop = here.revision_status(here.settings.revision), here.loop(2**62)
-    health = here.health()
+    service.observer.sync_vns()
+    central, fabric = service.central, service.central.fabric
+    in_force, loop = service.revision_status(service.settings.revision), service.loop(2**62)
+    health = service.health()
     state: Json = {
-        "at": views.utc(here, here.clock()),
+        "at": views.utc(service, service.clock()),
         "revision": in_force["revision"],
         "installed_revision": in_force["installed_revision"],
         "unconfirmed_switches": in_force["unconfirmed_switches"],
@@ -74,7 +74,7 @@ def state_of(here: Service, picked: Columns) -> Json:
         "skipped": loop["skipped_rounds"] if loop else 0,
         "rounds": loop["rounds"] if loop else 0,
     }
-    mean_bps = here.observer.traffic.mean_bps[_ROWS]
+    mean_bps = service.observer.traffic.mean_bps[_ROWS]
     congested, violated = locally_congested(central), fabric.guarantees.violated
     state["violated_vns"] = int(np.count_nonzero(violated))
     if picked.is_fabric:
@@ -85,7 +85,7 @@ def state_of(here: Service, picked: Columns) -> Json:
         ]
         state["congested"] = np.bincount(of_vn[congested], minlength=len(vids)).tolist()
         state["violated"] = np.bincount(of_vn[violated], minlength=len(vids)).tolist()
-        return state | _loads(here)
+        return state | _loads(service)
     rows = lookup.vn_rows(central, picked.vlan, picked.switch)
     state["rows"] = [_kilo(column[rows]) for column in mean_bps]
     state["congested"] = np.flatnonzero(congested[rows]).tolist()
@@ -93,7 +93,7 @@ def state_of(here: Service, picked: Columns) -> Json:
     state["bottlenecks"] = views.bottlenecks(central, rows)
     if picked.pairs_of is not None:
         receiver = lookup.vn_row_of(central, picked.pairs_of, "pairs_of")
-        state["pairs"] = views.entry_views(central, pairs_of(here, receiver)[:MAX_PAIRS])
+        state["pairs"] = views.entry_views(central, pairs_of(service, receiver)[:MAX_PAIRS])
     return state
 
 
@@ -105,14 +105,14 @@ def _sums(column: FloatArray, of_vn: IntArray, vlans: int, may_be_unknown: bool)
     return sums
 
 
-def pairs_of(here: Service, receiver: int) -> IntArray:
+def pairs_of(service: Service, receiver: int) -> IntArray:
     """Return the rows of the entries of a receiver."""
-    return np.flatnonzero(here.central.state.entries.receiver == receiver)
+    return np.flatnonzero(service.central.state.entries.receiver == receiver)
 
 
-def _loads(here: Service) -> Json:
+def _loads(service: Service) -> Json:
     """Return what ports and links carry: of ports what came in and went out, of links each way."""
-    ports, traffic = _ports(here), here.observer.ports
+    ports, traffic = _ports(service), service.observer.ports
     received, sent = np.full(len(ports), np.nan), np.full(len(ports), np.nan)
     dpids = np.array([switch.dpid for switch, _ in ports], dtype=np.uint64)
     port_no = np.array([port.port_no for _, port in ports], dtype=np.int64)
@@ -122,8 +122,8 @@ def _loads(here: Service) -> Json:
             traffic.received_bps(dpid, port_no[mine]),
             traffic.sent_bps(dpid, port_no[mine]),
         )
-    links = here.observer.links.list_links(here.central.config)[:MAX_LINKS]
-    loads = [[link_load(here, one.link.a, one.link.b), link_load(here, one.link.b, one.link.a)] for one in links]
+    links = service.observer.links.list_links(service.central.config)[:MAX_LINKS]
+    loads = [[link_load(service, one.link.a, one.link.b), link_load(service, one.link.b, one.link.a)] for one in links]
     return {
         "ports": [_kilo(received), _kilo(sent)],
         "links": [
@@ -133,8 +133,8 @@ def _loads(here: Service) -> Json:
     }
 
 
-def _ports(here: Service) -> list[tuple[Switch, EdgePort]]:
-    return list(here.central.config.ports())[:MAX_PORTS]
+def _ports(service: Service) -> list[tuple[Switch, EdgePort]]:
+    return list(service.central.config.ports())[:MAX_PORTS]
 
 
 def _kilo(rate_bps: FloatArray) -> list[int | None]:

@@ -77,8 +77,8 @@ def follow_stream(query: request_parameters.StreamQuery) -> Response:
 class Streams:
     """What all streams share: how many are open, and what is written once for all clients that watch the same."""
 
-    def __init__(self, here: Service, most: int) -> None:
-        self.here, self.most, self.open = here, most, 0
+    def __init__(self, service: Service, max_streams: int) -> None:
+        self.here, self.most, self.open = service, max_streams, 0
         self._states: dict[tuple[Columns, bool], tuple[float, bytes]] = {}
         self._being_made: set[tuple[Columns, bool]] = set()
         self._events: dict[int, bytes] = {}
@@ -193,7 +193,7 @@ class _StreamClient:
         return self._streams.keys(self._picked)
 
     def _events(self) -> bytes:
-        events = self._streams.here.central.events.after(self._after)
+        events = self._streams.here.central.events.newer_than(self._after)
         if not events:
             return b""
         self._after = events[-1].number

@@ -22,7 +22,7 @@ from controller.openflow.bounded_reader import Buffer
 _select = patcher.original("select")  # eventlet takes epoll away from the patched one
 # A switch under control may be sent 100,000 entries at once; a stranger gets next to nothing.
 MAX_UNREAD_BYTES = 32 << 20
-MAX_UNREAD_BY_STRANGER_BYTES = 1 << 20
+MAX_UNREAD_UNMANAGED_BYTES = 1 << 20
 _SEND_BYTES = 64 << 10
 # Switches answer one after the other: a look so long after the last one finds the answers of several.
 BATCH_DELAY_S = 0.0005
@@ -39,7 +39,7 @@ class SendQueue:
         self._socket = sock
         self._plain = plain
         self._unsent: deque[Buffer] = deque()
-        self._most_octets = MAX_UNREAD_BY_STRANGER_BYTES
+        self._most_octets = MAX_UNREAD_UNMANAGED_BYTES
         self._changed = hub.Event()
         self._ended = False
         self.octets = 0
@@ -133,10 +133,10 @@ class SharedReader:
             hubs.trampoline(self._epoll.fileno(), read=True)
             if self._awaited() > 1:  # the others answer as soon: one look may find all of them
                 hub.sleep(BATCH_DELAY_S)
-            while self._look():  # to be called by the hub takes two registrations
+            while self._poll():  # to be called by the hub takes two registrations
                 hub.sleep(BATCH_DELAY_S)
 
-    def _look(self) -> bool:
+    def _poll(self) -> bool:
         """Read what is there; return whether more is to be expected soon."""
         ready = self._epoll.poll(0)
         if not ready:

@@ -104,8 +104,8 @@ class ConnectionLimits(Generic[Visitor]):
     whoever fills all places cannot keep them. Connections under control never go.
     """
 
-    def __init__(self, most: int, most_waiting: int, most_waiting_of_host: int) -> None:
-        self._most, self._most_waiting, self._most_of_host = most, most_waiting, most_waiting_of_host
+    def __init__(self, max_connections: int, most_waiting: int, most_waiting_of_host: int) -> None:
+        self._most, self._most_waiting, self._most_of_host = max_connections, most_waiting, most_waiting_of_host
         self._waiting: dict[Visitor, str] = {}  # by age; the host that each came from
         self._strangers: dict[Visitor, None] = {}
         self._kept: set[Visitor] = set()

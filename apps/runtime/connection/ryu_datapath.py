@@ -34,15 +34,15 @@ from apps.runtime.connection.connection_limits import (
 )
 from apps.runtime.connection.switch_connection import Gate, SwitchConnection
 from apps.runtime.sockets import native as native_sockets
-from apps.runtime.sockets.socket_reader import MESSAGES_AT_ONCE, REPLIES, ReceivedBytes, replies_in
+from apps.runtime.sockets.socket_reader import MESSAGE_BATCH, REPLIES, ReceivedBytes, replies_in
 from controller.openflow import constants as ofp
 from controller.openflow.bounded_reader import HEADER, Buffer
 from controller.openflow.constants import MessageType
 from controller.openflow.messages import supports_version
 
 LOG = logging.getLogger("dets.openflow")
-# So many bytes of one peer, or MESSAGES_AT_ONCE, are handled before others in the process get their turn.
-_BYTES_AT_ONCE = 256 << 10
+# So many bytes of one peer, or MESSAGE_BATCH, are handled before others in the process get their turn.
+_SLICE_BYTES = 256 << 10
 _READ_BYTES = 64 << 10
 READER = SharedReader()
 _PlainSocket = patcher.original("socket").socket
@@ -229,7 +229,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
                 self._read()
             if self._hung_up:
                 break
-            self._take_messages()
+            self._drain_messages()
 
     def _read(self) -> None:
         try:
@@ -254,7 +254,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
             octets = memoryview(self._buffer)
             replies, only_replies = replies_in(octets)
         try:
-            goes_on = not self._hung_up and self._take_replies(octets, replies, only_replies)
+            goes_on = not self._hung_up and self._drain_replies(octets, replies, only_replies)
         except Exception:  # it comes up again in this connection's own loop, and ends this connection alone
             goes_on = False
         if not goes_on:
@@ -262,7 +262,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
             self._interrupted.set()
         return goes_on
 
-    def _take_replies(self, octets: memoryview, replies: Sequence[Sequence[int]], only_replies: bool) -> bool:
+    def _drain_replies(self, octets: memoryview, replies: Sequence[Sequence[int]], only_replies: bool) -> bool:
         """Take the replies at the beginning of what has come, and put the rest into the buffer.
 
         Return whether there was nothing else, and not too much.
@@ -271,7 +271,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
         assert connection is not None
         try:
             for kind, xid, start, stop in replies:
-                if not connection.take_reply(kind, xid, bytes(octets[start:stop])):
+                if not connection.accept_reply(kind, xid, bytes(octets[start:stop])):
                     only_replies = False
                     break
                 taken, end = taken + 1, stop
@@ -284,7 +284,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
         # A message that comes byte by byte costs as much as so many.
         return self._budget.spend(end, report=False, messages=max(taken, 1)) <= 0.0 and only_replies
 
-    def _take_messages(self) -> None:
+    def _drain_messages(self) -> None:
         """Handle the whole messages at the start of the buffer and take them off."""
         buffer = self._buffer
         offset = since = handled = 0
@@ -297,7 +297,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
             offset += length
             handled += 1
             wait_s = self._budget.spend(length, report=acted)
-            if wait_s > 0.0 or handled >= MESSAGES_AT_ONCE or offset - since >= _BYTES_AT_ONCE:
+            if wait_s > 0.0 or handled >= MESSAGE_BATCH or offset - since >= _SLICE_BYTES:
                 handled, since = 0, offset
                 hub.sleep(wait_s)
         if not offset and (wait_s := self._budget.spend(0, report=False)) > 0.0:
@@ -353,7 +353,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
         self._to_ryu(MessageType.HELLO, 0, HEADER.pack(ofp.VERSION, MessageType.HELLO, HEADER.size, 0))
 
     def _reply(self, kind: int, xid: int, message: bytes) -> None:
-        if self.connection is not None and self.connection.take_reply(kind, xid, message):
+        if self.connection is not None and self.connection.accept_reply(kind, xid, message):
             return
         if xid not in self._asked:
             self._drop("nobody asked")

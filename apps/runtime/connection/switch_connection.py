@@ -117,7 +117,7 @@ class Reply:
         self.begun, self.octets = meters, meters.nbytes
         return meters.nbytes
 
-    def give_up(self, error: ProtocolError) -> None:
+    def fail(self, error: ProtocolError) -> None:
         """Fail with ``error``; the parts that have come are freed at once."""
         self.error = error
         self.parts.clear()
@@ -285,7 +285,7 @@ class SwitchConnection:
             return self._unwanted.pop(xid, False) is None
         del self._awaited[xid]
         self._held_octets -= reply.octets
-        reply.give_up(error)
+        reply.fail(error)
         return True
 
     def reserve(self, messages: int) -> int:
@@ -294,7 +294,7 @@ class SwitchConnection:
         self._datapath.xid = (self._datapath.xid + messages) & MAX_XID
         return first
 
-    def take_reply(self, kind: int, xid: int, message: bytes) -> bool:
+    def accept_reply(self, kind: int, xid: int, message: bytes) -> bool:
         """Take one message if it answers a request of the controller."""
         reply = self._awaits(xid)
         if reply is None:

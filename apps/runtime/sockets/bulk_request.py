@@ -20,8 +20,8 @@ from controller.columns import FloatArray, IntArray
 from controller.openflow.meters import METER_STATS, STATS_BYTES
 from controller.openflow.multipart import MULTIPART_HEAD
 
-_MAX_OCTETS = 0xFFFF  # of one message
-_MAX_METERS = (_MAX_OCTETS - MULTIPART_HEAD.size) // STATS_BYTES
+_MAX_MESSAGE_BYTES = 0xFFFF  # of one message
+_MAX_METERS = (_MAX_MESSAGE_BYTES - MULTIPART_HEAD.size) // STATS_BYTES
 _NOBODY = -1
 
 
@@ -109,7 +109,7 @@ class BulkMeterStats(BulkBarrier):
         self.ends: IntArray = np.empty(0, np.int64)
         self.filled: IntArray = np.empty(0, np.int64)
         self.kept: IntArray = np.empty(0, np.int64)
-        self.parts: NDArray[np.uint8] = np.empty((1, _MAX_OCTETS), np.uint8)
+        self.parts: NDArray[np.uint8] = np.empty((1, _MAX_MESSAGE_BYTES), np.uint8)
         self.expect([])
         super().__init__()
 
@@ -121,7 +121,7 @@ class BulkMeterStats(BulkBarrier):
             in_parts = np.array(meters, np.int64) > _MAX_METERS
             self.slot: IntArray = np.where(in_parts, np.cumsum(in_parts) - 1, _NOBODY)
             if np.count_nonzero(in_parts) > len(self.parts):
-                self.parts = np.empty((np.count_nonzero(in_parts), _MAX_OCTETS), np.uint8)
+                self.parts = np.empty((np.count_nonzero(in_parts), _MAX_MESSAGE_BYTES), np.uint8)
         self.filled.fill(0)
         self.kept.fill(0)
         in_all = int(self.ends[-1]) if meters else 0

@@ -24,9 +24,9 @@ REPLIES = frozenset(
     }
 )
 # So many messages of one peer are handled before others in the process get their turn.
-MESSAGES_AT_ONCE = 32
+MESSAGE_BATCH = 32
 READ_BYTES = 256 << 10
-_ROOM_BYTES, _ROOM_REPLIES = 4 * READ_BYTES, 64 * MESSAGES_AT_ONCE
+_ROOM_BYTES, _ROOM_REPLIES = 4 * READ_BYTES, 64 * MESSAGE_BATCH
 _MULTIPART, _MULTIPART_BYTES = int(MessageType.MULTIPART_REPLY), 16
 _KINDS = sum(1 << kind for kind in REPLIES)
 
@@ -74,7 +74,7 @@ class SocketReader:
     def _receive_at_once(
         self, room: native_sockets.ReceiveBuffer, filenos: Sequence[int], now_s: float
     ) -> Iterator[ReceivedBytes]:
-        what = READ_BYTES, ofp.VERSION, _KINDS, MESSAGES_AT_ONCE
+        what = READ_BYTES, ofp.VERSION, _KINDS, MESSAGE_BATCH
         meters, barriers = self._calls
         while filenos:
             rolls = (*meters.columns, *barriers.columns)
@@ -89,10 +89,10 @@ class SocketReader:
 
 
 def replies_in(octets: memoryview) -> tuple[list[tuple[int, int, int, int]], bool]:
-    """Return the whole replies at the beginning, MESSAGES_AT_ONCE at most, and whether there is nothing else."""
+    """Return the whole replies at the beginning, MESSAGE_BATCH at most, and whether there is nothing else."""
     found: list[tuple[int, int, int, int]] = []
     start, end = 0, len(octets)
-    for _ in range(MESSAGES_AT_ONCE):
+    for _ in range(MESSAGE_BATCH):
         if end - start < HEADER.size:
             return found, True
         version, kind, length, xid = HEADER.unpack_from(octets, start)

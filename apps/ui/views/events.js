@@ -5,7 +5,7 @@ import { h, vnLink } from "../dom.js";
 import { localTime } from "../format.js";
 import { View, live } from "../live_state.js";
 
-const MOST = 500;
+const MAX_SHOWN = 500;
 
 export class EventsView extends View {
   title = "Events";
@@ -27,7 +27,7 @@ export class EventsView extends View {
 
   async load(signal) {
     const answer = await get("/v1/events", signal);
-    this.all = answer.events.slice(-MOST);
+    this.all = answer.events.slice(-MAX_SHOWN);
     this.last = answer.last;
     this.write();
   }
@@ -56,7 +56,7 @@ export class EventsView extends View {
   onEvent(event) {
     if (event.number <= this.last) return;
     this.last = event.number;
-    this.all = [...(this.all ?? []), event].slice(-MOST);
+    this.all = [...(this.all ?? []), event].slice(-MAX_SHOWN);
     this.waiting.push(event);
     if (!this.held && !live.paused) this.flush();
     else this.note.textContent = `Paused; ${this.waiting.length} more.`;
@@ -65,6 +65,6 @@ export class EventsView extends View {
   flush() {
     this.note.textContent = "";
     for (const event of this.waiting.splice(0)) if (this.matches(event)) this.items.prepend(this.row(event));
-    while (this.items.children.length > MOST) this.items.lastChild.remove();
+    while (this.items.children.length > MAX_SHOWN) this.items.lastChild.remove();
   }
 }

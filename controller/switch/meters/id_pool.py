@@ -31,9 +31,9 @@ class MeterIdPool:
         """Return whether an id is in the range."""
         return self.first <= meter_id <= self.last
 
-    def limit_to(self, most: int) -> None:
-        """Give out no id above ``most``, the largest that the switch can have; those in use stay. Replaces the last."""
-        self._most = min(self.last, most)
+    def limit_to(self, max_id: int) -> None:
+        """Allocate no id above ``max_id``, the largest of the switch; ids in use stay. Replaces an earlier limit."""
+        self._most = min(self.last, max_id)
 
     @property
     def available(self) -> bool:

@@ -42,7 +42,7 @@ ALTERNATING_BPS = (3_500_000, 6_500_000)
 VLAN = 10
 UPLINK = "eth0"  # of a namespace
 SENDER = 0x02_0000_0000_01
-FRAME_OCTETS = 1518
+FRAME_BYTES = 1518
 LINK_BPS = 1_000_000_000
 
 
@@ -172,11 +172,11 @@ class _LoopbackController:
     def send(self, frames: list[bytes]) -> None:
         self.sent += len(frames)
 
-    def receive(self, most: int) -> list[ControlFrame]:
+    def receive(self, max_frames: int) -> list[ControlFrame]:
         taken, self._waiting = self._waiting, []
         return [frame for frame in map(decode, taken) if not isinstance(frame, FrameRejection)]
 
-    def speak(self, opcode: Opcode, receivers: np.ndarray[Any, Any], **columns: Any) -> None:
+    def queue_frames(self, opcode: Opcode, receivers: np.ndarray[Any, Any], **columns: Any) -> None:
         """Let frames of an opcode wait."""
         speaker = FrameAddress(SENDER, CONTROLLER_MAC, VLAN, 1)
         entries = records(opcode, sender=np.full(len(receivers), SENDER), receiver=receivers, **columns)
@@ -189,8 +189,10 @@ class _LoopbackController:
         self._number += 1
         receivers = SENDER + 1 + np.arange(self._pairs)
         changed = (np.arange(self._pairs) + self._number) % 10 == 0
-        self.speak(Opcode.SET_RATE, receivers[changed], rate_kbps=np.full(changed.sum(), 4000 + self._number % 100))
-        self.speak(Opcode.KEEP_ALIVE, receivers[~changed])
+        self.queue_frames(
+            Opcode.SET_RATE, receivers[changed], rate_kbps=np.full(changed.sum(), 4000 + self._number % 100)
+        )
+        self.queue_frames(Opcode.KEEP_ALIVE, receivers[~changed])
 
 
 def agent_cost(pairs: int) -> float:
@@ -202,8 +204,8 @@ def agent_cost(pairs: int) -> float:
     try:
         agent = Agent(AgentOptions((VLAN,), LINK_BPS), shaper, mirror)
         receivers = SENDER + 1 + np.arange(pairs)
-        mirror.speak(Opcode.INITIALIZE, receivers)
-        mirror.speak(Opcode.SET_RATE, receivers, rate_kbps=np.full(pairs, 4000))
+        mirror.queue_frames(Opcode.INITIALIZE, receivers)
+        mirror.queue_frames(Opcode.SET_RATE, receivers, rate_kbps=np.full(pairs, 4000))
         agent.receive_frames()
         assert ShapedPair(VLAN, VN_AGGREGATE) not in agent.pairs.rate_kbps
         used_s, intervals = 0.0, 40
@@ -241,7 +243,7 @@ while True:
 def offering(pair: ShapedPair) -> Iterator[None]:
     """Let a process offer a pair several times its rate."""
     head = pair.destination + SENDER.to_bytes(6) + b"\x81\x00" + pair.vlan_vid.to_bytes(2) + b"\x08\x00"
-    command = [sys.executable, "-c", _OFFER, head.hex() + bytes(FRAME_OCTETS - len(head)).hex(), UPLINK]
+    command = [sys.executable, "-c", _OFFER, head.hex() + bytes(FRAME_BYTES - len(head)).hex(), UPLINK]
     process = subprocess.Popen(command)
     try:
         yield

@@ -56,10 +56,10 @@ def requests(entries: int, senders: int, seed: int = 1) -> AllocationInput:
     )
 
 
-def timed(call: Callable[[], object], budget_s: float, most: int = 200) -> tuple[float, float, int]:
+def timed(call: Callable[[], object], budget_s: float, max_calls: int = 200) -> tuple[float, float, int]:
     """Return the best and the median seconds of a call, and how many calls were made within the budget (3 at least)."""
     took: list[float] = []
-    while len(took) < 3 or (sum(took) < budget_s and len(took) < most):
+    while len(took) < 3 or (sum(took) < budget_s and len(took) < max_calls):
         start = time.perf_counter()
         call()
         took.append(time.perf_counter() - start)

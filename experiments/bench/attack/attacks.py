@@ -33,11 +33,11 @@ from experiments.bench.attack.hostile_peer import (
 from experiments.switch import replies
 
 GOOD_DPIDS = (1, 2, 3)
-STRANGER_DPID = 0xDEAD
+UNMANAGED_DPID = 0xDEAD
 
 _UNKNOWN_TYPE = 99
 _UNKNOWN_VERSION = 0x2A
-_PARTS_AT_ONCE = 200
+_PART_BATCH = 200
 _CROWD = 64
 _MANY_PORTS = 1_000
 _PAUSE_S = 0.02
@@ -141,7 +141,7 @@ def errors_in_handshake(address: Address, until_s: float) -> None:
     def work(peer: HostilePeer) -> None:
         peer.send(message(MessageType.HELLO))
         if peer.await_message(MessageType.FEATURES_REQUEST) is not None:
-            _pour(peer, _SHORT_ERROR * _PARTS_AT_ONCE, until_s)
+            _pour(peer, _SHORT_ERROR * _PART_BATCH, until_s)
 
     reconnect_loop(address, until_s, work)
 
@@ -196,7 +196,7 @@ def _bloat(part_type: MultipartType, record: bytes) -> Callable[[Address, float]
                         peer.send(multipart_reply(part_type, b"", xid))
                     else:
                         switch.receive(one, time.monotonic())
-                peer.send(switch.take_messages())
+                peer.send(switch.drain_messages())
 
         reconnect_loop(address, until_s, work)
 
@@ -214,14 +214,14 @@ def relay_hellos(address: Address, until_s: float) -> None:
         deadline_s = time.monotonic() + 1.0
 
         def hear() -> bool:
-            heard.update(switch.take_frames())
+            heard.update(switch.drain_frames())
             return len(heard) > _MANY_PORTS // 2 or time.monotonic() > deadline_s
 
         peer.behave(switch, hear)
         draw = random.Random(1)
         while heard and time.monotonic() < until_s and not peer.gone:
-            said = draw.choices(list(heard.values()), k=_PARTS_AT_ONCE)
-            ports = draw.choices(range(3, _MANY_PORTS), k=_PARTS_AT_ONCE)
+            said = draw.choices(list(heard.values()), k=_PART_BATCH)
+            ports = draw.choices(range(3, _MANY_PORTS), k=_PART_BATCH)
             hellos = (
                 replies.packet_in(1, Table.CLASSIFY, 0, one, frame, 0xFFFF)
                 for one, frame in zip(ports, said, strict=True)
@@ -328,7 +328,7 @@ def _packet_in() -> bytes:
     draw = random.Random(1)
     frames = (
         draw.randbytes(6) + (0x02_00_00_00_00_00 + number).to_bytes(6) + b"\x81\0\0\x0a\x08\0" + bytes(46)
-        for number in range(_PARTS_AT_ONCE)
+        for number in range(_PART_BATCH)
     )
     mark = int(MetadataFlag.UNKNOWN_SOURCE) | hostile_hosts.VLAN
     return b"".join(replies.packet_in(1, Table.PACKET_IN, 0, 1, frame, 0xFFFF, mark) for frame in frames)
@@ -359,12 +359,12 @@ ATTACKS: dict[str, Attack] = {
     "hostile names": Attack("names ports by escapes, ends of lines and bidi overrides", hostile_names),
     "claims a dpid": Attack("says that it is another switch, and leaves", claim_dpid),
     "claims a dpid, stays": Attack("says that it is another switch, and acts like it", claim_dpid_and_stay),
-    "unknown types": Attack("types of message that there are not", _flood(message(_UNKNOWN_TYPE) * _PARTS_AT_ONCE)),
+    "unknown types": Attack("types of message that there are not", _flood(message(_UNKNOWN_TYPE) * _PART_BATCH)),
     "unasked replies": Attack("descriptions of 1,000 ports that nobody asked for", _flood(_PORT_DESC)),
-    "errors": Attack("errors before any handshake", _flood(_ERROR * _PARTS_AT_ONCE)),
+    "errors": Attack("errors before any handshake", _flood(_ERROR * _PART_BATCH)),
     "handshake's errors": Attack("short errors within the handshake", errors_in_handshake),
-    "stranger's errors": Attack("errors of a switch not configured", _flood(_ERROR * _PARTS_AT_ONCE, STRANGER_DPID)),
-    "switch's errors": Attack("errors of a switch under control", _flood(_ERROR * _PARTS_AT_ONCE, ready=True)),
+    "stranger's errors": Attack("errors of a switch not configured", _flood(_ERROR * _PART_BATCH, UNMANAGED_DPID)),
+    "switch's errors": Attack("errors of a switch under control", _flood(_ERROR * _PART_BATCH, ready=True)),
     "switch's replies": Attack("replies that nobody asked it for", _flood(_PORT_DESC, ready=True)),
     "switch's frames": Attack("packet-ins from 200 hosts", _flood(_packet_in(), ready=True)),
     "unknown hosts": Attack(
@@ -391,7 +391,9 @@ ATTACKS: dict[str, Attack] = {
     "dribble": Attack("200 connections, a byte each now and then", dribble),
     "crowd of echoes": Attack("64 connections ask for echoes before any handshake", _crowd(_ECHO * 200, 1600)),
     "crowd of bytes": Attack("64 connections send single bytes as fast as they can", _crowd(_LONG_ECHO, 1)),
-    "crowd of strangers": Attack("64 switches not configured ask for echoes", _crowd(_ECHO * 200, 1600, STRANGER_DPID)),
+    "crowd of strangers": Attack(
+        "64 switches not configured ask for echoes", _crowd(_ECHO * 200, 1600, UNMANAGED_DPID)
+    ),
     "strangers": Attack("switches not configured, each with another dpid", strangers),
     "unknown versions": Attack("a version that there is not", unknown_versions),
     "comes and goes": Attack("is brought up and leaves, again and again", come_and_go),

@@ -30,7 +30,7 @@ SECONDS = 5.0
 INTERVAL_MS = 55
 MAX_GROWTH_MB = 64.0
 MAX_RECOVERY_S = 1.0
-_LOOK_S = 0.05
+_POLL_INTERVAL_S = 0.05
 _RECOVERY_TIMEOUT_S = 30.0
 _END_TIMEOUT_S = 15.0
 _LINK_BPS = 1_000_000_000
@@ -187,7 +187,7 @@ class AttackedFabric:
                 self._sender_is_on(on)
             elif now_s - changed_s >= _CHANGE_S:
                 kept.append(self._kept(on))
-            time.sleep(_LOOK_S)
+            time.sleep(_POLL_INTERVAL_S)
         self._sender_is_on(True)
         if attacker.poll() is None:
             attacker.send_signal(signal.SIGKILL)
@@ -213,7 +213,7 @@ class AttackedFabric:
             except OSError:
                 if time.monotonic() > deadline_s:
                     raise
-                time.sleep(_LOOK_S)
+                time.sleep(_POLL_INTERVAL_S)
 
     def _connections(self) -> int:
         return sum(self._fabric.connections(dpid) for dpid in GOOD_DPIDS)

@@ -9,7 +9,7 @@ from collections import Counter
 
 from experiments.bench.attack.hostile_peer import Address
 
-MOST_BODY_BYTES = 4 * 2**20
+MAX_BODY_BYTES = 4 * 2**20
 _BODIES = 120  # of one address there may be 128 connections
 _TIMEOUT_S = 3.0
 _STATUS_BYTES = len("HTTP/1.1 503")
@@ -17,10 +17,10 @@ _HEAD = f"""\
 POST /v1/limits HTTP/1.1\r
 Host: localhost\r
 Content-Type: application/json\r
-Content-Length: {MOST_BODY_BYTES}\r
+Content-Length: {MAX_BODY_BYTES}\r
 \r
 """.encode()
-_ALMOST = b'{"limits": [' + b" " * (MOST_BODY_BYTES - 100)
+_ALMOST = b'{"limits": [' + b" " * (MAX_BODY_BYTES - 100)
 
 
 def hold_bodies(held: contextlib.ExitStack, address: Address, until_s: float | None = None) -> Counter[bytes]:

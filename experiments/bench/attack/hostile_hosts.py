@@ -15,7 +15,7 @@ VLAN = 10
 _HOST = 0x06_00_00_00_00_00
 _SOLICITED = 0x33_33_FF_00_00_00  # solicited-node multicast (RFC 4291, RFC 2464)
 _IPV4 = bytes.fromhex("45000020000040004011") + bytes(2) + bytes([10, 0, 0, 1, 10, 0, 0, 2]) + bytes(12)
-_FRAMES_AT_ONCE = 200
+_FRAME_BATCH = 200
 
 
 def tenant(frame_of: Callable[[int], tuple[int, FrameHeader]]) -> Callable[[Address, float], None]:
@@ -29,10 +29,10 @@ def tenant(frame_of: Callable[[int], tuple[int, FrameHeader]]) -> Callable[[Addr
 
             def send_frames() -> bool:
                 assert switch is not None
-                for number in itertools.islice(sent, _FRAMES_AT_ONCE):
+                for number in itertools.islice(sent, _FRAME_BATCH):
                     port_no, header = frame_of(number)
                     switch.inject(port_no, build_frame(header, _IPV4).ljust(60, b"\0"), time.monotonic())
-                switch.take_frames()
+                switch.drain_frames()
                 return time.monotonic() > until_s
 
             if switch is not None:

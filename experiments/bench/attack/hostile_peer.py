@@ -158,7 +158,7 @@ class HostilePeer:
         """Be an honest switch until something holds; return whether it did in time."""
         deadline_s = time.monotonic() + timeout_s
         while not self.gone and time.monotonic() < deadline_s:
-            self.send(switch.take_messages())
+            self.send(switch.drain_messages())
             if until():
                 return True
             for one in self.read(0.01):
@@ -175,7 +175,7 @@ class HostilePeer:
         def polled() -> bool:
             return switch.handled.get(MessageType.MULTIPART_REQUEST, 0) >= _QUESTIONS_UNTIL_READY
 
-        switch.take_messages()
+        switch.drain_messages()
         switch.start_connection()
         return switch if self.behave(switch, polled) else None
 

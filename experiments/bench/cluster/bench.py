@@ -64,22 +64,24 @@ def run(
         if sharded and (repeats or kills or node_failures):
             figures["moves"], targets = _sharded(repeats, kills, node_failures, seed, Path(name))
         if repeats and not sharded:
-            figures |= measure(switches, pairs, repeats, seconds, Path(name), _tell)
+            figures |= measure(switches, pairs, repeats, seconds, Path(name), _report_progress)
             figures["takeover_intervals"] = {
                 what: _intervals([one["last_s"] for one in made]) for what, made in figures["takeovers"].items()
             }
             targets += takeover_targets(figures)
         if cross_shard_pairs:
             cost = figures["cross_shard"] = measure_cross_shard(cross_shard_pairs)
-            _tell(f"an entry: {cost['one_step_ns']:.0f} ns in one step, {cost['cross_shard_ns']:.0f} ns if it crosses")
+            _report_progress(
+                f"an entry: {cost['one_step_ns']:.0f} ns in one step, {cost['cross_shard_ns']:.0f} ns if it crosses"
+            )
             title = "an entry that crosses between shards, both sides, without the network"
             targets.append(Target(title, cost["more_ns"], "ns more", TARGET_CROSS_SHARD_NS))
         if kills and not sharded:
-            killed = run_kills(kills, seed, Path(name) / "kills", _tell)
+            killed = run_kills(kills, seed, Path(name) / "kills", _report_progress)
             figures["kills"] = asdict(killed)
             targets.append(_no_problems(killed.judgement, f"{kills} kills and pauses"))
         if faults:
-            faulted = run_faults(Path(name) / "faults", _tell, sharded=sharded)
+            faulted = run_faults(Path(name) / "faults", _report_progress, sharded=sharded)
             figures["faults"] = asdict(faulted)
             targets.append(_no_problems(faulted.judgement, "partitions, full disks and clocks that step"))
     asked = {"switches": switches, "pairs": pairs, "repeats": repeats, "sharded": sharded}
@@ -89,7 +91,7 @@ def run(
     return finished("cluster", figures, targets, settings, output)
 
 
-def _tell(line: str) -> None:
+def _report_progress(line: str) -> None:
     print(line, flush=True)
 
 
@@ -97,7 +99,7 @@ def _sharded(
     repeats: int, kills: int, node_failures: int, seed: int, folder: Path
 ) -> tuple[dict[str, Any], list[Target]]:
     """Return the figures of nodes that share switches, and their targets."""
-    report = run_ownership_changes(repeats, kills, seed, folder, _tell, node_failures)
+    report = run_ownership_changes(repeats, kills, seed, folder, _report_progress, node_failures)
     targets = [
         Target(f"{way}: a switch without a decision", max(made), "intervals", TARGET_MOVES[way])
         for way, made in report.undecided.items()
@@ -130,5 +132,5 @@ def takeover_targets(figures: dict[str, Any]) -> list[Target]:
 
 def _no_problems(judgement: ClusterVerdict, what: str) -> Target:
     for problem in judgement.problems:
-        _tell(problem)
+        _report_progress(problem)
     return Target(f"writers at once, revisions lost, senders freed: {what}", len(judgement.problems), "", 0)

@@ -153,4 +153,4 @@ class Crossing(_Setup):
         for speaker, frames in enumerate(said):
             for hearer, data in frames.items():
                 self.octets = max(self.octets, len(data))
-                self.shards[hearer].hear(speaker, data, self.now_s)
+                self.shards[hearer].receive(speaker, data, self.now_s)

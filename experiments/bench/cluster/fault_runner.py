@@ -35,7 +35,11 @@ class FaultsReport:
 
 
 def run_faults(
-    folder: Path, tell: Callable[[str], None] = lambda _line: None, names: Sequence[str] = (), *, sharded: bool = False
+    folder: Path,
+    report_progress: Callable[[str], None] = lambda _line: None,
+    names: Sequence[str] = (),
+    *,
+    sharded: bool = False,
 ) -> FaultsReport:
     """Have every fault once, or those with these names, on a pair or on nodes that share switches.
 
@@ -49,11 +53,11 @@ def run_faults(
         ):
             loaded = LoadedCluster(nodes, fabric)
             if isinstance(nodes, ShardedNodes):
-                return _run(ShardedFaults(loaded, nodes, made), names, tell)
-            return _run(ActiveStandbyFaults(loaded, made), names, tell)
+                return _run(ShardedFaults(loaded, nodes, made), names, report_progress)
+            return _run(ActiveStandbyFaults(loaded, made), names, report_progress)
 
 
-def _run(faults: FaultScenarios, names: Sequence[str], tell: Callable[[str], None]) -> FaultsReport:
+def _run(faults: FaultScenarios, names: Sequence[str], report_progress: Callable[[str], None]) -> FaultsReport:
     loaded = faults.loaded
     loaded.begin()
     report = FaultsReport(loaded.judgement)
@@ -63,6 +67,6 @@ def _run(faults: FaultScenarios, names: Sequence[str], tell: Callable[[str], Non
             fault()
             loaded.cluster.wait_ready()
             report.took_s[name] = time.monotonic() - began_s
-            tell("; ".join([f"{name}: {report.took_s[name]:.1f} s", *loaded.judgement.problems[problems:]]))
+            report_progress("; ".join([f"{name}: {report.took_s[name]:.1f} s", *loaded.judgement.problems[problems:]]))
     loaded.judge()
     return report

@@ -16,10 +16,10 @@ from experiments.bench.cluster.testbed.loaded_cluster import CHANGED_VN, LoadedC
 from experiments.machine.cluster_process import name_of
 
 LEASE_S = 3  # by default
-HOLD_S, LOOK_EVERY_S = LEASE_S + 1.0, 0.2  # whatever is to happen has begun by then
+HOLD_S, POLL_INTERVAL_S = LEASE_S + 1.0, 0.2  # whatever is to happen has begun by then
 STEP_S = 5 * 3600
-PAGE_OCTETS = 4096  # that tmpfs gives a file at once
-_VALUE_OCTETS = 200_000
+PAGE_BYTES = 4096  # that tmpfs gives a file at once
+_VALUE_BYTES = 200_000
 
 
 class FaultScenarios(ABC):
@@ -157,7 +157,7 @@ class FaultScenarios(ABC):
         logs = [node.log_path for node in self.nodes.nodes]
         for log in logs:
             with log.open("ab") as file:
-                file.write(b"\n" * (-log.stat().st_size % PAGE_OCTETS))
+                file.write(b"\n" * (-log.stat().st_size % PAGE_BYTES))
         with ExitStack() as stack:
             for number in range(len(logs)):
                 stack.enter_context(full(self.ground.disks[name_of(number)]))
@@ -200,7 +200,7 @@ class FaultScenarios(ABC):
         self.assert_change_stored()
         until_s = time.monotonic() + hold_s
         while time.monotonic() < until_s and self.is_unchanged(victim):
-            time.sleep(LOOK_EVERY_S)
+            time.sleep(POLL_INTERVAL_S)
         self.expect(self.is_unchanged(victim), "everybody is what they were, without an interruption")
 
     def assert_change_stored(self) -> None:
@@ -218,4 +218,4 @@ class FaultScenarios(ABC):
     def _write(self, client: EtcdClient) -> None:
         """Let etcd's database grow, unless it is down."""
         with suppress(EtcdError):
-            client.transact([], [put("/others/growing", os.urandom(_VALUE_OCTETS))], [])
+            client.transact([], [put("/others/growing", os.urandom(_VALUE_BYTES))], [])

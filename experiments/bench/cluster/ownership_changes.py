@@ -59,7 +59,7 @@ def run_ownership_changes(
     kills: int,
     seed: int,
     folder: Path,
-    tell: Callable[[str], None] = lambda _line: None,
+    report_progress: Callable[[str], None] = lambda _line: None,
     node_failures: int = 0,
 ) -> SharedReport:
     """Change owners ``repeats`` times in each way, then disturb so many times by ``seed``; return what came of it.
@@ -73,13 +73,15 @@ def run_ownership_changes(
             for way in CAUSES:
                 run.measure(way)
                 undecided, frozen_s = run.report.undecided[way][-1], run.report.frozen_s[way][-1]
-                tell(f"{way}: {undecided:.1f} intervals without a decision, grants frozen for {frozen_s:.1f} s")
+                report_progress(
+                    f"{way}: {undecided:.1f} intervals without a decision, grants frozen for {frozen_s:.1f} s"
+                )
         for turn in range(kills):
-            tell(f"{turn + 1:>3}: {run.turn()}")
+            report_progress(f"{turn + 1:>3}: {run.turn()}")
         before = run.refused_writes()
         for turn in range(node_failures):
             due_s = time.monotonic() + DEATH_EVERY_S
-            tell(f"{turn + 1:>3}: {run.death()}")
+            report_progress(f"{turn + 1:>3}: {run.death()}")
             time.sleep(max(0.0, due_s - time.monotonic()))
         run.report.refused_writes = run.refused_writes() - before
         run.report.judgement = run.loaded.judge()

@@ -31,14 +31,16 @@ class KillsReport:
     disturbances: dict[str, int] = field(default_factory=dict)
 
 
-def run_kills(count: int, seed: int, folder: Path, tell: Callable[[str], None] = lambda _line: None) -> KillsReport:
+def run_kills(
+    count: int, seed: int, folder: Path, report_progress: Callable[[str], None] = lambda _line: None
+) -> KillsReport:
     """Disturb a pair so many times, and return what came of it. Raises ControllerError if it does not come back."""
     with Cluster(document, folder) as pair, row_of_switches(pair) as fabric:
         run = _Run(LoadedCluster(pair, fabric), random.Random(seed))
         run.loaded.begin()
         for turn in range(count):
             told = run.turn()
-            tell(f"{turn + 1:>3}: {told}")
+            report_progress(f"{turn + 1:>3}: {told}")
         return KillsReport(run.loaded.judge(), run.disturbances)
 
 

@@ -66,7 +66,7 @@ class ShardedFaults(FaultScenarios):
 
     def is_unchanged(self, victim: int) -> bool:
         """Whether all nodes name the same owners as before, and no switch has had another writer."""
-        return self._told([self._owners_before]) and self._writers() == self._writers_before
+        return self._agree_on_owners([self._owners_before]) and self._writers() == self._writers_before
 
     def _without_switch(self, incoming: bool, outgoing: bool) -> None:
         victim = self.ready()
@@ -75,10 +75,14 @@ class ShardedFaults(FaultScenarios):
         wanted = [{**self._owners_before, SWITCH: name_of(n)} for n in self._numbers if n != victim]
         with self.cut(victim, f"ip saddr {source}" if incoming else "", f"ip daddr {source}" if outgoing else ""):
             controlled = partial(self._shared.shared_by, self._numbers)
-            self.nodes.wait(lambda: self._told(wanted) and controlled(), f"another node than {name} has {SWITCH}")
+            self.nodes.wait(
+                lambda: self._agree_on_owners(wanted) and controlled(), f"another node than {name} has {SWITCH}"
+            )
             self.assert_change_stored()
         time.sleep(HOLD_S)
-        self.expect(self._told(wanted), f"{SWITCH} stays where it is once {name} could have it again, others too")
+        self.expect(
+            self._agree_on_owners(wanted), f"{SWITCH} stays where it is once {name} could have it again, others too"
+        )
 
     def _without_peers(self, incoming: bool, outgoing: bool) -> None:
         victim = self.ready()
@@ -120,7 +124,7 @@ class ShardedFaults(FaultScenarios):
                 total += int(float(frames)) if victim in (number, int(peer) - 1) else 0
         return total
 
-    def _told(self, wanted: list[dict[str, str | None]]) -> bool:
+    def _agree_on_owners(self, wanted: list[dict[str, str | None]]) -> bool:
         """Whether all nodes name the same owners, and these are among the ``wanted``."""
         told = [node.health().get("cluster", {}).get("owners") for node in self.nodes.nodes]
         return all(one == told[0] for one in told) and told[0] in wanted

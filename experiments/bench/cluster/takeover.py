@@ -20,7 +20,7 @@ INTERVAL_MS = 55
 VARIED = 0.1  # of the receivers: the grants of the others stand, if nobody disturbs them
 SETTLE_S, AFTER_S = 5.0, 2.0
 TAKEOVER_S = 60.0
-LOOK_EVERY_S = 0.2
+POLL_INTERVAL_S = 0.2
 Tell = Callable[[str], None]
 
 
@@ -47,7 +47,9 @@ def stopped(pair: Cluster, number: int) -> None:
 ENDS = {"killed": killed, "machine dead": machine_dead, "paused": paused, "stopped": stopped}
 
 
-def measure(switches: int, entries: int, repeats: int, seconds: float, folder: Path, tell: Tell) -> dict[str, Any]:
+def measure(
+    switches: int, entries: int, repeats: int, seconds: float, folder: Path, report_progress: Tell
+) -> dict[str, Any]:
     """Return the costs of a node alone and of a pair, and what every take-over was like.
 
     ``seconds`` is how long each cost is measured. Raises ControllerError if a pair does not come back.
@@ -60,7 +62,7 @@ def measure(switches: int, entries: int, repeats: int, seconds: float, folder: P
         wait_entries(node, plan)
         time.sleep(SETTLE_S)
         alone = costs({"node": node.pid}, node, seconds)
-    tell(f"a node alone: {alone['node_percent']:.1f} % of a processor")
+    report_progress(f"a node alone: {alone['node_percent']:.1f} % of a processor")
 
     def document(openflow_port: int, rest_port: int) -> dict[str, Any]:
         return replace(plan, openflow_port=openflow_port, rest_port=rest_port).configuration()
@@ -68,22 +70,24 @@ def measure(switches: int, entries: int, repeats: int, seconds: float, folder: P
     with Cluster(document, folder / "pair") as pair:
         here, there = (port for _host, port in pair.openflow)
         with fabric_process(replace(plan, openflow_port=here, standby_port=there), folder / "pair") as orders:
-            return {"alone": alone, **_measure_pair(pair, orders, plan, repeats, seconds, tell)}
+            return {"alone": alone, **_measure_pair(pair, orders, plan, repeats, seconds, report_progress)}
 
 
 def _measure_pair(
-    pair: Cluster, orders: SwitchProcessControl, plan: LoopPlan, repeats: int, seconds: float, tell: Tell
+    pair: Cluster, orders: SwitchProcessControl, plan: LoopPlan, repeats: int, seconds: float, report_progress: Tell
 ) -> dict[str, Any]:
     active = _settled(pair, plan)
     members = {f"member_{number}": member.pid for number, member in enumerate(pair.etcd.members, 1)}
     pids = {"active": pair.nodes[active].pid, "standby": pair.nodes[1 - active].pid, **members}
     cost = costs(pids, pair.nodes[active], seconds)
-    tell(f"the active node of a pair: {cost['active_percent']:.1f} %, the standby {cost['standby_percent']:.1f} %")
+    report_progress(
+        f"the active node of a pair: {cost['active_percent']:.1f} %, the standby {cost['standby_percent']:.1f} %"
+    )
     takeovers: dict[str, list[dict[str, Any]]] = {name: [] for name in ENDS}
     for _ in range(repeats):
         for name, end in ENDS.items():
             made = _take_over(pair, orders, plan, end)
-            tell(f"{name}: {made['first_s']:.3f} s at the first switch, {made['last_s']:.3f} s at all")
+            report_progress(f"{name}: {made['first_s']:.3f} s at the first switch, {made['last_s']:.3f} s at all")
             takeovers[name].append(made)
     return {"pair": cost, "takeovers": takeovers}
 
@@ -104,7 +108,7 @@ def _take_over(
         "a take-over",
         TAKEOVER_S,
         pair.nodes[other].check_alive,
-        LOOK_EVERY_S,
+        POLL_INTERVAL_S,
     )
     time.sleep(AFTER_S)
     seen = orders.ask("report")
@@ -140,7 +144,7 @@ def wait_entries(node: ControllerProcess, plan: LoopPlan) -> None:
         "all entries under control",
         TAKEOVER_S,
         node.check_alive,
-        LOOK_EVERY_S,
+        POLL_INTERVAL_S,
     )
 
 

@@ -38,10 +38,10 @@ DEFAULT_SUBSET = PATTERNS[:2]
 SENDERS = 3
 VICTIM_VLAN, BURST_VLAN = 1, 2
 LINK_BPS, VICTIM_BPS, BURST_BPS, OFFERED_BPS = 40_000_000, 25_000_000, 11_000_000, 20_000_000
-HEARD_S = 0.060  # for so long each UDP sender is heard, one after the other
+MEASURED_S = 0.060  # for so long each UDP sender is heard, one after the other
 BEFORE_S, BEGIN_S, LASTS_S = (1.5, 3.3), 3.5, 4.0
-GAIN_AT_MOST = 0.10
-BELOW_AT_MOST = 2
+MAX_GAIN = 0.10
+MAX_BELOW = 2
 
 
 def scenario(pattern: BurstPattern, *, queues: bool) -> Scenario:
@@ -49,9 +49,9 @@ def scenario(pattern: BurstPattern, *, queues: bool) -> Scenario:
     receiver, sources = SENDERS + 1, []
     for number in range(SENDERS):
         sources.append(Source(VICTIM_VLAN, number + 1, receiver, "tcp"))
-        heard_s = 0.2 + number * HEARD_S
+        heard_s = 0.2 + number * MEASURED_S
         spans = [(BEGIN_S + start_s, BEGIN_S + end_s) for start_s, end_s in pattern.spans(number, LASTS_S)]
-        spans.insert(0, (heard_s, heard_s + HEARD_S))
+        spans.insert(0, (heard_s, heard_s + MEASURED_S))
         sources.append(Source(BURST_VLAN, number + 1, receiver, "udp", OFFERED_BPS, spans=tuple(spans)))
     limits = {VICTIM_VLAN: Limits(VICTIM_BPS, VICTIM_BPS), BURST_VLAN: Limits(BURST_BPS, BURST_BPS)}
     return Scenario(
@@ -122,8 +122,8 @@ def targets(rows: Sequence[Mapping[str, Any]]) -> list[Target]:
     for fabric, queues in dict.fromkeys((row["fabric"], row["queues"]) for row in rows):
         mine = [row for row in rows if (row["fabric"], row["queues"]) == (fabric, queues)]
         for key, what, unit, most in (
-            ("gain", "gain over any second", "of the limit", GAIN_AT_MOST),
-            ("below_on_end", "TCP next to it below 95 %", "intervals", BELOW_AT_MOST),
+            ("gain", "gain over any second", "of the limit", MAX_GAIN),
+            ("below_on_end", "TCP next to it below 95 %", "intervals", MAX_BELOW),
         ):
             worst = max(mine, key=itemgetter(key))
             name = f"{fabric}, queues {queues}: {what}, worst ({worst['algorithm']}, {worst['pattern']})"

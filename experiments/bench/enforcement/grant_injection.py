@@ -29,7 +29,7 @@ from experiments.model.settings_operator import Operator
 
 ENVIRONMENT = "DETS_GRANTS"
 COLUMNS = ("time_s", "slot", "grant_bps", "rate_bps", "burst_bits", "offered_bps", "dropped_bps", "modifies")
-NAIVE_LEAST_BITS = 13_000  # a bucket that holds less than a frame passes nothing
+NAIVE_MIN_BITS = 13_000  # a bucket that holds less than a frame passes nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def naive_enforcement(burst_s: float) -> Callable[..., tuple[Enforcement, MeterC
     ) -> tuple[Enforcement, MeterChanges]:
         del measured, seen_s, accounts
         rate_bps = whole_rates(limit_bps)
-        burst_bits = np.ceil(np.maximum(rate_bps * burst_s, NAIVE_LEAST_BITS) / RATE_STEP_BPS) * RATE_STEP_BPS
+        burst_bits = np.ceil(np.maximum(rate_bps * burst_s, NAIVE_MIN_BITS) / RATE_STEP_BPS) * RATE_STEP_BPS
         now_column_s = np.full(len(rate_bps), now_s)
         after = before._replace(
             limit_bps=rate_bps,

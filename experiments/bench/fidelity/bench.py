@@ -138,7 +138,7 @@ def measure_on_ovs(case: Metered) -> float:
     with OvsFabric(fabric, OvsOptions(edge_queues=True, static_arp=True)) as ovs:
         _install_on_ovs(fabric, sender, receiver, case)
         assert ovs.classifier is not None
-        ovs.classifier.settle()
+        ovs.classifier.wait_ready()
         flow = Flow(sender, receiver, FIRST_PORT, None if case.udp else "cubic", UDP_RATE_BPS if case.udp else None)
         with tempfile.TemporaryDirectory() as folder, Traffic(ovs, Path(folder), 60) as traffic:
             traffic.serve([flow])

@@ -122,13 +122,13 @@ def measure_size(size: Size, seconds: float, profiles: Path | None) -> list[dict
 
 
 def _measure_controller(
-    plan: LoopPlan, folder: Path, tell: Callable[[str], None], seconds: float, profile: Path | None
+    plan: LoopPlan, folder: Path, report_progress: Callable[[str], None], seconds: float, profile: Path | None
 ) -> list[dict[str, Any]]:
     total = plan.switches * plan.entries
     with ControllerProcess(plan.configuration(), folder, profile=profile) as controller:
         wait_until(lambda: controller.get("/v1/loop"), "an answer", ADOPT_TIMEOUT_S, controller.check_alive)
         before_bytes, before_s = resident_bytes(controller.pid), process_cpu_s(controller.pid)
-        tell("connect")
+        report_progress("connect")
         wait_until(
             lambda: (controller.get("/v1/loop")["last"] or {}).get("pair_count") == total,
             "all entries under control",
@@ -139,7 +139,7 @@ def _measure_controller(
         time.sleep(FIRST_AUDIT_S)
         rows = []
         for varied in VARIED:
-            tell(f"vary {varied} {OFFERED}")
+            report_progress(f"vary {varied} {OFFERED}")
             time.sleep(max(SETTLE_S, 4 * plan.interval_ms / 1e3))
             if profile is not None and varied == VARIED[0]:
                 os.kill(controller.pid, signal.SIGUSR1)
@@ -149,11 +149,11 @@ def _measure_controller(
             rows[-1]["bytes_per_entry"] = (resident_bytes(controller.pid) - before_bytes) / total
         rows[0]["taken_over_cpu_s"] = taken_over_s
         if total <= MAX_IDLE:
-            tell("vary 0 0")
+            report_progress("vary 0 0")
             time.sleep(IDLE_AFTER_S)
             rows.append(_measure_rounds(plan, controller, 0.0, seconds) | {"who": "idle"})
         if total <= MAX_RECORDED:
-            tell(f"vary {VARIED[0]} {OFFERED}")
+            report_progress(f"vary {VARIED[0]} {OFFERED}")
             rows[0]["replay"] = _replay(controller.url, folder / "recording")
         return rows
 
@@ -197,7 +197,7 @@ def _measure_rounds(plan: LoopPlan, controller: ControllerProcess, varied: float
 
 
 def _measure_baseline(
-    plan: LoopPlan, folder: Path, tell: Callable[[str], None], seconds: float
+    plan: LoopPlan, folder: Path, report_progress: Callable[[str], None], seconds: float
 ) -> list[dict[str, Any]]:
     told = {"DETS_BASELINE": str(folder / "entries.json"), "DETS_BASELINE_INTERVAL_MS": str(plan.interval_ms)}
     listen = ["--ofp-listen-host", "127.0.0.1", "--ofp-tcp-listen-port", str(plan.openflow_port)]
@@ -213,7 +213,7 @@ def _measure_baseline(
     try:
         rows = []
         for varied in VARIED:
-            tell(f"vary {varied} {BASELINE_OFFERED}")
+            report_progress(f"vary {varied} {BASELINE_OFFERED}")
             already = len(_rounds(log))
             wait_until(partial(_has_rounds, log, already + 2), "rounds", ADOPT_TIMEOUT_S, alive)
             done, cpu_s, start_s = len(_rounds(log)), process_cpu_s(process.pid), time.monotonic()

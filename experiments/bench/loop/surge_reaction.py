@@ -19,9 +19,9 @@ from topologies.builders import fig5
 
 LINK_BPS, LIMIT_BPS, OFFERED_BPS, KNOWN_BPS = 50_000_000, 25_000_000, 16_000_000, 1_000_000
 SENDERS, RECEIVER, VLAN = (1, 2, 3, 4), 5, 2
-MET = 1.1
+HELD_AT = 1.1
 PHASES = 20
-HEARD_S, BEGIN_S, PATIENCE_S = (0.5, 1.0), 3.0, 1.0
+HOSTS_LEARNED_S, BEGIN_S, TIMEOUT_S = (0.5, 1.0), 3.0, 1.0
 
 
 def figures(interval_ms: int, algorithm: str = "fp") -> dict[str, float]:
@@ -37,17 +37,17 @@ def _met_ms(interval_ms: int, algorithm: str, phase: float) -> float:
     model = ModelFabric(description, ModelOptions())
     plane = ControlPlane(model, CentralController(parse_config(yaml.safe_dump(document), "model"), epoch=9))
     plane.start()
-    model.run(HEARD_S[0])
+    model.run(HOSTS_LEARNED_S[0])
     heard = _send(model, KNOWN_BPS)
-    model.run(HEARD_S[1])
+    model.run(HOSTS_LEARNED_S[1])
     for source in heard:
         source.stop(model.slot)
     begin_s = BEGIN_S + phase * interval_ms / 1e3
     model.run(begin_s)
     _send(model, OFFERED_BPS)
-    while model.now_s < begin_s + PATIENCE_S:
+    while model.now_s < begin_s + TIMEOUT_S:
         model.run(model.now_s + model.slot_s / 2)
-        if plane.central.state.enforcement.rate_bps.sum() <= MET * LIMIT_BPS:
+        if plane.central.state.enforcement.rate_bps.sum() <= HELD_AT * LIMIT_BPS:
             break
     return (model.now_s - begin_s) * 1e3
 

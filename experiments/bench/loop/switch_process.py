@@ -44,7 +44,7 @@ PORTS = 16
 # A VLAN is on so many switches at most. Every switch forwards to every host of its VLANs: if all VLANs were everywhere,
 # each of a hundred switches would hold the entries of all, few of them metered.
 POD_SWITCHES = 10
-MOST_SENDERS = 100  # of one receiver
+MAX_SENDERS = 100  # of one receiver
 # 10 Mb/s or more for each of 100 senders: three frames, the least that a meter is modified for, are little of that.
 RECEIVE_LIMIT_BPS = 1_000_000_000
 CAPACITY_BPS = 100_000_000_000
@@ -79,10 +79,10 @@ class LoopPlan:
 
     @property
     def vlans(self) -> int:
-        """How many VLANs a switch has: enough that no receiver has more than MOST_SENDERS senders."""
+        """How many VLANs a switch has: enough that no receiver has more than MAX_SENDERS senders."""
         if self.vlan_count is not None:
             return self.vlan_count
-        others = min(MOST_SENDERS, self.switches // self.pods * self.ports - 1)
+        others = min(MAX_SENDERS, self.switches // self.pods * self.ports - 1)
         return -(-self.entries // (self.ports * others))
 
     @property
@@ -145,10 +145,10 @@ def fill(plan: LoopPlan, central: CentralController, datapaths: dict[int, BusyDa
         central.fabric.learn(Host(key.vlan_vid, _mac(row)), PortId(key.dpid, key.port_no), 0.0)
     for pair in pairs_of(plan, central):
         central.pairs.on_pair_seen(pair, 0.0)
-    while updates := central.take_updates():  # some entries at a time
+    while updates := central.drain_updates():  # some entries at a time
         for dpid, update in updates.items():
             datapaths[dpid].receive(update.encode(1), time.monotonic())
-            datapaths[dpid].take_messages()
+            datapaths[dpid].drain_messages()
             assert not datapaths[dpid].refused, datapaths[dpid].refused[0]
 
 

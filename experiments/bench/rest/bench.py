@@ -104,9 +104,9 @@ def watch_pages(controller: ControllerProcess, vns: list[dict[str, Any]], second
     return phase | {"asked": pages.asked, "kbytes_per_s_and_page": round(per_page / 1e3, 1)}
 
 
-def come_back(controller: ControllerProcess, tell: Callable[[str], None], seconds: float) -> None:
+def come_back(controller: ControllerProcess, report_progress: Callable[[str], None], seconds: float) -> None:
     """Cut a switch off, let it be brought up and audited; raise ControllerError when either takes too long."""
-    tell("cut 1")
+    report_progress("cut 1")
     wait_until(lambda: not all_ready(controller), "the switch is missed", TIMEOUT_S, every_s=0.01)
     wait_until(lambda: all_ready(controller), "the switch is ready", TIMEOUT_S)
     time.sleep(seconds)

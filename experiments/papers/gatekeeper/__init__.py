@@ -50,10 +50,10 @@ MORE_CONNECTIONS = NotRun("an overload of 41 Mb/s, drops of the receiver's queue
 HOST_SCHEDULER = NotRun("samples of 10 ms at the sending host")
 
 
-def _job(title: str, key: str, kind: str, shares: tuple[int, ...], most: float) -> Claim:
+def _job(title: str, key: str, kind: str, shares: tuple[int, ...], maximum: float) -> Claim:
     """Return a claim on the job's time over that under static limits, as ours and under the paper's parameters."""
     said = "job time relative to static limits"
-    ours, literal = (job_takes(said, (0.0, most), kind, shares, (control, "static")) for control in (NAME, LITERAL))
+    ours, literal = (job_takes(said, (0.0, maximum), kind, shares, (control, "static")) for control in (NAME, LITERAL))
     figure = "6" if kind == "tcp" else "7"
     return Claim(key, f"3.3, fig. {figure}", title, ours, Published(FORM, literal))
 

@@ -73,7 +73,7 @@ def time_falls(measured: Measured, control: str = NAME) -> ClaimVerdict:
     return ClaimVerdict(f"{shown} {SHARES_SHOWN}", all_of(*map(above, falls)))
 
 
-def background(kind: str, least: float, own: str = NAME) -> Judge:
+def background(kind: str, minimum: float, own: str = NAME) -> Judge:
     """What the pairs get over all three shares, in parts of what they get with static limits."""
 
     def judge(measured: Measured) -> ClaimVerdict:
@@ -89,7 +89,7 @@ def background(kind: str, least: float, own: str = NAME) -> Judge:
             return UNKNOWN
         means = {control: [sum(one.values()) / len(one) / 1e6 for one in of] for control, of in rates.items()}
         each = ", ".join(f"{one:.0f} for {static:.0f}" for one, static in zip(*means.values(), strict=True))
-        return ClaimVerdict(f"{show(times, 'plain')} times ({each} Mb/s {SHARES_SHOWN})", above(times, least))
+        return ClaimVerdict(f"{show(times, 'plain')} times ({each} Mb/s {SHARES_SHOWN})", above(times, minimum))
 
     return judge
 

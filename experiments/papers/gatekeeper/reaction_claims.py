@@ -55,7 +55,7 @@ def queue(measured: Measured) -> ClaimVerdict:
     return ClaimVerdict(f"mean, and in all but 1 % of 110 ms: {found}; {messages} messages", holds)
 
 
-def recovers_within(experiment: str, most: int) -> Judge:
+def recovers_within(experiment: str, max_intervals: int) -> Judge:
     """Judge after how many intervals the victim of a blast has its own again, in the worst seed."""
 
     def judge(measured: Measured) -> ClaimVerdict:
@@ -65,7 +65,7 @@ def recovers_within(experiment: str, most: int) -> Judge:
                 return "-", None
             took = [run["victim_recovery_intervals"] for run in runs]
             worst = "no recovery in at least one seed" if None in took else f"worst {max(took)} intervals"
-            return worst, within([math.inf if one is None else one for one in took], high=most)
+            return worst, within([math.inf if one is None else one for one in took], high=max_intervals)
 
         found, holds = told(NAME)
         literal, _ = told(LITERAL)

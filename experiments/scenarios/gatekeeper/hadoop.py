@@ -20,7 +20,7 @@ SHARES = (25, 50, 75)
 KINDS = ("tcp", "udp")
 ALONE = "gatekeeper-hadoop-alone"
 SILENCE_S, SHUFFLE_S, END_S = 20 / 4, 21 / 4, 30.0
-FILE_OCTETS = round(SHUFFLE_S * SCHEDULED_BPS / 8 * TCP_PAYLOAD_BYTES / TCP_WIRE_BYTES / (PNS - 1))
+FILE_BYTES = round(SHUFFLE_S * SCHEDULED_BPS / 8 * TCP_PAYLOAD_BYTES / TCP_WIRE_BYTES / (PNS - 1))
 
 
 def name_of(kind: str, share: int) -> str:
@@ -31,7 +31,7 @@ def name_of(kind: str, share: int) -> str:
 def _job() -> tuple[Source, ...]:
     numbers = range(1, PNS + 1)
     pairs = [(one, (one + step - 1) % PNS + 1) for step in range(1, PNS) for one in numbers]
-    return tuple(Source(1, *pair, "tcp", spans=((SILENCE_S, END_S),), octets=FILE_OCTETS) for pair in pairs)
+    return tuple(Source(1, *pair, "tcp", spans=((SILENCE_S, END_S),), octets=FILE_BYTES) for pair in pairs)
 
 
 def _pairs(kind: str) -> tuple[Source, ...]:

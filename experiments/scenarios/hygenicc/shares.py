@@ -6,7 +6,7 @@ from experiments.scenarios.scenario import Limits, Scenario, Source
 END_S = 8.0
 STEADY = "steady"
 PHASES = {STEADY: (3.0, END_S)}
-OF_VNS = f"{CUTS[2]} scope=0"
+RATE_PER_VN = f"{CUTS[2]} scope=0"
 WHOLE = Limits(LINK_BPS, LINK_BPS)
 
 scenarios = (
@@ -48,8 +48,8 @@ scenarios = (
         ),
         duration_s=END_S,
         phases=PHASES,
-        controls=(*CUTS, OF_VNS, published(3)),
-        emulated_controls=in_real_time((*CUTS, OF_VNS)),
+        controls=(*CUTS, RATE_PER_VN, published(3)),
+        emulated_controls=in_real_time((*CUTS, RATE_PER_VN)),
         seeds=3,
     ),
 )

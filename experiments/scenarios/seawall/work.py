@@ -17,7 +17,7 @@ scenarios = (
         {1: None, 2: None},
         pns=11,
         sources=tuple(
-            Source(1 + one % 2, one, 11, "udp" if one % 2 else "tcp", LINK_BPS // 4, most_burst_s=2.0)
+            Source(1 + one % 2, one, 11, "udp" if one % 2 else "tcp", LINK_BPS // 4, max_burst_s=2.0)
             for one in range(1, 11)
         ),
         duration_s=60.0,

@@ -15,7 +15,7 @@ from apps.reload import Reloads
 from apps.runtime.connection.connection_limits import ConnectionCounts, EvictionReason, MessageCounts
 from apps.runtime.loop_stats import LoopStats
 from apps.runtime.supervisor import LoopState, Supervisor
-from apps.vn_metrics import AT_ONCE, MetricColumn, samples, vlan_columns
+from apps.vn_metrics import BATCH_SIZE, MetricColumn, samples, vlan_columns
 from controller.forwarding.pairs import Host
 from controller.monitoring.observer import Observer
 
@@ -141,7 +141,7 @@ def test_who_is_kept_below_its_limit_is_shown(blast):
     entries = blast.state.entries
     starved = np.full(len(blast.vns), 1e6)
     for _ in range(60):
-        blast.fabric.guarantees = blast.fabric.guarantees.after(
+        blast.fabric.guarantees = blast.fabric.guarantees.updated(
             np.full(len(blast.vns), 16e6), starved, blast.vns.receive_limit_bps, 0.055
         )
     assert len(entries)
@@ -160,12 +160,12 @@ def test_names_people_give_do_not_break_the_page(blast):
 
 
 def test_samples_come_in_pieces_and_unknown_ones_not_at_all():
-    column = np.arange(2.5 * AT_ONCE)
+    column = np.arange(2.5 * BATCH_SIZE)
     column[::2] = np.nan
     labels = [f'{{port="{port}"}}' for port in range(len(column))]
     pieces = list(samples(labels, [MetricColumn("dets_x", "An x.", "gauge", column)]))
     assert pieces[0] == b"# HELP dets_x An x.\n# TYPE dets_x gauge\n"
-    assert max(piece.count(b"\n") for piece in pieces) <= AT_ONCE
+    assert max(piece.count(b"\n") for piece in pieces) <= BATCH_SIZE
     lines = b"".join(pieces[1:]).decode().splitlines()
     assert lines[:2] == ['dets_x{port="1"} 1', 'dets_x{port="3"} 3']
     assert len(lines) == len(column) // 2

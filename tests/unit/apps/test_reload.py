@@ -83,22 +83,22 @@ class FakeShell:
         self.central = CentralController(config)
         self.peers: dict[int, Any] = {}
         self.standing_still = threading.Lock()
-        self.let_go_of: list[int] = []
+        self.reconnected: list[int] = []
         self.strangers: list[Any] = []
 
     def now_s(self) -> float:
         return 5.0
 
     def push(self) -> None:
-        for dpid, update in self.central.take_updates().items():
+        for dpid, update in self.central.drain_updates().items():
             self.peers[dpid].connection.send(update.encode, len(update))
 
     def sync_switches(self) -> None:
         for peer in self.peers.values():
             peer.meters, peer.queues = object(), object()
 
-    def let_go(self, peer: Any, meters: list[int] | None) -> None:
-        self.let_go_of.append(peer.connection.dpid)
+    def reconnect(self, peer: Any, meters: list[int] | None) -> None:
+        self.reconnected.append(peer.connection.dpid)
         peer.connection.disconnect()
 
 
@@ -136,7 +136,7 @@ class App:
     def run_in_thread(self, function: Callable[..., Any], *arguments: object) -> Any:
         return function(*arguments)
 
-    def breathe(self) -> None:
+    def yield_control(self) -> None:
         pass
 
     def spawn(self, function: Callable[..., None], *arguments: object) -> None:
@@ -231,7 +231,7 @@ def test_a_reload_that_succeeds_changes_all_of_it(app: App) -> None:
     central = app.shell.central
     assert app.settings.revision == before["revisions"][0] + 1
     assert (app.adopted, central.fabric.control.policies[20].algorithm) == (["debug"], "sp")
-    assert (list(app.shell.peers), app.shell.let_go_of) == ([1], [2])
+    assert (list(app.shell.peers), app.shell.reconnected) == ([1], [2])
     assert app.shell.peers[1].connection.sent > before["sent"][1]
     row = app.settings.file.row_of[NAME]
     assert central.vns.send_limit_bps[row] == 10_000_000  # the override, over the new file
@@ -319,7 +319,7 @@ def test_a_failure_of_the_switch_over_is_an_event(app: App, monkeypatch: pytest.
     monkeypatch.setattr(CentralController, "put_in_force", failing(CentralController.put_in_force, InjectedError("no")))
     with pytest.raises(InjectedError):
         reloader(app).reload()
-    (event,) = [one for one in app.shell.central.events.after(0) if one.kind == EventKind.RELOAD_FAILED]
+    (event,) = [one for one in app.shell.central.events.newer_than(0) if one.kind == EventKind.RELOAD_FAILED]
     assert event.text == f"{app.path} was not put in force, all is as before: no"
 
 

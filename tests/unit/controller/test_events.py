@@ -23,7 +23,7 @@ def test_of_many_at_once_the_first_are_named_and_the_others_counted() -> None:
     lines: list[tuple[EventKind, str]] = []
     log = EventLog(lambda kind, text: lines.append((kind, text)))
     assert note(log, BEGAN, 5.0) == list(range(int(NAMED_BURST)))
-    assert [event.text for event in log.after(0)][-1].startswith("1900 more that are not named here")
+    assert [event.text for event in log.newer_than(0)][-1].startswith("1900 more that are not named here")
     assert (log.counts[BEGAN], len(lines)) == (len(ROWS), NAMED_BURST + 1)
 
 
@@ -31,7 +31,7 @@ def test_few_are_all_named_and_nothing_more_is_told() -> None:
     log = EventLog()
     assert log.limit_named(BEGAN, ROWS[:7], 5.0) == list(range(7))
     log.report_suppressed(6.0)
-    assert not log.after(0)
+    assert not log.newer_than(0)
 
 
 def test_who_goes_on_gets_few_lines_a_second_and_each_kind_has_its_own() -> None:
@@ -40,7 +40,7 @@ def test_who_goes_on_gets_few_lines_a_second_and_each_kind_has_its_own() -> None
     named = [len(note(log, BEGAN, 5.0 + number * INTERVAL_S)) for number in range(1, 182)]  # for ten seconds
     assert sum(named) == int(NAMED_PER_S * 181 * INTERVAL_S)
     assert log.counts[BEGAN] == 182 * len(ROWS)
-    told = [event for event in log.after(0) if "not named here" in event.text]
+    told = [event for event in log.newer_than(0) if "not named here" in event.text]
     assert 9 <= len(told) <= 11
     assert len(log.limit_named(ENDED, ROWS, 15.0)) == NAMED_BURST
 
@@ -48,15 +48,15 @@ def test_who_goes_on_gets_few_lines_a_second_and_each_kind_has_its_own() -> None
 def test_events_of_every_day_push_out_no_others_and_all_are_in_order() -> None:
     log = EventLog(keep=50)
     log.add(EventKind.SWITCH_DOWN, "down", 1.0)
-    log.add(EventKind.SWITCH_CLAIMED, "claimed", 2.0)
+    log.add(EventKind.DPID_CONFLICT, "claimed", 2.0)
     for number in range(200):
         log.add(BEGAN, f"began {number}", 3.0)
-    log.add(EventKind.LINKS_DOWN, "links", 4.0)
-    events = log.after(0)
+    log.add(EventKind.LINK_DOWN, "links", 4.0)
+    events = log.newer_than(0)
     assert [event.number for event in events] == [1, 2, *range(153, 204)]
     assert [event.kind for event in (events[0], events[1], events[-1])] == [
         EventKind.SWITCH_DOWN,
-        EventKind.SWITCH_CLAIMED,
-        EventKind.LINKS_DOWN,
+        EventKind.DPID_CONFLICT,
+        EventKind.LINK_DOWN,
     ]
-    assert [event.number for event in log.after(200)] == [201, 202, 203]
+    assert [event.number for event in log.newer_than(200)] == [201, 202, 203]

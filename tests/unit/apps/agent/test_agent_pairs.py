@@ -40,7 +40,7 @@ def pairs():
     made = AgentPairs([10], 100)
     made.on_frame(said(Opcode.INITIALIZE, RECEIVER))
     made.on_frame(said(Opcode.SET_RATE, RECEIVER, rate_kbps=[5000]))
-    assert made.take_changes() == ([(PAIR, 5_000_000)], [])
+    assert made.drain_changes() == ([(PAIR, 5_000_000)], [])
     return made
 
 
@@ -53,32 +53,32 @@ def silent(pairs: AgentPairs, intervals: int) -> None:
 def test_a_rate_without_initialize_is_not_for_an_idle_machine() -> None:
     pairs = AgentPairs([10], 100)
     pairs.on_frame(said(Opcode.SET_RATE, RECEIVER, rate_kbps=[5000]))
-    assert pairs.take_changes() == ([], [])
+    assert pairs.drain_changes() == ([], [])
 
 
 def test_the_same_rate_again_changes_nothing(pairs) -> None:
     pairs.on_frame(said(Opcode.SET_RATE, RECEIVER, rate_kbps=[5000]))
-    assert pairs.take_changes() == ([], [])
+    assert pairs.drain_changes() == ([], [])
 
 
 def test_deactivate_lets_a_pair_go(pairs) -> None:
     pairs.on_frame(said(Opcode.DEACTIVATE, RECEIVER))
-    assert pairs.take_changes() == ([], [PAIR])
+    assert pairs.drain_changes() == ([], [PAIR])
     assert pairs.pairs == []
 
 
 def test_a_vn_with_itself_stands_for_all_that_it_sends(pairs) -> None:
     pairs.on_frame(said(Opcode.INITIALIZE, SENDER))
     pairs.on_frame(said(Opcode.SET_RATE, SENDER, rate_kbps=[20_000]))
-    assert pairs.take_changes() == ([(ALL, 20_000_000)], [])
+    assert pairs.drain_changes() == ([(ALL, 20_000_000)], [])
 
 
 def test_a_silent_controller_is_forgotten_late_and_its_rates_later_still(pairs) -> None:
     silent(pairs, KEEP_ALIVE_INTERVALS + KEPT_INTERVALS)
     assert pairs.rate_kbps == {PAIR: 5000}
-    assert pairs.take_changes() == ([], [])
+    assert pairs.drain_changes() == ([], [])
     silent(pairs, 1)
-    assert pairs.take_changes() == ([], [PAIR])
+    assert pairs.drain_changes() == ([], [PAIR])
 
 
 def test_keep_alive_keeps_a_rate_for_ever(pairs) -> None:
@@ -141,7 +141,7 @@ def test_counters_stay_with_their_pairs_when_others_go(pairs) -> None:
 
 def test_no_rate_takes_a_limit_away(pairs) -> None:
     pairs.on_frame(said(Opcode.SET_RATE, RECEIVER, rate_kbps=[NO_RATE]))
-    assert pairs.take_changes() == ([], [PAIR])
+    assert pairs.drain_changes() == ([], [PAIR])
 
 
 @pytest.mark.parametrize("text", ["", "10,10", "0", "4095", "a", "10,"])

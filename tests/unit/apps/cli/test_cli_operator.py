@@ -789,7 +789,7 @@ def test_events_are_told(desk: RestDesk, dets: Any) -> None:
 def test_events_are_followed_over_a_restart_of_the_controller(
     desk: RestDesk, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(monitoring, "LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr(monitoring, "POLL_INTERVAL_S", 0.0)
     first, second, anew = ({**EVENT, "number": number} for number in (7, 8, 1))
     answers = iter(
         [

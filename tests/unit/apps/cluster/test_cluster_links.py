@@ -210,7 +210,7 @@ def test_a_call_takes_a_bounded_number_of_frames_and_octets(node: Callable[..., 
     counts: list[int] = []
 
     def receive_one() -> bool:
-        counts.append(len(here.links.receive(most=1)))
+        counts.append(len(here.links.receive(max_messages=1)))
         return sum(counts) == 3
 
     until(receive_one)

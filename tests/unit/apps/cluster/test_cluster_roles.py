@@ -63,7 +63,7 @@ class Run:
         self.now_s = 10.0
         self.leadership = Leadership(TTL_S)
         self.roles = RoleManager(
-            lambda dpid: self.leadership.wanted_role(self.now_s),
+            lambda dpid: self.leadership.desired_role(self.now_s),
             lambda dpid: self.leadership.active_generation(self.now_s),
             lambda: self.now_s,
             lambda function, *arguments: function(*arguments),
@@ -74,7 +74,7 @@ class Run:
         self.roles.release = lambda connection: self.released.append(connection.dpid)
 
     def hear(self, generation: int, *, mine: bool) -> None:
-        self.leadership.hear(LeaseSnapshot(self.now_s, 7, "n", 7 if mine else 8, generation))
+        self.leadership.update(LeaseSnapshot(self.now_s, 7, "n", 7 if mine else 8, generation))
         self.roles.round()
 
     def connect(self) -> Any:

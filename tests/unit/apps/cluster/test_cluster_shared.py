@@ -237,8 +237,8 @@ def exchange_of(
     """What passes on what is said at 50 s, and keeps what is to be done ``later``."""
     assert node.shared is not None
     clock, ready, spawn = lambda: 50.0, lambda: [1], lambda *call: later.append(call)
-    breathe = lambda: later.append("breath")  # noqa: E731
-    return PeerExchange(node, node.shared, links, central, clock, ready, keys.append, spawn, breathe)  # type: ignore[arg-type]
+    yield_control = lambda: later.append("breath")  # noqa: E731
+    return PeerExchange(node, node.shared, links, central, clock, ready, keys.append, spawn, yield_control)  # type: ignore[arg-type]
 
 
 def test_a_node_speaks_only_while_it_may_rely_on_its_lease() -> None:
@@ -250,7 +250,7 @@ def test_a_node_speaks_only_while_it_may_rely_on_its_lease() -> None:
     node.shared.nodes = {name: NodeRecord(f"10.0.0.{name[1]}:1", name, f"http://{name}:1") for name in ("n1", "n2")}
     node.shared.owners = {1: Owner("n1", 11, 5), 2: Owner("n2", 12, 6)}
     node.shared.secret, node.shared.token = b"secret", 4
-    node.leadership.hear(LeaseSnapshot(9.0, 11, "n1", 11, 3))
+    node.leadership.update(LeaseSnapshot(9.0, 11, "n1", 11, 3))
     for _ in range(2):
         exchange.before_interval()
         central.interval({}, {}, 50.0)

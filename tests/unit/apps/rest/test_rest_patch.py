@@ -35,9 +35,9 @@ def test_a_limit_is_changed_and_the_rest_stays(desk: Desk) -> None:
 
 def test_a_send_limit_reaches_the_switch_by_a_meter(desk: Desk) -> None:
     desk.connect()
-    desk.central.take_updates()
+    desk.central.drain_updates()
     assert desk.patch(VN, {"send_limit_bps": 12_345_000, "receive_limit_bps": 20_000_000}).status_code == 200
-    update = desk.central.take_updates()[DPID]
+    update = desk.central.drain_updates()[DPID]
     row = desk.central.vns.row_of(10, DPID, 1)
     assert row is not None
     meter_id = desk.central.switches[DPID].vn_meters[row].send

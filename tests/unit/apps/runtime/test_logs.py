@@ -47,11 +47,11 @@ def test_what_is_noted_while_lines_are_written_is_written_too(caplog: pytest.Log
     filled = Event()
     more = [1]
 
-    def breathe() -> None:
+    def yield_control() -> None:
         if more:
             lines.note(EventKind.SWITCH_UP, f"late {more.pop()}")
 
-    lines = EventLines(breathe, filled)
+    lines = EventLines(yield_control, filled)
     with caplog.at_level(logging.INFO):
         lines.note(EventKind.SWITCH_UP, "first")
         lines.write()

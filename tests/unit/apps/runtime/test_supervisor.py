@@ -69,11 +69,11 @@ def test_a_round_that_fails_is_followed_by_the_next_and_is_counted(desk: Desk) -
     desk.supervisor.every("unlucky", 0.1, work)
     desk.run()
     assert len(rounds) == 3
-    assert desk.supervisor.ailing() == {"unlucky": "ValueError: no such luck"}
+    assert desk.supervisor.faults() == {"unlucky": "ValueError: no such luck"}
     assert desk.supervisor.loops["unlucky"].failures == 2
     desk.end_s = 101.0
     desk.run()
-    assert desk.supervisor.ailing() == {}
+    assert desk.supervisor.faults() == {}
     assert desk.supervisor.loops["unlucky"].failures == 2
     assert desk.supervisor.loops["unlucky"].last_error == "ValueError: no such luck"
 
@@ -97,7 +97,7 @@ def test_a_loop_that_waits_for_work_tries_again_after_a_failure_without_waiting(
     assert rounds == [100.5, 100.5 + RESTART_PAUSE_S, 102.0, 102.5]
     assert waits == [100.0, 101.5, 102.0, 102.5]
     assert desk.supervisor.loops["queues"].failures == 1
-    assert desk.supervisor.ailing() == {}
+    assert desk.supervisor.faults() == {}
 
 
 def test_a_loop_that_hangs_is_told_of_but_not_one_that_has_nothing_to_do(desk: Desk) -> None:
@@ -108,9 +108,9 @@ def test_a_loop_that_hangs_is_told_of_but_not_one_that_has_nothing_to_do(desk: D
     desk.supervisor.on_demand("idle", hang, lambda: None)
     desk.run()
     desk.now_s += HANG_TIMEOUT_S
-    assert desk.supervisor.ailing() == {}
+    assert desk.supervisor.faults() == {}
     desk.now_s += 1.0
-    assert desk.supervisor.ailing() == {"hung": "has not come round for 61 s"}
+    assert desk.supervisor.faults() == {"hung": "has not come round for 61 s"}
 
 
 def test_a_stop_ends_every_loop(desk: Desk) -> None:

@@ -94,7 +94,7 @@ class Place:
         return float(self.central.vns.weight[self.settings.file.row_of[name]])
 
     def inactive(self) -> list[str]:
-        return [one.text for one in self.central.events.after(0) if one.kind == EventKind.OVERRIDE_INACTIVE]
+        return [one.text for one in self.central.events.newer_than(0) if one.kind == EventKind.OVERRIDE_INACTIVE]
 
 
 def test_the_vn_wins_over_its_own_in_the_file_over_the_vlan_over_the_vlans_in_the_file() -> None:
@@ -165,15 +165,15 @@ def test_a_dry_run_tells_all_and_does_nothing() -> None:
 def test_only_what_a_vn_may_send_reaches_its_switch() -> None:
     place = Place()
     place.central.switch_connected(0xA1, (), np.empty(0, METER_CONFIG), 1.0)
-    place.central.take_updates()
+    place.central.drain_updates()
     place.vns({ONE: {"send_limit_bps": 12_000_000}, TWO: {"receive_limit_bps": 9_000_000}})
-    update = place.central.take_updates()[0xA1]
+    update = place.central.drain_updates()[0xA1]
     flood_kbps = 225  # a tenth of the smallest receive limit, shared by four other VNs
     newcomer_kbps = 3_000  # what both others may begin with together: 40 ms of that limit in 60 ms
     expected = [12_000, *[flood_kbps] * 6, *[newcomer_kbps] * 3]
     assert sorted(update.meter_mods()[2].tolist()) == sorted(expected)
     place.vlan(10, weight=4.0)
-    assert place.central.take_updates() == {}
+    assert place.central.drain_updates() == {}
     assert place.central.vns.weight[place.settings.file.row_of[ONE]] == 4.0
 
 
@@ -421,7 +421,7 @@ def test_a_refusal_of_the_store_is_an_event_once(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(place.store, "commit", full)
     with pytest.raises(StoreError):
         place.vns({ONE: {"send_limit_bps": 2_000_000}})
-    told = [one.text for one in place.central.events.after(0) if one.kind == EventKind.STORE_REFUSED]
+    told = [one.text for one in place.central.events.newer_than(0) if one.kind == EventKind.STORE_WRITE_FAILED]
     assert told == ["a change is refused: the disk is full"] * 2
 
 

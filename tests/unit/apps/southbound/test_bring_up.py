@@ -65,7 +65,7 @@ def test_a_restart_over_one_switch_needs_no_message():
     again = restarted(net)
     again.up.add(1)
     again.central.switch_connected(1, net.switches[1].flows.values(), net.switches[1].meter_config(), again.now_s)
-    assert again.central.take_updates() == {}
+    assert again.central.drain_updates() == {}
     assert again.audit(1) == 0
     assert contents(again) == before
     assert len(again.central.state.entries) == 3
@@ -204,15 +204,15 @@ def test_what_belongs_to_others_is_left_alone():
     net.config = star(2, openflow={"first_meter_id": 1, "last_meter_id": 60_000})
     net.central = CentralController(net.config)
     net.central.switch_connected(1, theirs["flows"], theirs["meters"], 1.0)
-    updates = [net.central.take_updates()[1]]
+    updates = [net.central.drain_updates()[1]]
     expected = net.central.reconciler.tables(1)
     standing = meter_config({**expected.meters, 70_000: MeterSetting(5, 5)})
     ours = split_own_flows([*expected.flows.values(), foreign, strange])[0]
     assert sum(net.central.reconciler.audit(1, expected, ours, standing, 2.0)) == 0
-    updates += net.central.take_updates().values()
+    updates += net.central.drain_updates().values()
     assert all(not update.flow_deletes and not update.meter_deletes for update in updates)
     assert 70_000 not in updates[0].meter_id
-    up = [event.text for event in net.central.events.after(0) if event.kind == EventKind.SWITCH_UP]
+    up = [event.text for event in net.central.events.newer_than(0) if event.kind == EventKind.SWITCH_UP]
     assert "2 entries of others left alone" in up[0]
 
 
@@ -260,7 +260,7 @@ def test_of_several_meters_of_a_pair_the_first_counts(talking):
 def one_by_one(monkeypatch):
     """Every piece is as small as can be."""
     for module in (reconciliation, pair_meters, forwarding_state):
-        for name in ("_AT_ONCE", "_LOOKED_AT_ONCE", "_WORKED_AT_ONCE", "_CLAIMED_AT_ONCE", "_HOSTS_AT_ONCE"):
+        for name in ("_BATCH_SIZE", "_COMPARE_BATCH", "_REPAIR_BATCH", "_CLAIM_BATCH", "_HOST_BATCH"):
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, 1)
 
@@ -306,7 +306,7 @@ def test_a_switch_is_told_nothing_before_all_it_holds_is_known(talking, one_by_o
     again.switches[1].flows.popitem()
     for _ in comes(again, 1):
         connected = again.central.switches[1].connected
-        told.append((connected, 1 in again.central.take_updates()))
+        told.append((connected, 1 in again.central.drain_updates()))
     assert (False, True) not in told
     assert (False, False) in told
 

@@ -28,7 +28,7 @@ with warnings.catch_warnings():  # what Ryu imports is deprecated
     from apps.runtime.connection.switch_connection import SwitchConnection
     from apps.runtime.ryu_adapter import BULK_BARRIER, BULK_METER_STATS
     from apps.runtime.sockets.socket_reader import SocketReader
-    from apps.southbound.connected_switches import POLL_PATIENCE_S, SwitchState
+    from apps.southbound.connected_switches import POLL_TIMEOUT_S, SwitchState
     from apps.southbound.polling import PORT_QUEUE_INTERVAL_S, TOGETHER, looked_before_s
     from apps.southbound.southbound_driver import SouthboundDriver
 
@@ -126,7 +126,7 @@ class Round:
             body = meters(1, 2, 3) if kind == MultipartType.METER else b""
             head = struct.pack("!BBHIHH4x", ofp.VERSION, MessageType.MULTIPART_REPLY, 16 + len(body), xid, kind, 0)
             if not self.wire.answers_bulk_request(head + body, self.now_s):
-                self.connection.take_reply(MessageType.MULTIPART_REPLY, xid, head + body)
+                self.connection.accept_reply(MessageType.MULTIPART_REPLY, xid, head + body)
         self.wire.asked.clear()
         yield
 
@@ -137,7 +137,7 @@ class Round:
         assert self.wire.answers_bulk_request(one, self.now_s)
         self.connection.fall_back_all()
         others = struct.pack("!BBHIHH4x", ofp.VERSION, kind, 16 + 2 * 56, xid, what, 0) + meters(2, 3)
-        assert self.connection.take_reply(kind, xid, others)
+        assert self.connection.accept_reply(kind, xid, others)
 
     def run(self, *set_meanwhile: int) -> set[int]:
         """Run a round in which those meters are set while it waits; return the meters that it has read."""
@@ -211,7 +211,7 @@ def test_ports_that_never_answer_hold_up_nobody_and_are_asked_for_again(round_of
     asked = peer.port_queue_poll
     while peer.port_queue_poll is asked:
         assert one.run() == {1, 2, 3}
-        assert one.now_s - asked.asked_s < POLL_PATIENCE_S + 0.1
+        assert one.now_s - asked.asked_s < POLL_TIMEOUT_S + 0.1
     assert not {reply.xid for reply in asked[1:] if reply is not None} & set(one.connection._awaited)
     assert looked_s(one) < asked.asked_s
     while peer.port_queue_poll is None:
@@ -240,7 +240,7 @@ def test_a_bulk_request_that_ends_in_the_middle_is_read_whole(round_of_one: Roun
 def test_a_switch_whose_reply_is_too_long_is_not_called(round_of_one: Round, monkeypatch: pytest.MonkeyPatch) -> None:
     round_of_one.run()
     assert round_of_one.peer.meters_listed == 3
-    monkeypatch.setattr("apps.southbound.polling.MOST_BYTES", 100)
+    monkeypatch.setattr("apps.southbound.polling.MAX_QUEUED_BYTES", 100)
     monkeypatch.setattr("apps.southbound.polling._METER_BYTES", 0)
     assert round_of_one.run() == set()
     assert round_of_one.peer.meters_listed == 0
@@ -254,7 +254,7 @@ def test_what_a_bulk_request_hears_is_when_meters_were_set(round_of_one: Round) 
     round_of_one.shell.peers.collect_confirmations()
     (sent_s, reply), *_ = peer.unfinished
     assert (sent_s, reply.done) == (round_of_one.now_s, False), "it has not answered: it is awaited as any reply"
-    assert round_of_one.connection.take_reply(MessageType.BARRIER_REPLY, reply.xid, b"")
+    assert round_of_one.connection.accept_reply(MessageType.BARRIER_REPLY, reply.xid, b"")
     assert peer.meters_set_s() == round_of_one.now_s
     ids = np.array([2])
     update, mods = round_of_one.shell.central.switches[DPID].update, modifications(ids, ids, ids)
@@ -283,7 +283,7 @@ def test_what_is_confirmed_of_other_messages_says_nothing_of_the_meters_of_pairs
             assert wire.answers_bulk_request(answer, answered_s)
         else:
             round_of_one.now_s = answered_s
-            assert round_of_one.connection.take_reply(MessageType.BARRIER_REPLY, wire.barrier_xid, b"")
+            assert round_of_one.connection.accept_reply(MessageType.BARRIER_REPLY, wire.barrier_xid, b"")
         peers.collect_confirmations()
 
     wire.has_lane = has_lane
@@ -310,7 +310,7 @@ def test_a_reply_that_comes_late_confirms_nothing_that_was_sent_after_its_reques
         answer = struct.pack("!BBHI", ofp.VERSION, MessageType.BARRIER_REPLY, 8, xid)
         round_of_one.now_s = answered_s
         if not (has_lane and wire.answers_bulk_request(answer, answered_s)):
-            assert round_of_one.connection.take_reply(MessageType.BARRIER_REPLY, xid, b"")
+            assert round_of_one.connection.accept_reply(MessageType.BARRIER_REPLY, xid, b"")
         round_of_one.shell.peers.collect_confirmations()
 
     wire.has_lane = has_lane

@@ -57,7 +57,7 @@ class Looked:
 
     def _peer(self, dpid: int) -> Any:
         queue_watch = SimpleNamespace(read=lambda *_: self.watched.append(dpid))
-        meter_watch = SimpleNamespace(look=lambda *_: None)
+        meter_watch = SimpleNamespace(update=lambda *_: None)
         connection = SimpleNamespace(dpid=dpid)
         return SimpleNamespace(connection=connection, counting=None, meters=meter_watch, queues=queue_watch)
 
@@ -67,7 +67,7 @@ class Looked:
             reply.add(answer)
             reply.finish()
         elif answer is not None:
-            reply.give_up(answer)
+            reply.fail(answer)
         return reply
 
     def read(self, received_s: dict[int, float]) -> None:

@@ -23,7 +23,7 @@ def lies(read_at, *, counted=1.0, reported=1.0, late_s=0.0, intervals=200):
         at_s = number * INTERVAL_S - (late_s if number // 30 % 2 else 0.0)
         reading = np.array([counted * RATE_BPS / 8 * at_s, at_s]) if read_at(number) else np.full(2, np.nan)
         told = (np.full(1, reported * OCTETS), np.full(1, RATE_BPS), INTERVAL_S)
-        lied |= bool(one.after(np.ones(1, dtype=bool), reading[:1], reading[1:], *told)[0])
+        lied |= bool(one.updated(np.ones(1, dtype=bool), reading[:1], reading[1:], *told)[0])
     return lied
 
 

@@ -142,7 +142,7 @@ def test_changes_are_told_once_they_stand() -> None:
     record.capabilities = able(queues={1: WORKS, 2: WORKS}, queues_set={1: None, 2: "has a QoS row of others"})
 
     def told() -> list[str]:
-        return [event.text for event in central.events.after(0) if event.kind == "enforceable"]
+        return [event.text for event in central.events.newer_than(0) if event.kind == "enforceability-changed"]
 
     port_enforceability.note_changes(central.fabric, 1.0)
     port_enforceability.note_changes(central.fabric, 1.5)
@@ -155,8 +155,8 @@ def test_changes_are_told_once_they_stand() -> None:
     ]
     port_enforceability.note_changes(central.fabric, 6.0)
     assert len(told()) == 2
-    assert port_enforceability.counts(central.fabric) == {"yes": 1, "partly": 1, "no": 1}
-    assert port_enforceability.of_switch(central.fabric, 2)[1].why == (
+    assert port_enforceability.verdict_counts(central.fabric) == {"yes": 1, "partly": 1, "no": 1}
+    assert port_enforceability.switch_verdicts(central.fabric, 2)[1].why == (
         "the switch is not connected; its last settings stand",
     )
 
@@ -167,7 +167,7 @@ def test_a_switch_without_meters_says_so_at_the_ports_of_others_that_share_its_v
         central.switch_connected(dpid, [], np.empty(0, METER_CONFIG), 0.0)
     central.switches[1].capabilities = able(queues_set={1: "none", 2: "none"})
     central.switches[2].capabilities.disable_meters("refused")
-    found = port_enforceability.of_switch(central.fabric, 1)
+    found = port_enforceability.switch_verdicts(central.fabric, 1)
     assert "senders at s2 are not limited" in str(found[1])
     assert "s2" not in str(found[2])
 

@@ -44,7 +44,7 @@ def read(
     meters["byte_in_count"][1], meters["band_byte_count"][1] = counted, dropped
     ports["port_no"], ports["rx_bytes"] = (1, 9), (received, elsewhere)
     watch.read(meters)
-    watch.look(ports, now_s)
+    watch.update(ports, now_s)
     return watch.ability
 
 
@@ -165,8 +165,8 @@ def test_compiled_or_not_watches_see_the_same(seed: int, rounds: int) -> None:
         ports["port_no"], ports["rx_bytes"] = 1, number * MIN_EVIDENCE_BYTES
         for one, other in zip(compiled, plain, strict=True):
             if rng.random() < 0.7:
-                one.look(ports, number * 0.4)
-                other.look(ports, number * 0.4)
+                one.update(ports, number * 0.4)
+                other.update(ports, number * 0.4)
             assert (one.ability, one._counted, one._began) == (other.ability, other._counted, other._began)
             np.testing.assert_array_equal(one._meter_id, other._meter_id)
             np.testing.assert_array_equal(one._counts, other._counts)

@@ -26,7 +26,7 @@ def switch(**options: object) -> Datapath:
     datapath = Datapath(1, DatapathOptions(**options))  # type: ignore[arg-type]
     for port_no in (1, 2):
         datapath.add_port(port_no, 1e9, 0.0)
-    datapath.take_messages()
+    datapath.drain_messages()
     return datapath
 
 
@@ -52,10 +52,10 @@ def test_a_switch_takes_all_of_it_and_is_left_as_it_was() -> None:
     assert [flow.cookie & OWN_COOKIE_MASK for flow in datapath.tables.flows()] == [meter_probe.COOKIE] * 4
     assert datapath.meters.setting(METER_ID) == (meter_probe.RATE_KBPS, meter_probe.BURST_KBITS)
     datapath.receive(test.frames(200), 0.0)
-    assert datapath.take_frames() == []  # no port sees any of it
+    assert datapath.drain_frames() == []  # no port sees any of it
     passed = meter_probe.BURST_KBITS * 1000 // (meter_probe.FRAME_BYTES * 8)
     assert (
-        datapath.take_messages().count(meter_probe.DESTINATION.to_bytes(6))
+        datapath.drain_messages().count(meter_probe.DESTINATION.to_bytes(6))
         == meter_probe.MARKED_FRAMES + meter_probe.FRAMES + passed
     )
     datapath.receive(test.cleanup(300), 0.0)
@@ -69,8 +69,8 @@ def test_its_entries_match_nothing_that_comes_in_by_a_port() -> None:
     datapath.receive(test.setup(1), 0.0)
     for frame in {test.frames(1)[-meter_probe.FRAME_BYTES :], meter_probe.queue_frames(port(), 1)[-60:]}:
         datapath.inject(1, frame, 0.0)
-    assert datapath.take_messages() == b""
-    assert datapath.take_frames() == []
+    assert datapath.drain_messages() == b""
+    assert datapath.drain_frames() == []
 
 
 def port(*, tagged: bool = True) -> EdgePort:
@@ -83,7 +83,7 @@ def test_queue_frames_leave_as_the_vlans_own_do(tagged: bool) -> None:
     datapath = switch()
     datapath.ports[2].set_queue(QUEUE_ID, 1e6, 1e6)
     datapath.receive(meter_probe.queue_frames(port(tagged=tagged), 1), 0.0)
-    frames = datapath.take_frames()
+    frames = datapath.drain_frames()
     assert [port_no for port_no, _ in frames] == [2] * meter_probe.QUEUE_FRAMES
     assert all(len(frame) == 60 and (frame[12:16].hex() == "8100000a") is tagged for _, frame in frames)
     assert datapath.ports[2].queue_counters[QUEUE_ID]["tx_packets"] == meter_probe.QUEUE_FRAMES
@@ -158,7 +158,7 @@ def marks_found(**refused: str) -> Capabilities:
     datapath.receive(test.setup(100), 0.0)
     test.refused |= refused
     datapath.receive(test.frames(200), 0.0)
-    said = datapath.take_messages()
+    said = datapath.drain_messages()
     while said:
         length = int.from_bytes(said[2:4])
         if said[1] == ofp.MessageType.PACKET_IN:

@@ -34,7 +34,7 @@ def talking():
 def test_audit_of_tables_in_order_is_silent(talking):
     for dpid in talking.switches:
         assert talking.audit(dpid) == 0
-    assert EventKind.TABLES_MENDED not in [event.kind for event in talking.central.events.after(0)]
+    assert EventKind.TABLES_REPAIRED not in [event.kind for event in talking.central.events.newer_than(0)]
 
 
 def test_audit_mends_what_is_missing_altered_and_alien(talking):
@@ -88,7 +88,7 @@ def test_audit_leaves_what_changed_while_the_switch_was_asked(talking):
     talking.push()
     before = contents(talking)
     assert sum(central.reconciler.audit(1, expected, flows, meters, 1.0)) == 0
-    assert central.take_updates() == {}
+    assert central.drain_updates() == {}
     assert contents(talking) == before
 
 
@@ -103,7 +103,7 @@ def test_a_mended_meter_is_measured_rightly():
     assert net.audit(1) == 1
     loop.run(2)
     assert net.central.fabric.received_bps[net.central.vns.row_of(10, 1, 2)] == pytest.approx(100e6, rel=0.01)
-    assert EventKind.COUNTERS_IMPLAUSIBLE not in [event.kind for event in net.central.events.after(0)]
+    assert EventKind.COUNTERS_IMPLAUSIBLE not in [event.kind for event in net.central.events.newer_than(0)]
 
 
 def test_a_switch_that_was_away_is_measured_rightly():
@@ -119,8 +119,8 @@ def test_a_switch_that_was_away_is_measured_rightly():
     net.connect(1)
     loop.run(3)
     assert net.central.fabric.received_bps[net.central.vns.row_of(10, 1, 2)] == pytest.approx(100e6, rel=0.01)
-    assert EventKind.COUNTERS_IMPLAUSIBLE not in [event.kind for event in net.central.events.after(0)]
-    assert EventKind.CONGESTION_BEGAN not in [event.kind for event in net.central.events.after(0)]
+    assert EventKind.COUNTERS_IMPLAUSIBLE not in [event.kind for event in net.central.events.newer_than(0)]
+    assert EventKind.CONGESTION_BEGAN not in [event.kind for event in net.central.events.newer_than(0)]
 
 
 def test_a_switch_that_comes_back_empty_is_filled_again(talking):
@@ -151,7 +151,7 @@ def test_counters_that_a_switch_does_not_keep_are_unknown():
 
 
 def mended(net):
-    return [event.text for event in net.central.events.after(0) if event.kind == EventKind.TABLES_MENDED]
+    return [event.text for event in net.central.events.newer_than(0) if event.kind == EventKind.TABLES_REPAIRED]
 
 
 def test_an_audit_of_some_entries_mends_those_and_looks_at_no_other(talking):
@@ -190,7 +190,7 @@ def test_what_is_awaited_is_taken_over_by_an_audit_that_looks_at_nothing_else(ta
 
 
 def test_between_the_pieces_of_an_audit_anything_may_change(talking, monkeypatch):
-    monkeypatch.setattr(reconciliation, "_WORKED_AT_ONCE", 1)
+    monkeypatch.setattr(reconciliation, "_REPAIR_BATCH", 1)
     switch, central = talking.switches[1], talking.central
     gone = sorted(switch.flows, key=str)[:2]
     flows = FlowTable(flow for key, flow in switch.flows.items() if key not in gone)
@@ -212,7 +212,7 @@ def test_between_the_pieces_of_an_audit_anything_may_change(talking, monkeypatch
 
 
 def test_an_audit_given_up_tells_what_it_has_mended(talking, monkeypatch):
-    monkeypatch.setattr(reconciliation, "_WORKED_AT_ONCE", 1)
+    monkeypatch.setattr(reconciliation, "_REPAIR_BATCH", 1)
     switch, central = talking.switches[1], talking.central
     before = contents(talking)
     for key in sorted(switch.flows, key=str)[:2]:

@@ -57,7 +57,7 @@ def counters(net):
 def consistent(net):
     for dpid, switch in net.switches.items():
         assert switch.flows == dict(net.central.network.desired.of_switch(dpid))
-        assert switch.meters.keys() == net.central.fabric.wanted_meters(net.central.switches[dpid]).keys()
+        assert switch.meters.keys() == net.central.fabric.desired_meters(net.central.switches[dpid]).keys()
         assert net.audit(dpid) == 0
 
 
@@ -153,7 +153,7 @@ def test_a_switch_that_cannot_clear_marks_leaves_its_vlans_to_phantom_meters():
         talk(net, *pair)
     net.settle()
     assert not counters(net)
-    said = [event.text for event in net.central.events.after(0) if event.kind == EventKind.MARKS_UNCOUNTED]
+    said = [event.text for event in net.central.events.newer_than(0) if event.kind == EventKind.ECN_MARKS_UNAVAILABLE]
     assert said == ["VLAN 10: no marks on the way, since s2 cannot count them and take them off: refused"]
     assert net.central.fabric.phantoms
     way, (end,), _ = sent(net, frame_of(HERE, THERE), HERE)
@@ -233,7 +233,7 @@ def test_entries_do_not_grow_with_the_hosts_of_both_ends():
 
 def test_without_meter_ids_left_it_is_said_and_marks_are_taken_off():
     net = marking(openflow={"first_meter_id": 1, "last_meter_id": 14})
-    assert EventKind.OUT_OF_METERS in {event.kind for event in net.central.events.after(0)}
+    assert EventKind.OUT_OF_METERS in {event.kind for event in net.central.events.newer_than(0)}
     way, (end,), _ = sent(net, frame_of(THERE, HERE), THERE, mark=True)
     assert (way.ip_ecn, end.ip_ecn) == (CE, NOT_ECT)
     consistent(net)

@@ -43,7 +43,7 @@ def test_a_port_is_cut_off_in_the_very_next_update_however_much_follows(state: P
     central, record = net.central, net.central.switches[1]
     assert len(of_ports(record.installed, {3})) > 100
     central.ports_known(1, {3: state}, 10.0)
-    update = central.take_updates()[1]
+    update = central.drain_updates()[1]
     kept = update.flow_adds
     assert not [
         flow for flow in kept if flow.table_id == Table.CLASSIFY and flow.match.in_port == 3 and flow.goto_table
@@ -52,7 +52,7 @@ def test_a_port_is_cut_off_in_the_very_next_update_however_much_follows(state: P
     assert of_ports(record.installed, {3}) == []
     assert central.network.desired.pending == {1}  # the rest, which no frame comes to any more, takes its time
     kind = EventKind.PORT_ABSENT if state is GONE else EventKind.PORT_FENCED
-    assert [event.port_no for event in central.events.after(0) if event.kind == kind] == [3]
+    assert [event.port_no for event in central.events.newer_than(0) if event.kind == kind] == [3]
 
 
 def test_a_port_that_is_fenced_and_freed_before_anything_was_sent_is_as_before() -> None:

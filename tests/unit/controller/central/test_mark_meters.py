@@ -28,7 +28,7 @@ def consistent(net):
     """Tables and meters are what they should be, and an audit finds nothing to mend."""
     for dpid, switch in net.switches.items():
         assert switch.flows == dict(net.central.network.desired.of_switch(dpid))
-        assert switch.meters.keys() == net.central.fabric.wanted_meters(net.central.switches[dpid]).keys()
+        assert switch.meters.keys() == net.central.fabric.desired_meters(net.central.switches[dpid]).keys()
         assert net.audit(dpid) == 0
 
 
@@ -174,7 +174,7 @@ def test_without_meter_ids_left_it_is_said_and_the_pair_goes_on():
     loop.add((1, 1), HUB, 10, 30 * M)
     loop.run(5)
     assert not phantoms(net)
-    assert any("no meter ids left for marks" in event.text for event in net.central.events.after(0))
+    assert any("no meter ids left for marks" in event.text for event in net.central.events.newer_than(0))
     assert loop.rate(HUB, 10, -3) == pytest.approx(30 * M, rel=0.05)
 
 

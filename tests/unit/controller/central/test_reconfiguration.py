@@ -66,7 +66,7 @@ def consistent(net):
     """Tables and meters are what they should be, and an audit finds nothing to mend."""
     for dpid, switch in net.switches.items():
         assert switch.flows == dict(net.central.network.desired.of_switch(dpid))
-        assert switch.meters.keys() == net.central.fabric.wanted_meters(net.central.switches[dpid]).keys()
+        assert switch.meters.keys() == net.central.fabric.desired_meters(net.central.switches[dpid]).keys()
         assert net.audit(dpid) == 0
 
 
@@ -237,10 +237,10 @@ def test_a_change_that_is_undone_has_never_been():
 def test_events_and_what_was_measured_stay():
     loop = running(star(4, limits=VLANS), BLAST)
     central = loop.fabric.central
-    events, received = central.events.after(0), central.fabric.received_bps[central.vns.row_of(10, 1, 4)]
+    events, received = central.events.newer_than(0), central.fabric.received_bps[central.vns.row_of(10, 1, 4)]
     owed = central.fabric.guarantees.entitled_bps.sum()
     reload(loop.fabric, star(6, limits={5: "1M", **VLANS}))
-    assert central.events.after(0) == events
+    assert central.events.newer_than(0) == events
     assert central.fabric.received_bps[central.vns.row_of(10, 1, 4)] == received > 0
     assert central.fabric.guarantees.entitled_bps.sum() == owed > 0
 

@@ -56,7 +56,7 @@ def test_tables_for_marks_come_in_between_without_a_frame_lost_or_doubled() -> N
 
     def send_what_is_due() -> None:
         nonlocal messages
-        for dpid, update in net.central.take_updates().items():
+        for dpid, update in net.central.drain_updates().items():
             assert MeterModCommand.MODIFY not in update.meter_mods()[0]
             for single in one_by_one(update):
                 net.switches[dpid].apply(single, net.now_s)

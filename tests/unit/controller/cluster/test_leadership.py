@@ -19,35 +19,35 @@ def answer(began_s: float, active_lease_id: int = MINE, generation: int = 5) -> 
 def test_the_key_counts_from_the_beginning_of_the_question_and_less_the_margin() -> None:
     leadership = Leadership(TTL_S)
     assert leadership.active_generation(0.0) is None
-    leadership.hear(answer(10.0))
+    leadership.update(answer(10.0))
     assert leadership.active_generation(10.0 + TTL_S - LEASE_MARGIN_S - 0.01) == 5
     assert leadership.active_generation(10.0 + TTL_S - LEASE_MARGIN_S) is None
-    leadership.hear(answer(12.0))
+    leadership.update(answer(12.0))
     assert leadership.active_generation(12.0 + TTL_S - LEASE_MARGIN_S - 0.01) == 5
 
 
 def test_another_nodes_key_gives_nothing_but_the_role_of_a_slave() -> None:
     leadership = Leadership(TTL_S)
-    assert leadership.wanted_role(0.0) is None
-    leadership.hear(answer(0.0, OTHER))
+    assert leadership.desired_role(0.0) is None
+    leadership.update(answer(0.0, OTHER))
     assert leadership.active_generation(0.0) is None
-    assert leadership.wanted_role(0.0) == (ControllerRole.SLAVE, 5)
-    leadership.hear(answer(1.0, MINE, 6))
-    assert leadership.wanted_role(1.0) == (ControllerRole.MASTER, 6)
-    assert leadership.wanted_role(1.0 + TTL_S) is None  # its own key, too old: etcd has to say whose it is
+    assert leadership.desired_role(0.0) == (ControllerRole.SLAVE, 5)
+    leadership.update(answer(1.0, MINE, 6))
+    assert leadership.desired_role(1.0) == (ControllerRole.MASTER, 6)
+    assert leadership.desired_role(1.0 + TTL_S) is None  # its own key, too old: etcd has to say whose it is
 
 
 def test_a_lost_lease_ends_it_at_once() -> None:
     leadership = Leadership(TTL_S)
-    leadership.hear(answer(0.0))
+    leadership.update(answer(0.0))
     leadership.invalidate()
     assert (leadership.active_generation(0.0), leadership.lease_id) == (None, None)
 
 
 def test_nobody_is_active() -> None:
     leadership = Leadership(TTL_S)
-    leadership.hear(LeaseSnapshot(0.0, MINE, "", MINE, None))
-    assert (leadership.active_generation(0.0), leadership.wanted_role(0.0)) == (None, None)
+    leadership.update(LeaseSnapshot(0.0, MINE, "", MINE, None))
+    assert (leadership.active_generation(0.0), leadership.desired_role(0.0)) == (None, None)
 
 
 def test_generation_ids_grow_with_the_revision_and_with_the_epoch() -> None:

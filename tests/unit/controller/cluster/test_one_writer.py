@@ -114,7 +114,7 @@ class Cluster(RuleBasedStateMachine):
             if answer is None:
                 node.leadership.invalidate()
             else:
-                node.leadership.hear(answer)
+                node.leadership.update(answer)
 
     @rule(number=which)
     def lose_answer(self, number: int) -> None:
@@ -142,7 +142,7 @@ class Cluster(RuleBasedStateMachine):
     @rule(number=which)
     def ask_role(self, number: int) -> None:
         node = self.nodes[number]
-        wanted = node.leadership.wanted_role(self.now_s + node.ahead_s)
+        wanted = node.leadership.desired_role(self.now_s + node.ahead_s)
         if wanted is not None and not node.asked:
             self.send(node, encode_role_request(wanted[1] % 2**32, *wanted))
             if wanted[0] is ControllerRole.MASTER:
@@ -162,7 +162,7 @@ class Cluster(RuleBasedStateMachine):
         node = self.nodes[number]
         if node.sent:
             self.switch.receive(node.sent.popleft(), self.now_s, node.conversation)
-            node.replies.append(self.switch.take_messages(node.conversation))
+            node.replies.append(self.switch.drain_messages(node.conversation))
 
     @rule(number=which)
     def hear_switch(self, number: int) -> None:

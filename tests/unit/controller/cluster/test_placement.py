@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from controller.cluster.placement import (
     FALLBACK_DELAY_S,
     JOIN_DELAY_S,
-    MAX_AT_ONCE,
+    MAX_MOVES,
     MOVE_NOTICE_S,
     MOVE_TIMEOUT_S,
     UNREACHABLE_GRACE_S,
@@ -22,7 +22,7 @@ from controller.cluster.placement import (
     rendezvous_order,
 )
 
-SOON_S = 0.25
+EARLY_S = 0.25
 names = st.sets(st.sampled_from([f"n{number}" for number in range(6)]), min_size=1)
 switches = st.sets(st.integers(1, 2**64 - 1), max_size=30)
 
@@ -65,7 +65,7 @@ def test_one_that_only_the_last_node_reaches_is_taken_by_it_in_the_end(nodes: se
         placement, now_s = settled(last, {dpid}, nodes, owned=set())
         due_s = max(now_s - JOIN_DELAY_S - 1.0 + FALLBACK_DELAY_S * (len(nodes) - 1), now_s)
         assert placement.unowned_due(due_s, known(nodes), {dpid}) == [dpid]
-        assert placement.unowned_due(due_s + SOON_S, known(nodes), set()) == []  # nor by who does not reach it
+        assert placement.unowned_due(due_s + EARLY_S, known(nodes), set()) == []  # nor by who does not reach it
 
 
 def test_nodes_that_start_one_after_the_other_share_the_switches_out() -> None:
@@ -81,10 +81,10 @@ def test_nodes_that_start_one_after_the_other_share_the_switches_out() -> None:
 
 
 def test_a_node_alone_takes_all_it_reaches_in_pieces() -> None:
-    dpids = set(range(1, 2 * MAX_AT_ONCE))
+    dpids = set(range(1, 2 * MAX_MOVES))
     placement, now_s = settled("n1", dpids, {"n1"}, owned=set())
     first = set(placement.unowned_due(now_s, known({"n1"}), dpids))
-    assert len(first) == MAX_AT_ONCE
+    assert len(first) == MAX_MOVES
     assert set(placement.unowned_due(now_s, known({"n1"}, dict.fromkeys(first, "n1")), dpids)) == dpids - first
 
 

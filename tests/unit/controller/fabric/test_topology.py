@@ -262,7 +262,7 @@ def test_nobody_is_blamed_for_a_silence_in_which_nobody_listened():
         topology.add_switch(dpid)
     for sender, receiver in (ends, ends[::-1]):
         topology.record_probe(sender, receiver, 10.0)
-    topology.excuse(60.0)
+    topology.extend_timeouts(60.0)
     assert not topology.expire(70.0 + LINK_TIMEOUT_S)
     assert topology.expire(70.0 + LINK_TIMEOUT_S + 0.01)
 

@@ -88,7 +88,7 @@ def test_no_flood_loops_while_links_come_and_go(before, after, random):
 
 def step_by_step(net, random):
     """Let the switches do what they are told one after another, and flood from everywhere in between."""
-    updates = list(net.central.take_updates().items())
+    updates = list(net.central.drain_updates().items())
     random.shuffle(updates)
     for dpid, update in updates:
         net.switches[dpid].apply(update)
@@ -137,7 +137,7 @@ def test_a_link_that_falls_silent_is_gone_around():
     net.settle()
     assert unicast(net, 1, 2) == [2]
     assert reached(net, 1) == [2, 3, 4]
-    assert EventKind.LINKS_DOWN in [event.kind for event in net.central.events.after(0)]
+    assert EventKind.LINK_DOWN in [event.kind for event in net.central.events.newer_than(0)]
 
 
 def test_links_that_go_together_have_their_paths_found_once(monkeypatch):
@@ -157,7 +157,7 @@ def test_links_that_go_together_have_their_paths_found_once(monkeypatch):
 
 def test_the_entries_of_a_link_that_goes_follow_in_pieces_and_all_of_them(monkeypatch):
     net, most = ring(), 3
-    monkeypatch.setattr("controller.central.controller.MOST_ENTRIES_AT_ONCE", most)
+    monkeypatch.setattr("controller.central.controller.MAX_NEW_PAIRS", most)
     for number in range(2 * most):
         net.central.network.learn_host(Host(10, 0x02_00_00_00_10_00 | number), PortId(2, EDGE))
     while net.central.network.desired.pending:
@@ -314,7 +314,7 @@ def test_a_vn_has_so_many_hosts_and_no_more():
         delivery = net.learn(third, PortId(1, 1), 10)  # it might be one that has moved,
         assert [port for port, _, _ in delivery.at] == [PortId(1, 2), PortId(1, 3)]  # and is served
     assert set(hosts(net)) == {first, second}
-    told = [event.text for event in net.central.events.after(0) if event.kind is EventKind.HOSTS_FULL]
+    told = [event.text for event in net.central.events.newer_than(0) if event.kind is EventKind.HOST_LIMIT_REACHED]
     assert told == [
         "VLAN 10 at s1:1 has 2 hosts, the most it may have; the last is 02:00:00:00:00:02",
         "VLAN 10 at s1:1 may have 2 hosts; 02:00:00:00:00:03 is one too many: frames to it are flooded",

@@ -130,7 +130,7 @@ def test_the_question_comes_as_the_senders_own_frames_do(port, tag):
     net = Fabric(fabric({1: {1: [10, 20], 2: [10]}, 2: {1: [10, 20], 2: 20}}), [(PortId(1, 9), PortId(2, 9))])
     net.start()
     report(net, port, tag or 20, IPV4)
-    (question,) = net.central.take_questions(net.now_s)
+    (question,) = net.central.drain_host_probes(net.now_s)
     assert question == (port, arp_request(header(0x0800, tag), IPV4))
 
 
@@ -140,11 +140,11 @@ def test_the_answer_tells_where_the_host_is():
     here, there = PortId(1, 1), PortId(1, 2)
     target = mac_of(there, 10)
     report(net, here, 10, IPV4, target)
-    assert len(net.central.take_questions(net.now_s)) == 1
+    assert len(net.central.drain_host_probes(net.now_s)) == 1
     net.send(Frame(SENDER_MAC, target, net.tag(there, 10)), there)
     assert net.central.network.knows(Host(10, target))
     net.wait(3)
-    assert net.central.take_questions(net.now_s) == []
+    assert net.central.drain_host_probes(net.now_s) == []
     assert net.send(Frame(target, SENDER_MAC, net.tag(here, 10)), here).reports == 1
 
 
@@ -153,4 +153,4 @@ def test_nobody_asks_for_groups_or_for_who_is_known(eth_dst):
     net = Fabric(star(4))
     net.start()
     report(net, PortId(1, 1), 10, IPV4, eth_dst)
-    assert net.central.take_questions(net.now_s) == []
+    assert net.central.drain_host_probes(net.now_s) == []

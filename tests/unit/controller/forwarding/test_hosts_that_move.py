@@ -11,19 +11,19 @@ from support.fabrics import Fabric
 from support.switches import BROADCAST, Frame
 
 from controller.central.controller import CentralController
-from controller.central.learning import CALLERS_AT_ONCE, STRANGERS_AT_ONCE, UNHEEDED_S
+from controller.central.learning import CALLER_BURST, FOREIGN_BURST, UNHEEDED_S
 from controller.central.reconfiguration import reconfigure
 from controller.events import EventKind
 from controller.fabric.topology import PortId
 from controller.forwarding.pairs import Host
 from controller.forwarding.pipeline import Table
-from controller.forwarding.token_buckets import MOVES_AT_ONCE
+from controller.forwarding.token_buckets import MOVE_BURST
 
-MOST = 2
+MAX_MACS = 2
 OLD, PEERS, FULL = PortId(1, 1), PortId(1, 2), PortId(2, 2)
 OWN = (0x02_00_00_00_00_11, 0x02_00_00_00_00_12)  # of the full VN
 MOVING, PEER, STRANGER = 0x02_00_00_00_00_99, 0x02_00_00_00_00_55, 0x02_00_00_00_00_77
-CONFIG = replace(fabric({1: {1: [10, 20], 2: [10, 20]}, 2: {1: [10, 20], 2: [10, 20]}}), max_macs_per_vn=MOST)
+CONFIG = replace(fabric({1: {1: [10, 20], 2: [10, 20]}, 2: {1: [10, 20], 2: [10, 20]}}), max_macs_per_vn=MAX_MACS)
 LINKS = [(PortId(1, 10), PortId(2, 10))]
 
 
@@ -60,7 +60,7 @@ def of(net, port, vlan_vid=10):
 
 
 def told(net, kind):
-    return [event.text for event in net.central.events.after(0) if event.kind is kind]
+    return [event.text for event in net.central.events.newer_than(0) if event.kind is kind]
 
 
 @pytest.mark.parametrize("to", [BROADCAST, PEER])
@@ -72,7 +72,7 @@ def test_a_known_host_that_moves_to_a_full_vn_is_found_there(net, to):
     assert of(net, FULL) == {*OWN, MOVING}
     assert told(net, EventKind.HOST_MOVED) == ["02:00:00:00:00:99 of VLAN 10 has moved from s1:1 to s2:2"]
     what = "02:00:00:00:00:99 was known before it came there, and has a place"
-    assert told(net, EventKind.HOSTS_FULL)[-1] == f"VLAN 10 at s2:2 has 3 hosts, and may learn 2; {what}"
+    assert told(net, EventKind.HOST_LIMIT_REACHED)[-1] == f"VLAN 10 at s2:2 has 3 hosts, and may learn 2; {what}"
     for dpid in net.switches:
         assert net.audit(dpid) == 0
 
@@ -81,7 +81,7 @@ def test_one_that_nobody_knew_is_one_too_many_there_and_frames_to_it_are_flooded
     say(net, STRANGER, FULL)
     assert at(net, STRANGER) is None
     assert FULL in got(net, STRANGER)
-    assert "one too many: frames to it are flooded" in told(net, EventKind.HOSTS_FULL)[-1]
+    assert "one too many: frames to it are flooded" in told(net, EventKind.HOST_LIMIT_REACHED)[-1]
 
 
 def test_the_same_address_in_another_vlan_has_not_moved(net):
@@ -127,11 +127,11 @@ def test_a_host_that_comes_back_to_its_port_has_not_moved(net):
 
 
 def test_a_port_that_goes_down_and_up_with_ever_new_hosts_is_remembered_with_so_many_as_it_may_have(net):
-    for number in range(10 * MOST):
+    for number in range(10 * MAX_MACS):
         net.learn(0x06_00_00_00_00_00 + number, OLD, 10)
         net.central.port_down(*OLD, net.now_s)
         net.push()
-    assert len(net.central.network.known._left) == MOST
+    assert len(net.central.network.known._left) == MAX_MACS
     net.now_s += CONFIG.mac_ageing_s
     net.learn(MOVING, OLD, 10)
     net.central.port_down(*OLD, net.now_s)
@@ -146,7 +146,7 @@ def test_two_vns_that_take_hosts_from_each_other_have_twice_as_many_as_they_may_
         net.learn(mac, OLD, 10)
         say(net, mac, FULL)
         assert at(net, mac) == FULL
-        assert len(of(net, FULL)) <= 2 * MOST
+        assert len(of(net, FULL)) <= 2 * MAX_MACS
     assert {*OWN, claimed[0], claimed[-1]} == of(net, FULL)  # the last one that came made room, nobody else did
     assert len(got(net, claimed[1])) > 1  # it is flooded,
     assert FULL in got(net, claimed[1])
@@ -162,7 +162,7 @@ def test_whoever_was_claimed_is_where_it_speaks_next_though_its_vn_is_full_again
     net.learn(0x06_00_00_00_00_01, OLD, 10)
     say(net, MOVING, OLD)
     assert got(net, MOVING) == [OLD]
-    assert len(of(net, OLD)) == MOST + 1
+    assert len(of(net, OLD)) == MAX_MACS + 1
 
 
 def test_a_router_address_that_moves_four_times_in_two_seconds_is_followed_each_time(net):
@@ -181,8 +181,8 @@ def test_hosts_that_flap_to_a_full_vn_are_followed_as_seldom_as_to_any(net):
     for number in range(400):
         say(net, MOVING, (FULL, OLD)[number % 2])
     moves = (net.central.network.host_changes - before) // 2
-    assert moves <= 2 * MOVES_AT_ONCE
-    assert len(told(net, EventKind.HOSTS_FLAP)) == 1
+    assert moves <= 2 * MOVE_BURST
+    assert len(told(net, EventKind.HOST_FLAPPING)) == 1
 
 
 def strange(net, number):
@@ -192,8 +192,8 @@ def strange(net, number):
 
 def test_those_that_are_too_many_are_not_reported_for_ever(net):
     say(net, OWN[0], FULL)  # that pair has its meter
-    assert strange(net, 3 * STRANGERS_AT_ONCE) == STRANGERS_AT_ONCE
-    assert len(told(net, EventKind.HOSTS_FULL)) == 2
+    assert strange(net, 3 * FOREIGN_BURST) == FOREIGN_BURST
+    assert len(told(net, EventKind.HOST_LIMIT_REACHED)) == 2
     say(net, STRANGER, FULL, 20)
     assert at(net, STRANGER, 20) == FULL  # as ever in the other VLAN of the port
     say(net, MOVING, FULL)
@@ -207,7 +207,7 @@ def test_those_that_are_too_many_are_not_reported_for_ever(net):
     say(net, STRANGER + 1, OLD)
     say(net, STRANGER + 1, FULL)  # and who does not after a while
     assert at(net, STRANGER + 1) == FULL
-    assert strange(net, 3 * STRANGERS_AT_ONCE) == STRANGERS_AT_ONCE
+    assert strange(net, 3 * FOREIGN_BURST) == FOREIGN_BURST
 
 
 def test_a_storm_of_those_that_are_too_many_is_not_reported_at_all_for_a_while(net):
@@ -215,7 +215,7 @@ def test_a_storm_of_those_that_are_too_many_is_not_reported_at_all_for_a_while(n
         return sum(say(net, 0x06_00_00_00_00_00 + one, FULL, to=BROADCAST).reports for one in range(300))
 
     net.now_s += 100.0
-    assert storm() == CALLERS_AT_ONCE
+    assert storm() == CALLER_BURST
     say(net, MOVING, FULL, to=BROADCAST)
     assert at(net, MOVING) == OLD
     net.now_s += UNHEEDED_S
@@ -224,12 +224,12 @@ def test_a_storm_of_those_that_are_too_many_is_not_reported_at_all_for_a_while(n
     assert at(net, MOVING) == FULL
     for dpid in net.switches:
         assert net.audit(dpid) == 0
-    assert storm() == CALLERS_AT_ONCE
+    assert storm() == CALLER_BURST
 
 
 def test_a_vn_that_is_full_no_more_hears_of_new_hosts_at_once(net):
     say(net, OWN[0], FULL)
-    strange(net, STRANGERS_AT_ONCE)
+    strange(net, FOREIGN_BURST)
     net.central.network.forget_host(Host(10, OWN[1]))
     net.push()
     say(net, STRANGER, FULL)
@@ -331,4 +331,4 @@ def test_frames_reach_every_host_where_it_spoke_last_and_no_vn_has_more_than_it_
             delivery = net.send(Frame(mac, PEER, 10), sender, report=False)
             assert place in [port for port, _, _ in delivery.at]
         most = max(most, int(net.central.network.known.count.max()))
-    assert most == 2 * MOST
+    assert most == 2 * MAX_MACS

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from controller.forwarding.known_hosts import NOWHERE, WITH_MOVED, KnownHosts
 from controller.forwarding.pairs import Host
 
-VNS, MOST, REMEMBERED_S = 5, 3, 10.0
+VNS, MAX_MACS, REMEMBERED_S = 5, 3, 10.0
 hosts = st.builds(Host, st.sampled_from([1, 4094]), st.sampled_from([0, 1, 7, (1 << 48) - 1, 1 << 47]))
 rows = st.integers(0, VNS - 1)
 steps = st.one_of(
@@ -23,7 +23,7 @@ steps = st.one_of(
 @given(st.lists(steps, max_size=60), st.integers(1, 4))
 @settings(derandomize=True, deadline=None, max_examples=300)
 def test_the_columns_say_what_a_dictionary_would(done, page):
-    known, now_s = KnownHosts(VNS, MOST, REMEMBERED_S), 100.0
+    known, now_s = KnownHosts(VNS, MAX_MACS, REMEMBERED_S), 100.0
     expected: dict[Host, tuple[int, float, int]] = {}
     for what, *about in done:
         if what == "come":
@@ -38,19 +38,19 @@ def test_the_columns_say_what_a_dictionary_would(done, page):
             (host,) = about
             gone = known.go(host) if what == "go" else known.leave(host, now_s)
             assert gone == expected.pop(host, (None,))[0]
-            if what == "leave" and gone is not None and known._left_count.sum() < MOST:
+            if what == "leave" and gone is not None and known._left_count.sum() < MAX_MACS:
                 assert known.came_from(host, now_s) == gone
     assert {host: known.vn_of(host) for host in known.all()} == {host: one[0] for host, one in expected.items()}
     for row in range(VNS):
         mine = [host for host, one in expected.items() if one[0] == row]
         assert known.of_vn(row) == mine
         assert known.count[row] == len(mine)
-        assert known.full(row) == known.full_vns()[row] == (len(mine) >= MOST)
-        assert known.has_room(row, moved=True) == (len(mine) < WITH_MOVED * MOST)
+        assert known.full(row) == known.full_vns()[row] == (len(mine) >= MAX_MACS)
+        assert known.has_room(row, moved=True) == (len(mine) < WITH_MOVED * MAX_MACS)
         if mine:
             assert known.lowest_mac[row] == min(host.mac for host in mine)
     assert known._left_count.sum() == len(known._left)
-    assert known._left_count.max() <= MOST
+    assert known._left_count.max() <= MAX_MACS
     found: list[tuple[Host, tuple[int, float, int]]] = []
     everything, after = np.ones(VNS, dtype=np.bool_), None
     while len((shown := known.some(everything, None, after, page)).mac):
@@ -78,7 +78,7 @@ def test_more_hosts_than_there_is_room_for_at_first_are_all_known():
 
 
 def test_what_left_at_an_unknown_time_is_not_remembered():
-    known, host = KnownHosts(VNS, MOST, REMEMBERED_S), Host(10, 2)
+    known, host = KnownHosts(VNS, MAX_MACS, REMEMBERED_S), Host(10, 2)
     known.come(host, 1, float("nan"), None)
     assert known.leave(host, float("nan")) == 1
     assert known.came_from(host, 1.0) is None

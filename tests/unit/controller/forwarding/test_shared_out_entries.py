@@ -83,7 +83,7 @@ class Both:
             self.mine.discard(dpid)
             for pair in [pair for pair in self.pairs if self.sends_at(pair, dpid)]:
                 self.part.pairs.remove(pair)
-            self.part.let_go(dpid)
+            self.part.release_switch(dpid)
 
     def down(self, dpid):
         for net in self.both():
@@ -92,8 +92,8 @@ class Both:
     def link(self, ends):
         one, other = (PortId(dpid, 10 + peer) for dpid, peer in (ends, ends[::-1]))
         for net in self.both():
-            net.paths.hear_hello(one, other, self.now_s)
-            net.paths.hear_hello(other, one, self.now_s)
+            net.paths.on_discovery_frame(one, other, self.now_s)
+            net.paths.on_discovery_frame(other, one, self.now_s)
 
     def link_down(self, ends):
         for net in self.both():

@@ -23,8 +23,8 @@ class Port:
         """Return how many times what it sends each is taken to want."""
         sent_bps = np.array(sent_bps)
         trials = DemandTrials.from_state(self.memory)
-        trials = trials.after(sent_bps, GUARANTEE, ONE_PORT, np.array([others_bps]), CAPACITY)
-        self.memory = self.memory.after(by_vn=trials.columns())
+        trials = trials.updated(sent_bps, GUARANTEE, ONE_PORT, np.array([others_bps]), CAPACITY)
+        self.memory = self.memory.updated(by_vn=trials.columns())
         return trials.factors(sent_bps, GUARANTEE).tolist()
 
 

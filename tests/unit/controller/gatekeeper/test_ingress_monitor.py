@@ -39,7 +39,7 @@ def pairs(sender, receiver, measured_bps, active=None, weight=None):
 def watched(*dropped_bps, served_bps=0.0):
     watch = IngressMonitor.remembered(PolicyState(1), 2)
     for one in dropped_bps:
-        watch = watch.after(np.array([one], dtype=np.float64), np.array([served_bps]))
+        watch = watch.updated(np.array([one], dtype=np.float64), np.array([served_bps]))
     return watch
 
 
@@ -159,10 +159,10 @@ def test_the_room_of_several_senders_is_the_port():
 def test_the_watch_is_remembered():
     watch = watched(1.0, np.nan, 3.0, served_bps=4.0).notified(np.array([True]))
     watch = watch.declared(np.array([9.0]), np.array([2.0]))
-    again = IngressMonitor.remembered(PolicyState(1).after(by_vn=watch.columns()), 2)
+    again = IngressMonitor.remembered(PolicyState(1).updated(by_vn=watch.columns()), 2)
     for name in ("dropped_bps", "served_bps", "since_round", "unread", "calm", "congested"):
         assert np.array_equal(getattr(again, name), getattr(watch, name), equal_nan=True)
-    deeper = IngressMonitor.remembered(PolicyState(1).after(by_vn=watch.columns()), 3)
+    deeper = IngressMonitor.remembered(PolicyState(1).updated(by_vn=watch.columns()), 3)
     assert np.array_equal(deeper.dropped_bps, [[3.0, np.nan, np.nan]], equal_nan=True)
 
 

@@ -70,7 +70,7 @@ def test_it_is_an_event_once_and_again_when_it_comes_back():
 
     def told():
         port_enforceability.note_changes(central.fabric, 1.0)
-        return [event.text for event in central.events.after(0) if event.kind == "link-headroom-short"]
+        return [event.text for event in central.events.newer_than(0) if event.kind == "link-headroom-short"]
 
     first = told()
     assert first[0] == (
@@ -87,4 +87,4 @@ def test_it_is_an_event_once_and_again_when_it_comes_back():
 def test_other_policies_need_none():
     central = CentralController(config(algorithm="fs"))
     port_enforceability.note_changes(central.fabric, 1.0)
-    assert not [event for event in central.events.after(0) if event.kind == "link-headroom-short"]
+    assert not [event for event in central.events.newer_than(0) if event.kind == "link-headroom-short"]

@@ -19,7 +19,7 @@ def loop_of(algorithm, **vlan):
 
 
 def kinds(loop):
-    return [event.kind for event in loop.fabric.central.events.after(0) if event.kind.startswith("congestion")]
+    return [event.kind for event in loop.fabric.central.events.newer_than(0) if event.kind.startswith("congestion")]
 
 
 def hub(loop):

@@ -95,7 +95,7 @@ def in_shards(world, shards, ceiling_bps):
     for number, shard in enumerate(shards):
         begin = for_rows(InitializeTrafficControl, begun, shard.sends)
         end = for_rows(DeactivateTrafficControl, ended, shard.sends)
-        sides[number] = side = sides[number].told(begin, end)
+        sides[number] = side = sides[number].after_messages(begin, end)
         report = traffic_reports(side.machines, side.machines.rows, side.entries, vns, side.seen.measured)
         reports.append(rows_of(report, shard.sends))
     used = everywhere([side.seen.measured.measured_bps for side in sides])

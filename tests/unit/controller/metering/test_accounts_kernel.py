@@ -42,8 +42,8 @@ def test_how_vns_fare_has_the_bits_of_its_numpy_form(seed: int, vns: int) -> Non
         offered_bps = rng.choice([0.0, 500.0, 1e6, 1e9], vns)
         received_bps = offered_bps * rng.choice([0.5, 0.96, 1.0], vns)
         said = offered_bps, received_bps, limit_bps, 0.5
-        compiled = state.after(*said)
+        compiled = state.updated(*said)
         assert (compiled.violated is state.violated) == np.array_equal(compiled.violated, state.violated)
         with numpy_alone():
-            state = state.after(*said)
+            state = state.updated(*said)
         same(compiled, state)

@@ -99,31 +99,31 @@ def test_counters_that_were_set_by_others_are_read_twice_again():
 def test_a_receiver_gets_what_all_others_of_its_vlan_flood():
     floods = FloodRates.initial(3)
     floods.passed_bps = np.array([2e6, 3e6, np.nan])
-    floods.settle(VLANS, LIMITS, 0.0)
+    floods.update(VLANS, LIMITS, 0.0)
     assert floods.received_bps.tolist() == [3e6, 2e6, 5e6]
-    floods.settle(np.array([10, 10, 20]), LIMITS, 0.0)
+    floods.update(np.array([10, 10, 20]), LIMITS, 0.0)
     assert floods.received_bps.tolist() == [3e6, 2e6, 0.0]
 
 
 def test_an_account_stands_still_while_floods_change_little():
     floods = FloodRates.initial(3)
     floods.passed_bps = np.array([2e6, 0.0, 0.0])
-    floods.settle(VLANS, LIMITS, 0.0)
+    floods.update(VLANS, LIMITS, 0.0)
     before = floods.received_bps
     floods.passed_bps = np.array([2e6 + 0.9 * STEP * LIMITS[0], 0.0, 0.0])
-    floods.settle(VLANS, LIMITS, 1.0)
+    floods.update(VLANS, LIMITS, 1.0)
     assert floods.received_bps is before
     floods.passed_bps = np.array([0.5 * STEP * LIMITS[0], 0.0, 0.0])  # what hosts say now and then
-    floods.settle(VLANS, LIMITS, 2.0)
+    floods.update(VLANS, LIMITS, 2.0)
     assert floods.received_bps.tolist() == [0.0, 0.0, 0.0]
 
 
 def test_dropping_begins_at_once_and_ends_after_a_while():
     floods = read_twice(stats(3.0, m11=(500_000, 250_000, 200), m21=(0, 0, 0), m12=(5, 0, 0), m22=(5, 0, 0)))
-    began, ended = floods.settle(VLANS, LIMITS, 11.0)
+    began, ended = floods.update(VLANS, LIMITS, 11.0)
     assert (began.tolist(), ended.tolist()) == ([0], [])
-    assert floods.settle(VLANS, LIMITS, 11.0 + FORGET_S - 0.1)[1].tolist() == []
-    assert floods.settle(VLANS, LIMITS, 11.0 + FORGET_S)[1].tolist() == [0]
+    assert floods.update(VLANS, LIMITS, 11.0 + FORGET_S - 0.1)[1].tolist() == []
+    assert floods.update(VLANS, LIMITS, 11.0 + FORGET_S)[1].tolist() == [0]
 
 
 def test_counters_are_read_now_and_then():

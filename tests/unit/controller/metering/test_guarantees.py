@@ -17,7 +17,7 @@ RATES = st.floats(0.0, 1e11)
 def run(offered_bps, received_bps, intervals, state=None):
     state = state or Guarantees.initial(1)
     for _ in range(intervals):
-        state = state.after(np.array([offered_bps]), np.array([received_bps]), LIMIT_BPS, INTERVAL_S)
+        state = state.updated(np.array([offered_bps]), np.array([received_bps]), LIMIT_BPS, INTERVAL_S)
     return state
 
 
@@ -50,10 +50,10 @@ def test_a_bad_interval_is_no_miss_but_a_bad_second_is():
 def test_a_limit_that_is_raised_is_owed_little_by_little():
     state = run(50e6, 20e6, 400)
     for received_bps in [20e6] * 2 + [40e6] * 60:
-        state = state.after(np.array([50e6]), np.array([received_bps]), 2 * LIMIT_BPS, INTERVAL_S)
+        state = state.updated(np.array([50e6]), np.array([received_bps]), 2 * LIMIT_BPS, INTERVAL_S)
     assert state.violated_intervals[0] == 0
     for _ in range(30):
-        state = state.after(np.array([50e6]), np.array([20e6]), 2 * LIMIT_BPS, INTERVAL_S)
+        state = state.updated(np.array([50e6]), np.array([20e6]), 2 * LIMIT_BPS, INTERVAL_S)
     assert state.violated[0]
 
 
@@ -61,7 +61,7 @@ def test_a_limit_that_is_raised_is_owed_little_by_little():
 def test_who_gets_all_that_is_offered_never_misses_anything(rates):
     state = Guarantees.initial(1)
     for offered_bps, more_bps in rates:
-        state = state.after(np.array([offered_bps]), np.array([offered_bps + more_bps]), LIMIT_BPS, INTERVAL_S)
+        state = state.updated(np.array([offered_bps]), np.array([offered_bps + more_bps]), LIMIT_BPS, INTERVAL_S)
     assert not state.violated[0]
     assert state.violated_intervals[0] == 0
 

@@ -40,5 +40,5 @@ def test_the_first_readings_are_taken_as_they_come() -> None:
     budgets = ReceiveBudgets.initial(1)
     assert budgets.horizon_s(100.0) == MAX_HORIZON_S + REACTION_S
     for now_s, expected_s in ((100.0, 0.04), (100.04, 0.04), (100.1, 0.05), (100.15, 0.05)):
-        budgets = budgets.after(np.zeros(1), LIMIT_BPS, now_s)
+        budgets = budgets.updated(np.zeros(1), LIMIT_BPS, now_s)
         assert budgets.horizon_s(now_s + expected_s) == pytest.approx(expected_s + REACTION_S)

@@ -28,26 +28,26 @@ def reading(in_bytes, dropped_bytes, at_s):
 
 
 def test_rates_are_known_from_the_second_reading_on_and_stand_while_nothing_is_read():
-    meters = SendLimitMeters.initial(2).after(reading(0, 0, 1.0), CAPACITY_BPS)
+    meters = SendLimitMeters.initial(2).updated(reading(0, 0, 1.0), CAPACITY_BPS)
     assert np.isnan(meters.offered_bps).all()
-    meters = meters.after(reading(1e6, 25e4, 2.0), CAPACITY_BPS)
+    meters = meters.updated(reading(1e6, 25e4, 2.0), CAPACITY_BPS)
     assert (meters.offered_bps[0], meters.dropped_bps[0]) == (8e6, 2e6)
     assert np.isnan([meters.offered_bps[1], meters.dropped_bps[1]]).all()
     assert meters.offered_to_passed.tolist() == [8 / 6, 1.0]
-    assert meters.after(MeterReadings.initial(2), CAPACITY_BPS).offered_bps[0] == 8e6
+    assert meters.updated(MeterReadings.initial(2), CAPACITY_BPS).offered_bps[0] == 8e6
 
 
 def test_a_modify_begins_a_new_count_and_what_is_forgotten_is_unknown():
-    meters = SendLimitMeters.initial(2).after(reading(1e6, 0, 1.0), CAPACITY_BPS)
-    modified = meters.modified(np.array([0]), 1.0).after(reading(1e6, 0, 2.0), CAPACITY_BPS)
+    meters = SendLimitMeters.initial(2).updated(reading(1e6, 0, 1.0), CAPACITY_BPS)
+    modified = meters.modified(np.array([0]), 1.0).updated(reading(1e6, 0, 2.0), CAPACITY_BPS)
     assert modified.offered_bps[0] == 8e6
-    forgotten = meters.invalidated(np.array([0])).after(reading(9e6, 0, 2.0), CAPACITY_BPS)
+    forgotten = meters.invalidated(np.array([0])).updated(reading(9e6, 0, 2.0), CAPACITY_BPS)
     assert np.isnan(forgotten.offered_bps[0])
 
 
 def test_a_sender_of_which_nothing_passes_multiplies_nothing():
-    meters = SendLimitMeters.initial(2).after(reading(0, 0, 1.0), CAPACITY_BPS)
-    assert meters.after(reading(1e6, 1e6, 2.0), CAPACITY_BPS).offered_to_passed.tolist() == [1.0, 1.0]
+    meters = SendLimitMeters.initial(2).updated(reading(0, 0, 1.0), CAPACITY_BPS)
+    assert meters.updated(reading(1e6, 1e6, 2.0), CAPACITY_BPS).offered_to_passed.tolist() == [1.0, 1.0]
 
 
 @pytest.mark.skipif(measurement_native.library is None, reason="no C compiler was there when it was installed")
@@ -67,9 +67,9 @@ def test_readings_where_they_are_listed_show_the_same_compiled(seed: int, vns: i
         switch = rng.integers(0, 2, vns).astype(np.int32)
         came_s, done_s = np.full(2, 1.0 + 0.055 * interval), np.array([1.0 + 0.055 * interval - 0.03, np.nan])
         readings = ListedReadings(meter, switch, shown, came_s, done_s, None)
-        after = meters.after(readings, capacity_bps)
+        after = meters.updated(readings, capacity_bps)
         with numpy_alone():
-            meters = meters.after(ListedReadings(meter, switch, shown, came_s, done_s, None), capacity_bps)
+            meters = meters.updated(ListedReadings(meter, switch, shown, came_s, done_s, None), capacity_bps)
         same(after.counters, meters.counters)
         assert after.offered_bps.tobytes() == meters.offered_bps.tobytes()
         assert after.dropped_bps.tobytes() == meters.dropped_bps.tobytes()

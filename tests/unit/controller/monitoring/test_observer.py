@@ -82,7 +82,7 @@ def starve(watched: Watched, intervals: int) -> None:
         offered, received = np.zeros(vns), np.zeros(vns)
         offered[watched.row], received[watched.row] = 40e6, 4e6
         fabric = watched.central.fabric
-        fabric.guarantees = fabric.guarantees.after(
+        fabric.guarantees = fabric.guarantees.updated(
             offered, received, watched.central.vns.receive_limit_bps, INTERVAL_S
         )
         watched.desk.now_s += INTERVAL_S
@@ -167,7 +167,7 @@ def test_another_configuration_keeps_the_sums_of_the_vns_that_stay(watched: Watc
 
     watched.run([30e6, 20e6], [0.0, 0.0], 40)
     before = watched.moved("offered")
-    watched.central.take_updates()
+    watched.central.drain_updates()
     config = parse_config(CONFIG.replace("      3: {capacity: 1G, access: 10}\n", ""))
     reconfigure(watched.central, config, watched.desk.now_s).finish(watched.central)
     watched.observer.sync_vns()

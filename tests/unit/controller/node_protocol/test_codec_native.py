@@ -20,9 +20,9 @@ from controller.node_protocol.rejection import MessageRejectedError
 pytestmark = pytest.mark.skipif(codec_native.library is None, reason="no C compiler was there when it was installed")
 
 VNS, FABRIC, HEAD = 100, b"12345678", Header(1, 2, 3)
-MOST = 700  # entries: more than the kernel's blocks
+MAX_PAIRS = 700  # entries: more than the kernel's blocks
 ODD = (np.nan, -np.nan, np.inf, -np.inf, -1.0, -0.0, 5e-324, MAX_BPS, np.nextafter(MAX_BPS, np.inf))
-seeds, counts = st.integers(0, 2**32 - 1), st.integers(0, 20) | st.integers(0, MOST)
+seeds, counts = st.integers(0, 2**32 - 1), st.integers(0, 20) | st.integers(0, MAX_PAIRS)
 
 
 def plainly(function: Any, *arguments: Any) -> Any:
@@ -110,10 +110,10 @@ def test_frames_without_pairs_are_read_and_refused_alike(seed: int, count: int, 
 
 
 @pytest.mark.parametrize("make", [report, grants])
-@pytest.mark.parametrize("at", [0, 1, 511, 512, MOST - 1])
+@pytest.mark.parametrize("at", [0, 1, 511, 512, MAX_PAIRS - 1])
 @pytest.mark.parametrize("value", ODD)
 def test_odd_rates_are_taken_or_refused_alike(make: Any, at: int, value: float) -> None:
-    frame = make(np.random.default_rng(at), MOST)
+    frame = make(np.random.default_rng(at), MAX_PAIRS)
     _, before = decode(encode(HEAD, FABRIC, frame), FABRIC, VNS)
     known = {type(before): PreviousMessage(HEAD.incarnation, 1, HEAD.number, before)}
     for name in ("measured_bps", "limit_bps", "last_bps") if make is report else ("rate_bps",):
@@ -127,23 +127,23 @@ def test_odd_rates_are_taken_or_refused_alike(make: Any, at: int, value: float) 
         column[at] = was
 
 
-@pytest.mark.parametrize("at", [0, 511, 512, MOST - 1])
+@pytest.mark.parametrize("at", [0, 511, 512, MAX_PAIRS - 1])
 @pytest.mark.parametrize("make", [report, grants])
 def test_another_pair_or_flag_anywhere_is_noticed(make: Any, at: int) -> None:
-    frame = make(np.random.default_rng(at), MOST)
+    frame = make(np.random.default_rng(at), MAX_PAIRS)
     data = encode(HEAD, FABRIC, frame)
     _, before = decode(data, FABRIC, VNS)
     known = {type(before): PreviousMessage(HEAD.incarnation, 1, HEAD.number, before)}
-    flags = len(data) - MOST
-    rows = flags - (5 if make is report else 0) * MOST  # behind receivers, which are behind senders
-    of_flags = [flags + at, flags - MOST + at][: 2 if make is report else 1]
-    for octet in (*of_flags, rows - 4 * MOST + 4 * at + 3, rows - 8 * MOST + 4 * at + 3):
+    flags = len(data) - MAX_PAIRS
+    rows = flags - (5 if make is report else 0) * MAX_PAIRS  # behind receivers, which are behind senders
+    of_flags = [flags + at, flags - MAX_PAIRS + at][: 2 if make is report else 1]
+    for octet in (*of_flags, rows - 4 * MAX_PAIRS + 4 * at + 3, rows - 8 * MAX_PAIRS + 4 * at + 3):
         whole = bytearray(data)
         whole[octet] |= 0x80
         found = read(bytes(whole), known)
         assert found == plainly(read, bytes(whole), known)
         assert isinstance(found[1], str)
-    fewer = encode(HEAD, FABRIC, frame, np.delete(np.arange(MOST), at))
+    fewer = encode(HEAD, FABRIC, frame, np.delete(np.arange(MAX_PAIRS), at))
     assert read(fewer, known) == (HEAD, fewer)
 
 

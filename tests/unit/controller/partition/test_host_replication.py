@@ -26,7 +26,7 @@ from controller.partition.remote_hosts import RemoteHosts
 NAMES, VLANS, PORTS, SWITCHES = "abc", (10, 20), (1, 2), (1, 2, 3, 4)
 CONFIG = fabric({dpid: {port: list(VLANS) for port in PORTS} for dpid in SWITCHES})
 VNS = VnTable.of_config(CONFIG)
-DIGEST, MOST = b"12345678", 2
+DIGEST, MAX_MACS = b"12345678", 2
 HOSTS = [Host(vid, mac) for vid in VLANS for mac in (2, 4, 6, 8)]
 INTERVAL_S = 0.055
 
@@ -34,7 +34,7 @@ INTERVAL_S = 0.055
 class Node:
     """One node's knowledge of hosts."""
 
-    def __init__(self, name, token, vns=VNS, config=CONFIG, most=MOST):
+    def __init__(self, name, token, vns=VNS, config=CONFIG, most=MAX_MACS):
         self.name, self.token = name, token
         self.network = ForwardingState(config.switches.values(), vns, ForwardingSettings(max_macs_per_vn=most))
         self.network.enable_sharding()
@@ -54,7 +54,7 @@ class Nodes:
 
     def tell_owners(self, node):
         owners = {dpid: owner.node for dpid, owner in self.owner.items()}
-        node.hosts.hear_owners(owners, node.name, node.token)
+        node.hosts.update_owners(owners, node.name, node.token)
 
     def do(self, what, *about):
         getattr(self, what.replace(" ", "_"))(*about)
@@ -104,7 +104,7 @@ class Nodes:
         """Let nodes hear what was said, and take none of it yet."""
         mail, self.mail = self.mail, []
         for speaker, hearer, data in mail:
-            self.nodes[hearer].hosts.hear(speaker, data, self.now_s)
+            self.nodes[hearer].hosts.receive(speaker, data, self.now_s)
 
     def interval(self, lost=frozenset(), pieces=None):
         """Let nodes hear what was said in the last interval, but for what is lost, and take so many pieces of it."""
@@ -113,9 +113,9 @@ class Nodes:
         for speaker, hearer, data in mail:
             if (speaker, hearer) not in lost:
                 with suppress(MessageRejectedError):  # who has not heard of a new owner refuses what that says
-                    self.nodes[hearer].hosts.hear(speaker, data, self.now_s)
+                    self.nodes[hearer].hosts.receive(speaker, data, self.now_s)
         for node in self.nodes.values():
-            for taken, _ in enumerate(node.hosts.take(), 1):
+            for taken, _ in enumerate(node.hosts.apply_received(), 1):
                 if taken == pieces:
                     break
             mine = {dpid: owner for dpid, owner in self.owner.items() if owner.node == node.name and dpid in self.up}
@@ -171,7 +171,7 @@ def test_a_host_that_moves_away_and_back_before_peers_hear_of_it_is_where_it_spo
     nodes.learn(host, there)
     nodes.interval()
     for node in nodes.nodes.values():  # who had it hears of that, and it is back before he has said so
-        list(node.hosts.take())
+        list(node.hosts.apply_received())
     nodes.interval(lost={("a", "b"), ("a", "c")})
     nodes.learn(host, here)
     nodes.settle()
@@ -187,7 +187,7 @@ def test_what_was_heard_before_a_host_came_here_does_not_count_when_it_is_taken_
     nodes.deliver()
     nodes.learn(host, PortId(1, 1))
     nodes.nodes["a"].hosts.due(["b", "c"], {1: nodes.owner[1], 4: nodes.owner[4]}, nodes.now_s, RETRANSMIT_S)
-    list(nodes.nodes["a"].hosts.take())
+    list(nodes.nodes["a"].hosts.apply_received())
     assert nodes.nodes["a"].network.vn_of(host) == VNS.row_of(host.vlan_vid, 1, 1)
     nodes.settle()
     known = [node.network.vn_of(host) for node in nodes.nodes.values()]
@@ -218,18 +218,18 @@ def test_a_host_that_moves_to_a_full_vn_of_another_node_is_there_for_all_and_mak
     nodes.learn(more, PortId(3, 1))
     nodes.settle()
     row, b = VNS.row_of(10, *full), nodes.nodes["b"].network
-    assert b.hosts_of_vn(row) == own[:MOST]
+    assert b.hosts_of_vn(row) == own[:MAX_MACS]
     for host in (moving, more, moving):
         b.learn_host(host, full, nodes.now_s)
     nodes.settle()
     for node in nodes.nodes.values():
-        assert set(node.network.hosts_of_vn(row)) == {*own[:MOST], moving, more}
+        assert set(node.network.hosts_of_vn(row)) == {*own[:MAX_MACS], moving, more}
     nodes.learn(HOSTS[2], PortId(1, 1))
     nodes.settle()
     b.learn_host(HOSTS[2], full, nodes.now_s)
     nodes.settle()
     for node in nodes.nodes.values():
-        assert set(node.network.hosts_of_vn(row)) == {*own[:MOST], moving, HOSTS[2]}
+        assert set(node.network.hosts_of_vn(row)) == {*own[:MAX_MACS], moving, HOSTS[2]}
         assert not node.network.knows(more)
 
 
@@ -264,7 +264,7 @@ class Two:
         self.owner = {1: Owner("a", 1, 1), 2: Owner("b", 1, 1)}
         self.now_s, self.octets = 10.0, 0
         for node in (self.a, self.b):
-            node.hosts.hear_owners({1: "a", 2: "b"}, node.name, 1)
+            node.hosts.update_owners({1: "a", 2: "b"}, node.name, 1)
         for row, key in enumerate(map(self.vns.key, range(len(self.vns)))):
             for number in range(EACH if key.dpid == 1 else 0):
                 self.a.network.learn_host(Host(key.vlan_vid, row << 16 | number << 1), PortId(*key[1:]))
@@ -275,9 +275,9 @@ class Two:
             due = speaker.hosts.due([hearer.name], {dpid: self.owner[dpid]}, self.now_s, RETRANSMIT_S)
             for data in due.values():
                 self.octets += len(data)
-                hearer.hosts.hear(speaker.name, data, self.now_s)
+                hearer.hosts.receive(speaker.name, data, self.now_s)
         for node in (self.a, self.b):
-            for _ in node.hosts.take():
+            for _ in node.hosts.apply_received():
                 each_piece()
 
     def settle(self, each_piece=lambda: None):
@@ -308,7 +308,7 @@ def test_one_change_among_many_hosts_goes_through_its_own_vns_only(two, monkeypa
     calls = Counter()
     for of, name in (
         *((ForwardingState, name) for name in ("place_remote_host", "forget_host", "vn_of", "hosts_of_vn")),
-        (RemoteHosts, "take"),
+        (RemoteHosts, "apply"),
         (HostPublisher, "note"),
     ):
         count(monkeypatch, of, name, calls)
@@ -321,7 +321,7 @@ def test_one_change_among_many_hosts_goes_through_its_own_vns_only(two, monkeypa
         two.interval()
     row = two.vns.row_of(VLANS[0], 1, 2)
     assert two.b.network.vn_of(host) == row
-    assert calls["take"] == 2  # both VNs, as they were said
+    assert calls["apply"] == 2  # both VNs, as they were said
     assert calls["place_remote_host"] == 3
     assert calls["note"] == 4
     assert calls["vn_of"] <= 2 * (EACH + 1) + 1
@@ -338,7 +338,7 @@ def test_nothing_is_said_of_hosts_that_stay(two):
 def test_a_peer_that_has_begun_again_forgets_and_moves_no_host_of_others_and_is_told_all_in_pieces(two):
     at_first = two.a.network.hosts()
     two.b = Node("b", 2, two.vns, CROWD, most=64)
-    two.b.hosts.hear_owners({1: "a", 2: "b"}, "b", 2)
+    two.b.hosts.update_owners({1: "a", 2: "b"}, "b", 2)
     known = list[int]()
 
     def look():
@@ -356,7 +356,7 @@ def test_a_peer_that_has_begun_again_forgets_and_moves_no_host_of_others_and_is_
 def test_hosts_of_a_peer_that_has_begun_again_stay_while_it_says_them(two):
     at_first = two.b.network.hosts()
     two.a = Node("a", 2, two.vns, CROWD, most=64)
-    two.a.hosts.hear_owners({1: "a", 2: "b"}, "a", 2)
+    two.a.hosts.update_owners({1: "a", 2: "b"}, "a", 2)
     for host, row in at_first.items():
         two.a.network.learn_host(host, PortId(*two.vns.key(row)[1:]))
     gone, row = next(iter(at_first.items()))
@@ -372,11 +372,11 @@ def test_who_speaks_of_others_switches_or_says_less_than_before_is_refused():
     b = nodes.nodes["b"].hosts
     (frame,) = [data for speaker, hearer, data in nodes.mail if (speaker, hearer) == ("a", "b")]
     with pytest.raises(MessageRejectedError) as refused:
-        b.hear("c", frame, 1.0)
+        b.receive("c", frame, 1.0)
     assert refused.value.cause is RejectCause.NOT_OWNED
-    b.hear("a", frame, 1.0)
+    b.receive("a", frame, 1.0)
     with pytest.raises(MessageRejectedError) as refused:
-        b.hear("a", frame, 1.0)
+        b.receive("a", frame, 1.0)
     assert refused.value.cause is RejectCause.ORDER
     assert decode_host_update(frame, DIGEST, len(VNS))[0].until == 8
 

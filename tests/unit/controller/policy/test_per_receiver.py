@@ -11,7 +11,7 @@ from controller.errors import ColumnError
 from controller.fabric.pair_table import PairTable
 from controller.fabric.vn_table import VnTable
 from controller.policy.interface import PolicyView
-from controller.policy.per_receiver import _standing_rate
+from controller.policy.per_receiver import _idle_share_bps
 from controller.policy.policy_state import PolicyState
 from controller.policy.registry import make_policy, policies
 from controller.policy.shardability import is_network_wide
@@ -96,7 +96,7 @@ def test_silent_senders_may_start_with_the_same_compiled(seed: int) -> None:
         active=rng.random(entries) < (0.5 if seed else 1.0),
     )
     granted_bps = rng.uniform(0.0, 1e8, entries)
-    plain = np.where(requests.active, granted_bps, _standing_rate(requests))
+    plain = np.where(requests.active, granted_bps, _idle_share_bps(requests))
     compiled = native.with_idle_share(requests, granted_bps)
     assert compiled is None or compiled.tobytes() == plain.tobytes()
     assert (compiled is granted_bps) == (native.library is not None and bool(requests.active.all()))

@@ -25,7 +25,7 @@ def floats(*values):
 def filled():
     memory = PolicyState(3).aligned(ints(1, 4), LINKS)
     uses = ints(0, 0, 2), ints(0, 2, 1), {"r": floats(10, 12, 21)}
-    return memory.after({"v": floats(0, 1, 2)}, {"e": floats(1, 4)}, {"l": floats(5, 6, 7)}, uses, derived="paths")
+    return memory.updated({"v": floats(0, 1, 2)}, {"e": floats(1, 4)}, {"l": floats(5, 6, 7)}, uses, derived="paths")
 
 
 def test_what_was_never_written_is_not_known():
@@ -36,7 +36,7 @@ def test_what_was_never_written_is_not_known():
 
 
 def test_kinds_that_are_not_given_stay():
-    memory = filled().after(by_vn={"w": floats(3, 3, 3)})
+    memory = filled().updated(by_vn={"w": floats(3, 3, 3)})
     assert (list(memory.by_vn), list(memory.by_entry), list(memory.by_use)) == (["w"], ["e"], ["r"])
 
 
@@ -51,7 +51,7 @@ def test_kinds_that_are_not_given_stay():
 )
 def test_a_column_of_another_shape_is_refused(given_columns, key):
     with pytest.raises(InvalidValueError, match=key):
-        filled().after(**given_columns)
+        filled().updated(**given_columns)
 
 
 def test_entries_are_re_arranged():
@@ -98,7 +98,7 @@ def test_a_vn_that_left_is_forgotten():
 def test_every_entry_that_stays_keeps_its_value(controlled, new, random):
     """Whatever comes, goes and changes places: the value of an entry is its old row."""
     rows = np.flatnonzero(controlled)
-    memory = PolicyState(1).aligned(rows, None).after(by_entry={"row": rows.astype(np.float64)})
+    memory = PolicyState(1).aligned(rows, None).updated(by_entry={"row": rows.astype(np.float64)})
     old_row = [*(row for row in range(len(controlled)) if random.random() < 0.7), *[NEW_ROW] * new]
     random.shuffle(old_row)
     moved = memory.reindexed(ints(*old_row)).aligned(np.arange(len(old_row)), None).pair_column("row")

@@ -17,7 +17,7 @@ from controller.policy.registry import make_policy, policies, title_of
 
 @dataclass(frozen=True)
 class Toy:
-    count: float = parameter(2.0, "how many", least=1.0, most=20.0, whole=True)
+    count: float = parameter(2.0, "how many", minimum=1.0, maximum=20.0, whole=True)
     flag: float = switch(True, "whether")
     kept: float = 1.0  # nobody's to set
 

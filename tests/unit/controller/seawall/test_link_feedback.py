@@ -25,7 +25,7 @@ def run(offered_bps, *, clock_skew_s=0.0, buffer_s=0.030):
         skew = C * clock_skew_s * (1 if number % 2 else -1) if served >= C * INTERVAL_S * 0.99 else 0.0
         transmitted_bps = (served + skew - late) / INTERVAL_S
         late = skew
-        ledger = ledger.after(np.array([rate_bps]), np.array([transmitted_bps]), LINK, INTERVAL_S)
+        ledger = ledger.updated(np.array([rate_bps]), np.array([transmitted_bps]), LINK, INTERVAL_S)
         seen += float(ledger.lost[0]) * came
     return seen, lost
 
@@ -54,7 +54,7 @@ def test_never_more_loss_than_there_is(offered_bps):
 
 
 def test_a_port_that_does_not_answer_leaves_losses_unknown():
-    ledger = LinkBacklog.empty(1).after(np.array([2e9]), np.array([np.nan]), LINK, INTERVAL_S)
+    ledger = LinkBacklog.empty(1).updated(np.array([2e9]), np.array([np.nan]), LINK, INTERVAL_S)
     assert np.isnan(ledger.lost[0])
     assert ledger.queued_bits[0] == 0.0
 
@@ -62,7 +62,7 @@ def test_a_port_that_does_not_answer_leaves_losses_unknown():
 def test_traffic_without_entries_is_load():
     ledger = LinkBacklog.empty(1)
     for _ in range(40):
-        ledger = ledger.after(np.array([0.2e9]), np.array([0.7e9]), LINK, INTERVAL_S)
+        ledger = ledger.updated(np.array([0.2e9]), np.array([0.7e9]), LINK, INTERVAL_S)
     assert ledger.foreign_bps[0] == pytest.approx(0.5e9, rel=0.01)
 
 

@@ -25,8 +25,8 @@ from controller.shards.receiver_table import ReceiverTable
 pytestmark = pytest.mark.skipif(shard_native.library is None, reason="no C compiler was there when it was installed")
 
 VNS = 100
-MOST = 700  # entries: more than the kernel's blocks
-seeds, counts = st.integers(0, 2**32 - 1), st.integers(0, 20) | st.integers(0, MOST)
+MAX_PAIRS = 700  # entries: more than the kernel's blocks
+seeds, counts = st.integers(0, 2**32 - 1), st.integers(0, 20) | st.integers(0, MAX_PAIRS)
 
 
 def plainly(function: Any, *arguments: Any) -> Any:

@@ -74,7 +74,7 @@ class Desk:
 
     def hear(self, frame, *, token=1, number=1, heard=None, asked=False, left=OmittedColumns.NONE):
         head = Header(token, number, self.number if heard is None else heard, asked, omitted=left)
-        error = self.peer.hear(encode(head, FABRIC, frame), self.now_s)
+        error = self.peer.receive(encode(head, FABRIC, frame), self.now_s)
         return error.cause if error else None
 
 
@@ -89,8 +89,8 @@ def test_a_frame_in_time_counts(desk):
     assert desk.hear(report()) is None
     assert desk.hear(grants()) is None  # the same number, of another kind
     assert desk.peer.report.measured_bps.tolist() == [1e6]
-    assert desk.peer.take_grants().rate_bps.tolist() == [1e6]
-    assert desk.peer.take_grants() is None
+    assert desk.peer.drain_grants().rate_bps.tolist() == [1e6]
+    assert desk.peer.drain_grants() is None
     assert desk.say().ack == 1
 
 
@@ -133,7 +133,7 @@ def test_an_owner_that_was_replaced_is_not_heard_and_the_new_one_begins_again(de
     assert desk.hear(report(), token=4, number=50) is None
     assert desk.hear(grants(), token=4, number=50) is None
     assert desk.hear(report(sender=1), token=5, number=1) is None
-    assert desk.peer.take_grants() is None  # the old owner's
+    assert desk.peer.drain_grants() is None  # the old owner's
     assert desk.hear(report(), token=4, number=51) is RejectCause.TOKEN
     assert desk.peer.report.sender.tolist() == [1]
 
@@ -163,7 +163,7 @@ def test_what_a_replaced_owner_reported_stands_until_the_new_one_reports(desk):
 def test_nobody_speaks_of_vns_that_are_not_its_own(desk, frame):
     assert desk.hear(frame) is RejectCause.NOT_OWNED
     assert desk.peer.report is None
-    assert desk.peer.take_grants() is None
+    assert desk.peer.drain_grants() is None
     assert desk.peer.drain_readings() == []
 
 
@@ -220,7 +220,7 @@ def test_what_was_read_counts_once_and_the_latest_of_it(desk):
 
 
 def test_noise_is_counted_and_changes_nothing(desk):
-    assert desk.peer.hear(b"noise", desk.now_s).cause is RejectCause.LENGTH
+    assert desk.peer.receive(b"noise", desk.now_s).cause is RejectCause.LENGTH
     assert desk.peer.refused == {RejectCause.LENGTH: 1}
 
 
@@ -244,7 +244,7 @@ def test_when_owners_change_what_was_said_is_void_and_who_was_replaced_stays_so(
     assert desk.hear(report(), token=2) is None
     assert desk.hear(grants(), token=2) is None
     desk.peer.repartition(MINE, THEIRS, FABRIC)
-    assert (desk.peer.report, desk.peer.take_grants()) == (None, None)
+    assert (desk.peer.report, desk.peer.drain_grants()) == (None, None)
     assert desk.hear(report(), token=2, number=2) is RejectCause.NOT_OWNED
     assert desk.hear(report(sender=2, receiver=0, loaded=(0,)), token=1, number=3) is RejectCause.TOKEN
     assert desk.hear(report(sender=2, receiver=0, loaded=(0,)), token=2, number=3) is None
@@ -280,9 +280,9 @@ class Both:
         self.number += 1
         answer = self.there.head(1, self.number, self.now_s)
         if not unanswered:
-            self.here.hear(encode(answer, FABRIC, report()), self.now_s)
+            self.here.receive(encode(answer, FABRIC, report()), self.now_s)
             self.there.record_grant(self.number, np.array([self.number * 1e6]), ints(0))
-            self.here.hear(encode(answer, FABRIC, grants(2, 0)), self.now_s)
+            self.here.receive(encode(answer, FABRIC, grants(2, 0)), self.now_s)
         head = self.here.head(
             self.token,
             self.number,
@@ -292,7 +292,7 @@ class Both:
             OmittedColumns.NONE,
             self.here.granted if self.limited else 0,
         )
-        error = None if lost else self.there.hear(encode(head, FABRIC, self.frame), self.now_s)
+        error = None if lost else self.there.receive(encode(head, FABRIC, self.frame), self.now_s)
         return not head.pairs_ref, error.cause if error else None
 
     def settle(self):
@@ -348,7 +348,7 @@ def test_who_says_that_it_knows_what_was_never_said_is_believed_at_its_own_cost(
     both.number += 1
     both.here.head(1, both.number, both.now_s, ReportMessage, both.rows)
     answer = Header(1, 1, both.number, False, (2**64 - 1, 0))
-    assert both.here.hear(encode(answer, FABRIC, report()), both.now_s) is None
+    assert both.here.receive(encode(answer, FABRIC, report()), both.now_s) is None
     assert not both.here.head(1, 2, both.now_s, ReportMessage, both.rows).pairs_ref
 
 
@@ -381,5 +381,5 @@ def test_grants_of_an_earlier_life_are_no_limits():
     both.settle()
     assert both.here.granted == both.number
     answer = Header(2, 1, both.number)
-    assert both.here.hear(encode(answer, FABRIC, report()), both.now_s) is None
+    assert both.here.receive(encode(answer, FABRIC, report()), both.now_s) is None
     assert both.here.granted == 0

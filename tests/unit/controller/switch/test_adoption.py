@@ -77,11 +77,13 @@ def test_a_metered_entry_is_a_pair_when_its_ends_are_known():
 def test_what_is_awaited_is_taken_once_when_its_host_is_known() -> None:
     _, rows = hosts_and_pairs(FlowTable(pipeline.rate_control(1, 10, mac, 5 + mac, 300) for mac in range(1, 6)))
     awaiting = DeferredAdoption(rows, np.empty(0, METER_CONFIG))
-    assert awaiting.take(lambda host: host == Host(10, 2)).meter_id.tolist() == [7]
+    assert awaiting.pop_known(lambda host: host == Host(10, 2)).meter_id.tolist() == [7]
     assert awaiting.entries.mac.tolist() == [1, 3, 4, 5]
-    assert awaiting.take(lambda host: host.mac > 3).meter_id.tolist() == [9, 10]
-    assert awaiting.take(lambda host: host.mac > 3).meter_id.tolist() == []
+    assert awaiting.pop_known(lambda host: host.mac > 3).meter_id.tolist() == [9, 10]
+    assert awaiting.pop_known(lambda host: host.mac > 3).meter_id.tolist() == []
     assert awaiting.entries.mac.tolist() == [1, 3]
-    assert awaiting.take(lambda host: host.mac != 1, [Host(10, 1), Host(20, 3), Host(10, 9)]).meter_id.tolist() == []
-    assert awaiting.take(lambda host: True, [Host(10, 9), Host(10, 3)]).mac.tolist() == [3]
+    assert (
+        awaiting.pop_known(lambda host: host.mac != 1, [Host(10, 1), Host(20, 3), Host(10, 9)]).meter_id.tolist() == []
+    )
+    assert awaiting.pop_known(lambda host: True, [Host(10, 9), Host(10, 3)]).mac.tolist() == [3]
     assert awaiting.entries.mac.tolist() == [1]

@@ -122,7 +122,7 @@ def test_a_wrong_length_is_refused_and_nothing_taken() -> None:
 def test_others_run_while_thousands_of_entries_are_read_and_nothing_is_taken_before(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(flow_stats_reader, "_READ_AT_ONCE", 200)
+    monkeypatch.setattr(flow_stats_reader, "_READ_BATCH", 200)
     listing = InstalledFlows()
     seen: list[int] = []
     many = [flow(number) for number in range(1, 601)]
@@ -174,7 +174,7 @@ def test_entries_read_in_columns_are_what_each_is_decoded_to(
             entries[number][position] = value
     listing = InstalledFlows()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(flow_stats_reader, "_READ_AT_ONCE", at_once)
+        patch.setattr(flow_stats_reader, "_READ_BATCH", at_once)
         patch.setattr(flow_stats_reader, "_WORTH_KEEPING", 2)
         patch.setattr(flow_stats_reader, "_MAX_TRIED", 3)
         try:
@@ -203,7 +203,7 @@ def test_what_is_listed_again_is_read_by_the_templates_of_the_last_listing(monke
 
 
 def test_templates_of_no_more_use_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flow_stats_reader, "_READ_AT_ONCE", 16)
+    monkeypatch.setattr(flow_stats_reader, "_READ_BATCH", 16)
     listing = InstalledFlows()
     many = [entry(flow(port, out=1 + kind)) for kind in range(100) for port in range(16 * kind + 1, 16 * kind + 17)]
     longer = [entry(pipeline.known_source(port, 2, 3, 300)) for port in range(1, 40)]
@@ -233,7 +233,7 @@ def test_compiled_and_plain_tell_listings_apart_by_the_same_bytes(monkeypatch: p
     for torn in (body[:-1], body + b"\0\1", body + bytes(56), body + b"\0\x37" + bytes(53)):
         with pytest.raises(ProtocolError):
             flow_stats_reader._digest(torn, lambda: None)
-    monkeypatch.setattr(flow_stats_reader, "_READ_AT_ONCE", 7)
+    monkeypatch.setattr(flow_stats_reader, "_READ_BATCH", 7)
     turns: list[int] = []
     assert flow_stats_reader._digest(body, lambda: turns.append(1)) == flow_stats_reader._digest_of_runs(
         body, lambda: None

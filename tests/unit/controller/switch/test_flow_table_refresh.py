@@ -30,9 +30,9 @@ def updated(before: FlowTable, listed: list[list[Flow]]) -> FlowTableRefresh:
         ]
         for one in piece:
             if one.match == LONG:
-                update.take_long(pack_key(one), one.meter_id or 0, effect_of(one))
+                update.add_long(pack_key(one), one.meter_id or 0, effect_of(one))
         keys, meter_ids, places = zip(*rows, strict=True) if rows else ((), (), ())
-        update.take(FlowColumns(np.array(keys, KEY), np.array(meter_ids, np.uint32), np.array(places, np.uint32)))
+        update.add(FlowColumns(np.array(keys, KEY), np.array(meter_ids, np.uint32), np.array(places, np.uint32)))
     for _ in update.pieces():
         pass
     return update
@@ -47,7 +47,7 @@ def test_the_table_is_what_was_listed_and_changed_is_the_difference(
 ) -> None:
     table = FlowTable(before)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(flow_table_refresh, "_MERGED_AT_ONCE", 4)
+        patch.setattr(flow_table_refresh, "_MERGE_BATCH", 4)
         patch.setattr(flow_table_refresh, "_SAMPLED", 2)
         update = updated(table, listed)
     expected = FlowTable(one for piece in listed for one in piece)
@@ -75,6 +75,6 @@ def test_many_are_put_together_in_pieces() -> None:
     for start in range(3):
         rows = [(pack_key(one), 0, update.place_of(effect_of(one))) for one in many[start::3]]
         keys, meter_ids, places = zip(*rows, strict=True)
-        update.take(FlowColumns(np.array(keys, KEY), np.array(meter_ids, np.uint32), np.array(places, np.uint32)))
+        update.add(FlowColumns(np.array(keys, KEY), np.array(meter_ids, np.uint32), np.array(places, np.uint32)))
     assert len(list(update.pieces())) >= 4
     assert update.table == FlowTable(many)

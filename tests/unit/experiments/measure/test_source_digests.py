@@ -71,7 +71,7 @@ def test_a_run_depends_on_its_own_law_and_not_on_that_of_another_paper():
 def test_a_run_names_the_digest_of_its_scenario_whatever_the_conditions():
     scenario = scenarios()["dets-fig5"]
     (first, *_), (late, *_) = (
-        scenario_cells("dets-fig5", scenario.under(one), "model", 1, ["fp"]) for one in ("product", "late")
+        scenario_cells("dets-fig5", scenario.with_conditions(one), "model", 1, ["fp"]) for one in ("product", "late")
     )
     (other, *_) = scenario_cells("dets-fig5", scenario.lasting(50.0), "model", 1, ["fp"])
     assert first.depends == late.depends

@@ -21,7 +21,7 @@ class Limiter:
     hides_marks, queue_frames = False, 0
 
     def __init__(self, passes):
-        self.take = passes
+        self.consume = passes
 
     def feedback(self, now_s):
         pass

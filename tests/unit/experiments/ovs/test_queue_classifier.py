@@ -14,11 +14,11 @@ from experiments.ovs.queue_classifier import (
     announced_indices,
     changes_for,
     classifier_program,
+    desired_program,
     leaf_packets,
     parse_tc_rate,
     uplink_lines,
     uplink_program,
-    wanted_program,
 )
 
 SKF_AD_VLAN_TAG = 0xFFFFF02C  # the tag that is beside the frame, 0 without one
@@ -89,9 +89,9 @@ def test_untagged_frames_have_no_class_unless_one_is_given() -> None:
 
 def test_a_port_with_one_vlan_takes_untagged_frames_for_it() -> None:
     default, ten, twenty = (HtbClass(minor, 1e8, "") for minor in (1, 11, 21))
-    assert run_program(wanted_program([default, ten]), frame(None)) == 0x1000B
-    assert run_program(wanted_program([default, ten, twenty]), frame(None)) == 0
-    assert run_program(wanted_program([default]), frame(None)) == 0
+    assert run_program(desired_program([default, ten]), frame(None)) == 0x1000B
+    assert run_program(desired_program([default, ten, twenty]), frame(None)) == 0
+    assert run_program(desired_program([default]), frame(None)) == 0
 
 
 @pytest.mark.parametrize(("ceil_bps", "packets"), [(0, 30), (1e6, 30), (40e6, 99), (100e6, 247), (1e9, 1000)])
@@ -101,10 +101,10 @@ def test_a_leaf_is_30_ms_long_within_bounds(ceil_bps: float, packets: int) -> No
 
 def test_only_what_is_missing_is_changed() -> None:
     good = HtbClass(2, 40e6, "pfifo_head_drop 99")
-    program = wanted_program([good])
+    program = desired_program([good])
     assert changes_for("x", PortState(True, (good,), program)) == []
     assert changes_for("x", PortState(False)) == []
-    missing_leaf = changes_for("x", PortState(True, (HtbClass(11, 40e6, ""),), wanted_program([HtbClass(11, 0, "")])))
+    missing_leaf = changes_for("x", PortState(True, (HtbClass(11, 40e6, ""),), desired_program([HtbClass(11, 0, "")])))
     assert missing_leaf == ["qdisc replace dev x parent 1:b pfifo_head_drop limit 99"]
     [add] = changes_for("x", PortState(True, (good,), None))
     assert add.startswith("filter add dev x parent 1: ")

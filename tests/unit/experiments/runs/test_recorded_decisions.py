@@ -9,7 +9,7 @@ import pytest
 
 from experiments.machine.process_runner import ControllerError
 from experiments.runs import recorded_decisions as module
-from experiments.runs.recorded_decisions import HURRY_S, LOOK_EVERY_S, NodesDecisions
+from experiments.runs.recorded_decisions import FAST_POLL_S, POLL_INTERVAL_S, NodesDecisions
 from experiments.scenarios.scenario import Limits, Scenario, Source
 
 SCENARIO = Scenario(
@@ -68,7 +68,7 @@ def test_limits_are_those_that_were_asked_for_last_and_partial_answers_do_not_co
     for at_s, partial in ((100.6, False), (101.2, True)):
         clock[0], nodes.partial = at_s, partial
         nodes.limit_bps -= 1_000_000
-        decisions.take()
+        decisions.poll()
     rows = decisions.granted_bps(SCENARIO, FABRIC, 100.0, np.array([-0.5, -0.1, 0.5, 1.0, 2.0]))
     np.testing.assert_array_equal(rows[:, 0], [np.inf, 7e6, 4e6, 4e6])
     assert np.isinf(rows[:, 1]).all()
@@ -82,15 +82,15 @@ def test_a_kill_is_noted_with_owners_before_and_after_and_how_long_it_took(clock
     decisions = NodesDecisions(nodes, "s4")
     clock[0] = 105.0
     decisions.kill()
-    assert decisions.look_every_s == HURRY_S
+    assert decisions.poll_interval_s == FAST_POLL_S
     clock[0] = 105.5
-    decisions.take()
+    decisions.poll()
     with pytest.raises(ControllerError, match="n2 was killed"):
         decisions.get("/v1/vns")
     assert decisions.notes(100.0)["out_of_control_s"] is None
     clock[0], nodes.whole = 106.0, True
     decisions.stop()
-    assert decisions.look_every_s == LOOK_EVERY_S
+    assert decisions.poll_interval_s == POLL_INTERVAL_S
     assert decisions.notes(100.0) == {
         "killed_at_s": 5.0,
         "killed": "n2",

@@ -49,7 +49,7 @@ def make(**changes):
         ({"sources": (Source(1, 1, 3, "udp"),)}, "sources[0].rate_bps"),
         ({"sources": (Source(1, 1, 3, "udp", 10_000, octets=5),)}, "sources[0].octets"),
         ({"sources": (Source(1, 1, 3, "tcp", spans=((5.0, 11.0),)),)}, "sources[0].spans"),
-        ({"sources": (Source(1, 1, 3, "tcp", spans=((0.0, 1.0),), most_burst_s=1.0),)}, "sources[0].spans"),
+        ({"sources": (Source(1, 1, 3, "tcp", spans=((0.0, 1.0),), max_burst_s=1.0),)}, "sources[0].spans"),
         ({"sources": (replace(SOURCE, flows=2),)}, "sources[0].flows"),
         ({"sources": (Source(1, 1, 3, "tcp", octets=5, flows=2),)}, "sources[0].flows"),
         ({"sources": (Source(1, 1, 3, "tcp", flows=0),)}, "sources[0].flows"),
@@ -160,7 +160,7 @@ def test_sessions_come_at_their_rate_with_their_mean_number_of_requests():
 @settings(derandomize=True, deadline=None, max_examples=50)
 @given(st.integers(0, 2**32 - 1), st.floats(0.05, 20.0))
 def test_bursts_are_in_order_within_the_run_and_the_same_for_a_seed(seed, most_burst_s):
-    scenario = make(sources=(Source(1, 1, 3, "tcp", most_burst_s=most_burst_s),))
+    scenario = make(sources=(Source(1, 1, 3, "tcp", max_burst_s=most_burst_s),))
     (spans,) = scenario.timeline(seed)
     times = list(itertools.chain.from_iterable(spans))
     assert times == sorted(times)
@@ -171,7 +171,7 @@ def test_bursts_are_in_order_within_the_run_and_the_same_for_a_seed(seed, most_b
 
 
 def test_each_seed_and_source_has_bursts_of_its_own():
-    scenario = make(sources=(Source(1, 1, 3, "tcp", most_burst_s=1.0), Source(1, 2, 3, "tcp", most_burst_s=1.0)))
+    scenario = make(sources=(Source(1, 1, 3, "tcp", max_burst_s=1.0), Source(1, 2, 3, "tcp", max_burst_s=1.0)))
     one, two = scenario.timeline(1)
     assert one != two
     assert scenario.timeline(2)[0] != one
@@ -310,8 +310,8 @@ def test_the_papers_scenarios_are_there():
     assert {"dets-fig1", "dets-fig6", "dets-fig7", "dets-example", "dets-fe-convergence"} <= set(found)
     fig6 = found["dets-fig6"]
     assert round(fig6.duration_s / 0.055) == 1500
-    assert sorted({source.most_burst_s for source in fig6.sources})[0] == 0.5
-    assert max(source.most_burst_s for source in fig6.sources) == pytest.approx(10.0)
+    assert sorted({source.max_burst_s for source in fig6.sources})[0] == 0.5
+    assert max(source.max_burst_s for source in fig6.sources) == pytest.approx(10.0)
     assert [source.sender for source in fig6.sources if source.rate_bps == 20_000_000] == [2, 5, 8]
     assert {source.protocol for source in fig6.sources} == {"udp", "tcp"}
 

@@ -13,9 +13,9 @@ from experiments.soak.ledger import (
     MENDS_AFTER_START_S,
     Ledger,
     LogTail,
-    Look,
     ProcessUse,
     ResourceHoldings,
+    Sample,
     Transient,
     unexplained,
 )
@@ -110,7 +110,7 @@ def test_a_window_has_the_largest_limit_that_was_in_force_in_it() -> None:
 
 
 def test_a_busy_look_tells_of_all_windows_since_the_look_before() -> None:
-    looks = [Look(*look) for look in ((1.0, 0.5), (3.0, 0.5), (5.5, 0.01), (7.0, 0.5))]
+    looks = [Sample(*look) for look in ((1.0, 0.5), (3.0, 0.5), (5.5, 0.01), (7.0, 0.5))]
     busy = busy_windows(looks, windows_of(0, 10))
     assert busy.tolist() == [False, True, True, False, False]
 
@@ -184,7 +184,7 @@ def ledger(minutes: float = 12.0, mib_per_minute: float = 0.0) -> Ledger:
     looks = []
     for at_s in range(0, int(end_s) + 1, 10):
         use = ProcessUse(int((100 + at_s / 60 * mib_per_minute) * MIB), 12)
-        looks.append(Look(float(at_s), 0.5, use, ProcessUse(20 * MIB, 100), HELD))
+        looks.append(Sample(float(at_s), 0.5, use, ProcessUse(20 * MIB, 100), HELD))
     return Ledger(
         FABRIC,
         JUDGED,
@@ -213,7 +213,7 @@ def test_a_slow_leak_of_memory_is_found_once_a_life_is_long() -> None:
 def test_what_is_left_over_is_told() -> None:
     leaking = ledger()
     more = ResourceHoldings(11, 82, Counter({"QoS": 4, "Queue": 9}))
-    leaking.looks.append(Look(730.0, 0.5, ProcessUse(100 * MIB, 20), ProcessUse(90 * MIB, 100), more))
+    leaking.looks.append(Sample(730.0, 0.5, ProcessUse(100 * MIB, 20), ProcessUse(90 * MIB, 100), more))
     leaking.rows_before, leaking.rows_after = Counter({"Queue": 1}), Counter({"Queue": 2})
     assert missed(leaking) == [
         "meters left over",

@@ -217,7 +217,7 @@ def test_a_file_that_cannot_be_written_records_nothing(desk, tmp_path):
 
 
 def test_a_member_that_grows_when_it_is_unpacked_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(recording_files, "_MOST_TAKEN_BYTES", 1_000_000)
+    monkeypatch.setattr(recording_files, "_MAX_RECORDS_BYTES", 1_000_000)
     with zipfile.ZipFile(tmp_path / "bomb", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("format.json", json.dumps(recording_files.FORMAT))
         archive.writestr("records/000000", bytes(1_000_001))

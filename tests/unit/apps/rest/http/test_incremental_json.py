@@ -91,10 +91,10 @@ def test_the_most_is_taken_and_others_run_in_between() -> None:
     text = json.dumps(body).encode()
     turns = [0]
 
-    def breathe() -> None:
+    def yield_control() -> None:
         turns[0] += 1
 
-    assert STRICT.loads_long(text, breathe) == body
+    assert STRICT.loads_long(text, yield_control) == body
     assert turns[0] > len(text) / 25_000
 
 

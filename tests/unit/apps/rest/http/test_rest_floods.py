@@ -161,21 +161,21 @@ def test_slow_connections_lock_out_only_their_own_address_and_not_for_long() -> 
 
 def test_ipv4_clients_of_a_listener_for_both_are_told_apart() -> None:
     places = ConnectionSlots(4)
-    assert [places.take("::ffff:192.0.2.1") for _ in range(3)] == [True, True, False]
-    assert places.take("::ffff:192.0.2.2")
-    assert not places.take("192.0.2.1")
+    assert [places.allocate("::ffff:192.0.2.1") for _ in range(3)] == [True, True, False]
+    assert places.allocate("::ffff:192.0.2.2")
+    assert not places.allocate("192.0.2.1")
 
 
 def test_places() -> None:
     places = ConnectionSlots(5)
-    assert [places.take("192.0.2.1") for _ in range(4)] == [True, True, True, False]
-    assert [places.take(f"2001:db8::{n}") for n in range(2)] == [True, True]
-    assert not places.take("192.0.2.2")  # all are taken
+    assert [places.allocate("192.0.2.1") for _ in range(4)] == [True, True, True, False]
+    assert [places.allocate(f"2001:db8::{n}") for n in range(2)] == [True, True]
+    assert not places.allocate("192.0.2.2")  # all are taken
     places.release("192.0.2.1")
-    assert places.take("2001:db8::9")  # the third of its /64
+    assert places.allocate("2001:db8::9")  # the third of its /64
     places.release("192.0.2.1")
-    assert not places.take("2001:db8::a")
-    assert places.take("192.0.2.1")
+    assert not places.allocate("2001:db8::a")
+    assert places.allocate("192.0.2.1")
 
 
 _HEALTH = b"GET /v1/health HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -332,9 +332,9 @@ def _read_until(sock: socket.socket, words: bytes) -> bytes:
 
 def test_places_may_be_taken_many_at_a_time() -> None:
     places = ConnectionSlots(10)
-    assert [places.take("192.0.2.1", count) for count in (4, 2, 1)] == [True, False, True]
+    assert [places.allocate("192.0.2.1", count) for count in (4, 2, 1)] == [True, False, True]
     assert (places.held, places.held_of("192.0.2.1"), places.held_of("192.0.2.2")) == (5, 5, 0)
-    assert [places.take("192.0.2.2", count) for count in (6, 5)] == [False, True]
+    assert [places.allocate("192.0.2.2", count) for count in (6, 5)] == [False, True]
     places.release("192.0.2.1", 5)
     assert (places.held, places.held_of("192.0.2.1")) == (5, 0)
 

@@ -11,8 +11,8 @@ from ryu.lib import hub
 
 from apps.runtime.connection import connection_io
 from apps.runtime.connection.connection_io import (
-    MAX_UNREAD_BY_STRANGER_BYTES,
     MAX_UNREAD_BYTES,
+    MAX_UNREAD_UNMANAGED_BYTES,
     SendQueue,
     SharedReader,
 )
@@ -52,7 +52,7 @@ def test_a_long_message_is_sent_by_itself():
 
 def test_a_stranger_leaves_less_unread_than_a_switch():
     queue = SendQueue(Socket())
-    assert queue.put(bytes(MAX_UNREAD_BY_STRANGER_BYTES))
+    assert queue.put(bytes(MAX_UNREAD_UNMANAGED_BYTES))
     assert not queue.put(b"x")
     queue = SendQueue(Socket())
     queue.raise_limit()
@@ -176,14 +176,14 @@ def test_once_all_have_answered_nobody_looks_again(monkeypatch):
         reader.watch(mine.fileno(), lambda _arrival: True)
     reader.barriers.start([mine.fileno() for mine, _other in pairs], [1, 2])
     done = [struct.pack("!BBHI", VERSION, MessageType.BARRIER_REPLY, 8, xid) for xid in (1, 2)]
-    assert not reader._look(), "nothing is there"
+    assert not reader._poll(), "nothing is there"
     pairs[0][1].send(done[0])
-    assert reader._look(), "the other one's is to come"
+    assert reader._poll(), "the other one's is to come"
     pairs[1][1].send(done[1])
-    assert not reader._look()
+    assert not reader._poll()
     assert reader.barriers.is_over
     pairs[0][1].send(done[0])
-    assert reader._look()
+    assert reader._poll()
     for pair in pairs:
         reader.forget(pair[0].fileno())
         for end in pair:

@@ -168,7 +168,7 @@ def test_replies_count_towards_the_allowance(switches: list[Switch]) -> None:
 
 def test_a_handler_that_fails_ends_its_own_connection_alone(switches: list[Switch]) -> None:
     broken, quiet = switches
-    broken.connection.take_reply = lambda *_message: 1 / 0  # type: ignore[method-assign]
+    broken.connection.accept_reply = lambda *_message: 1 / 0  # type: ignore[method-assign]
     broken.end.send(broken.says(MessageType.BARRIER_REPLY, 1))
     reply = quiet.connection.barrier()
     wait_for(lambda: broken.loop.dead)

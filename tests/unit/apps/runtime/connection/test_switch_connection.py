@@ -64,9 +64,9 @@ def connection(peer: Any) -> SwitchConnection:
 def test_the_parts_of_a_reply_are_joined(connection: SwitchConnection, peer: Peer) -> None:
     reply = connection.ask(encode)
     assert peer.sent == [encode(42)]
-    assert connection.take_reply(*part(42, b"one ", MULTIPART_REPLY_MORE))
+    assert connection.accept_reply(*part(42, b"one ", MULTIPART_REPLY_MORE))
     assert reply.wait(0.0) is None
-    assert connection.take_reply(*part(42, b"two"))
+    assert connection.accept_reply(*part(42, b"two"))
     assert reply.wait(0.0) == b"one two"
     assert reply.received_s == 7.0
 
@@ -85,13 +85,13 @@ def test_a_refused_request_raises_its_reason(connection: SwitchConnection) -> No
 
 
 def test_replies_to_others_are_not_taken(connection: SwitchConnection) -> None:
-    assert not connection.take_reply(*part(99, b"x"))
+    assert not connection.accept_reply(*part(99, b"x"))
 
 
 def test_a_forgotten_reply_is_taken_and_dropped(connection: SwitchConnection) -> None:
     reply = connection.ask(encode)
     connection.forget(reply)
-    assert connection.take_reply(*part(reply.xid, b"late"))
+    assert connection.accept_reply(*part(reply.xid, b"late"))
     assert reply.wait(0.0) is None
 
 
@@ -99,7 +99,7 @@ def test_replies_without_end_are_cut_off_and_freed(connection: SwitchConnection,
     reply = connection.ask(encode)
     body = bytes(60_000)
     for _ in range(MAX_REPLY_BYTES // len(body) + 1):
-        connection.take_reply(*part(reply.xid, body, MULTIPART_REPLY_MORE))
+        connection.accept_reply(*part(reply.xid, body, MULTIPART_REPLY_MORE))
     assert peer.cut is EvictionReason.REPLY
     with pytest.raises(ProtocolError, match="longer than"):
         reply.wait(0.0)

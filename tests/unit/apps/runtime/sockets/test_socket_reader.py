@@ -18,7 +18,7 @@ from ryu.lib import hub
 
 from apps.runtime.sockets import native as native_sockets
 from apps.runtime.sockets.bulk_request import BulkBarrier, BulkMeterStats
-from apps.runtime.sockets.socket_reader import MESSAGES_AT_ONCE, READ_BYTES, SocketReader, replies_in
+from apps.runtime.sockets.socket_reader import MESSAGE_BATCH, READ_BYTES, SocketReader, replies_in
 from controller.openflow.constants import MULTIPART_REPLY_MORE, VERSION, MessageType, MultipartType
 from controller.openflow.meters import decode_meter_stats
 
@@ -61,7 +61,7 @@ OTHERS = [
     message(MessageType.BARRIER_REPLY, 9, xid=BARRIER_XID),
     message(200, 9),
     message(MessageType.ROLE_REPLY, 24),
-    (MESSAGES_AT_ONCE + 3) * message(MessageType.BARRIER_REPLY),
+    (MESSAGE_BATCH + 3) * message(MessageType.BARRIER_REPLY),
 ]
 PARTS = [reply(XID, BODY[:112], flags=MULTIPART_REPLY_MORE), reply(XID, BODY[112:])]
 NEARLY_PARTS = [
@@ -262,9 +262,9 @@ class TestBulkRequest:
         assert awaited
 
     def test_no_more_than_so_many_replies_are_told_apart(self) -> None:
-        barriers = (MESSAGES_AT_ONCE + 1) * message(MessageType.BARRIER_REPLY)
+        barriers = (MESSAGE_BATCH + 1) * message(MessageType.BARRIER_REPLY)
         ((_, _, replies, only_replies), _end), _ = read([barriers])
-        assert (len(replies), only_replies) == (MESSAGES_AT_ONCE, False)
+        assert (len(replies), only_replies) == (MESSAGE_BATCH, False)
 
 
 @compiled

@@ -14,7 +14,7 @@ from controller.central.controller import CentralController
 from controller.errors import InvalidValueError
 from experiments.bench.loop import bench, report
 from experiments.bench.loop.cost_fit import fit
-from experiments.bench.loop.switch_process import MOST_SENDERS, LoopPlan, pairs_of
+from experiments.bench.loop.switch_process import MAX_SENDERS, LoopPlan, pairs_of
 
 
 @pytest.mark.parametrize(("switches", "entries"), [(1, 16), (2, 100), (10, 100), (3, 1700), (23, 200)])
@@ -24,7 +24,7 @@ def test_a_plan_has_the_entries_it_says_and_each_pair_once(switches: int, entrie
     pairs = pairs_of(plan, central)
     assert len(set(pairs)) == len(pairs) == switches * entries
     senders = np.bincount([pair.receiver for pair in pairs])
-    assert senders.max() <= MOST_SENDERS
+    assert senders.max() <= MAX_SENDERS
     by_switch = np.unique(central.vns.dpid[[pair.sender for pair in pairs]], return_counts=True)[1]
     assert by_switch.tolist() == [entries] * switches
     assert all(central.vns.vlan_vid[pair.sender] == central.vns.vlan_vid[pair.receiver] for pair in pairs)

@@ -52,9 +52,9 @@ def test_the_share_that_varies_is_set_in_every_round_and_the_rest_is_not(
         read_s = {dpid: start_s + rng.uniform(0.0, 0.003) for dpid in datapaths}
         stats = {dpid: meter_stats(datapath, read_s[dpid]) for dpid, datapath in datapaths.items()}
         rows = central.interval(stats, read_s, start_s + 0.008, told_s).changes.rows
-        for dpid, update in central.take_updates().items():
+        for dpid, update in central.drain_updates().items():
             datapaths[dpid].receive(update.encode(1), start_s + 0.012)
-            datapaths[dpid].take_messages()
+            datapaths[dpid].drain_messages()
             told_s[dpid] = start_s + 0.012
         was_set = np.isin(np.arange(len(varies)), rows)
         set_share.append((was_set[varies].mean(), was_set[~varies].mean() if not varies.all() else 0.0))
