@@ -1,4 +1,4 @@
-"""``dets bench allocation``: how fast the allocation algorithms are, against plain code.
+"""``dets bench allocation``: how fast the allocation algorithms are, compiled and by numpy alone.
 
 Everything is measured in one run, on one core. A time is the best of several calls (others measure what else the
 machine does); the median is given next to it. Rows are all different, 70 % of the senders fully use their limit and
@@ -21,7 +21,7 @@ from controller.allocation import AllocationInput, native
 from controller.allocation.max_min import FlowPaths, max_min
 from controller.policy.per_receiver import PerReceiverPolicy
 from controller.policy.registry import policies
-from experiments.bench.allocation import problem_instances, reference_allocation
+from experiments.bench.allocation import problem_instances
 from experiments.bench.harness import Target, finished
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
@@ -121,7 +121,7 @@ def _run_over(tables: Sequence[AllocationInput], algorithm: PerReceiverPolicy) -
 
 
 def bench_forms(entries: int, budget_s: float) -> dict[str, dict[str, float]]:
-    """Return, per algorithm, ns per entry of each form: as used, by numpy alone, and as plain pseudo-code."""
+    """Return, per algorithm, ns per entry of each form: as used, and by numpy alone."""
     table = requests(entries, NOMINAL_SENDERS)
     rows = {}
     for name in algorithms:
@@ -131,49 +131,11 @@ def bench_forms(entries: int, budget_s: float) -> dict[str, dict[str, float]]:
             by_numpy = timed(allocation_call(algorithms[name], table), budget_s)[0]
         finally:
             native.library = library
-        plainly = timed(_plain_call(name, table), 0.0)[0]
         rows[name] = {
             "ns_per_entry": used / table.entries * 1e9,
             "numpy_ns_per_entry": by_numpy / table.entries * 1e9,
-            "plain_ns_per_entry": plainly / table.entries * 1e9,
-            "times_plain": plainly / used,
         }
     return rows
-
-
-def _plain_call(name: str, table: AllocationInput) -> Callable[[], object]:
-    columns = (table.measured_bps, table.granted_bps, table.available_bps, table.drops, table.weight)
-    nodes = [
-        reference_allocation.SenderNode(measured, granted, available, drops, weight, active)
-        for measured, granted, available, drops, weight, active in zip(
-            *(column.tolist() for column in columns), table.active.tolist(), strict=True
-        )
-    ]
-    receivers = [
-        (limit, received, nodes[first:last])
-        for limit, received, first, last in zip(
-            table.limit_bps.tolist(),
-            table.received_bps.tolist(),
-            table.offsets[:-1].tolist(),
-            table.offsets[1:].tolist(),
-            strict=True,
-        )
-    ]
-
-    def call() -> None:
-        for limit, received, its in receivers:
-            if name == "fs":
-                reference_allocation.fair_share(limit, its)
-            elif name == "sp":
-                reference_allocation.slow_probe(limit, its, 0.1, 0.01)
-            elif name == "fp":
-                reference_allocation.fast_probe(limit, its, 2.0, 0.1, 0.01)
-            elif name == "level":
-                reference_allocation.fair_level(limit, received, its, 1.0, 0.05)
-            else:
-                reference_allocation.forward_explicit(limit, received, its, limit / len(its), 0.5, 0.01)
-
-    return call
 
 
 def bytes_per_entry(entries: int) -> float | None:
@@ -254,7 +216,7 @@ def targets(
 
 
 def run(quick: Annotated[bool, "Fewer and smaller cases."] = False) -> dict[str, Any]:
-    """Rate allocation algorithms, entries per second, against plain code and numpy."""
+    """Rate allocation algorithms, entries per second, against numpy alone."""
     sizes, senders = (SIZES[:2], (10, NOMINAL_SENDERS)) if quick else (SIZES, SENDERS)
     budget_s = 0.02 if quick else 0.15
     memory = bytes_per_entry(sizes[-1])
