@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import reference_allocation as plain
 from support.algorithms import ALGORITHMS
 
 from controller.allocation import AllocationInput, native
 from controller.dets.slow_probe import SETTLED
 from controller.policy.registry import make_policy, policies
-from experiments.bench.allocation import reference_allocation as plain
 
 # What the paper's and the project's own algorithms share, and others need not.
 PAPER = ("fs", "sp", "fp", "fe", "level")
