@@ -1,7 +1,7 @@
 """The model fabric: switches, links, hosts and TCP in virtual time, around the real central controller.
 
-Start with fabric.py, then control_plane.py (how the controller is attached) and tcp.py. docs/experiments.md has an
-example. native_build.py compiles ``COMPILED_MODULES``; where that was not done with just these sources, Python runs
+Start with fabric.py, then control/control_plane.py (how the controller is attached) and tcp.py. docs/experiments.md has
+an example. native_build.py compiles ``COMPILED_MODULES``; where that was not done with just these sources, Python runs
 them, three times as slowly, with the same results.
 """
 

@@ -13,14 +13,14 @@ import yaml
 from controller.central.controller import CentralController
 from controller.config.loader import parse_config
 from controller.loop.control_step import effective_limits_bps
-from experiments.model.agents import ModelAgents
-from experiments.model.control_plane import ControlPlane
-from experiments.model.delayed_grants import DelayedGrants
+from experiments.model.control.agents import ModelAgents
+from experiments.model.control.control_plane import ControlPlane
+from experiments.model.control.delayed_grants import DelayedGrants
+from experiments.model.control.uncontrolled import install_forwarding, install_shares
 from experiments.model.fabric import ModelFabric, ModelFlow, ModelOptions
 from experiments.model.queues import QueueOptions
 from experiments.model.sources import UdpSource
 from experiments.model.tcp import TcpSource
-from experiments.model.uncontrolled import install_forwarding, install_shares
 from experiments.model.web_client import RequestClient
 from experiments.runs.run_configuration import (
     agents_at,

@@ -13,7 +13,7 @@ import yaml
 from controller.config.loader import parse_config
 from controller.fabric.vn_table import VnTable
 from experiments.machine.controller_process import free_ports
-from experiments.model.control_plane import write_queues
+from experiments.model.control.control_plane import write_queues
 from experiments.model.fabric import ModelFabric, ModelOptions
 from experiments.runs.model_run import ModelTraffic, Progress, described, run_on_model
 from experiments.runs.recorded_decisions import NodesDecisions, apply_event, decisions_of

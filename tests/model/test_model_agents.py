@@ -25,8 +25,8 @@ from controller.whatif.replay import replay
 from experiments.experiment_options import ExperimentOptions
 from experiments.experiment_runner import run
 from experiments.machine.controller_process import configuration
-from experiments.model.agents import ModelAgents
-from experiments.model.control_plane import ControlPlane
+from experiments.model.control.agents import ModelAgents
+from experiments.model.control.control_plane import ControlPlane
 from experiments.model.fabric import ModelFabric, ModelOptions
 from experiments.model.sources import UdpSource
 from topologies.builders import fabrics

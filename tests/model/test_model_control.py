@@ -20,9 +20,9 @@ from controller.openflow.multipart import encode_flow_stats_request
 from experiments.experiment_options import ExperimentOptions
 from experiments.experiment_runner import run
 from experiments.machine.controller_process import configuration
-from experiments.model.control_plane import ControlPlane, ControlTiming
+from experiments.model.control.control_plane import ControlPlane, ControlTiming
+from experiments.model.control.settings_operator import Operator
 from experiments.model.fabric import ModelFabric, ModelOptions
-from experiments.model.settings_operator import Operator
 from experiments.model.sources import UdpSource
 from experiments.runs.model_run import run_on_model
 from experiments.scenarios.dets_fig5 import joined_by_udp

@@ -14,7 +14,7 @@ from controller.central.controller import CentralController
 from controller.config.loader import parse_config
 from controller.fabric.topology import PortId
 from experiments.machine.controller_process import configuration
-from experiments.model.control_plane import ControlPlane
+from experiments.model.control.control_plane import ControlPlane
 from experiments.model.fabric import ModelFabric, ModelOptions
 from experiments.model.queues import QueueOptions
 from experiments.model.sources import UdpSource

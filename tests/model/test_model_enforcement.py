@@ -10,7 +10,7 @@ from controller.central.controller import CentralController
 from controller.config.loader import parse_config
 from experiments.bench.enforcement.bench import SENDERS_VLAN, describe_control, describe_fabric
 from experiments.bench.enforcement.grant_schedules import grants_bps
-from experiments.model.control_plane import ControlPlane
+from experiments.model.control.control_plane import ControlPlane
 from experiments.model.fabric import ModelFabric, ModelOptions
 from experiments.model.sources import UdpSource
 from experiments.model.tcp import TcpSource

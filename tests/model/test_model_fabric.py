@@ -9,11 +9,11 @@ from controller.fabric.topology import PortId
 from controller.openflow.constants import MeterModCommand
 from controller.openflow.meters import decode_meter_stats
 from controller.openflow.multipart import encode_meter_stats_request
+from experiments.model.control.uncontrolled import install_forwarding, install_shares, set_meter
 from experiments.model.fabric import ModelFabric, ModelOptions
 from experiments.model.queues import QueueOptions
 from experiments.model.sources import OnOff, UdpSource
 from experiments.model.tcp import TcpSource
-from experiments.model.uncontrolled import install_forwarding, install_shares, set_meter
 from experiments.ovs.static_limits import equal_shares
 from topologies.builders import fabrics
 from topologies.fabric import Fabric, PhysicalNode, TopoLink, TopoSwitch

@@ -16,7 +16,7 @@ from controller.policy.policy_groups import PolicyChoice
 from controller.whatif.recording import Recorder, decode
 from controller.whatif.replay import replay
 from experiments.machine.controller_process import configuration
-from experiments.model.control_plane import ControlPlane
+from experiments.model.control.control_plane import ControlPlane
 from experiments.model.fabric import ModelFabric, ModelOptions
 from experiments.model.sources import UdpSource
 from experiments.model.tcp import TcpSource

@@ -9,10 +9,10 @@ from controller.openflow.actions import Output
 from controller.openflow.constants import FlowModCommand
 from controller.openflow.flows import Flow, encode_flow_mods
 from controller.openflow.match import Match
+from experiments.model.control.uncontrolled import install_forwarding, set_meter
 from experiments.model.fabric import ModelFabric, ModelOptions, mac_of
 from experiments.model.queues import QueueOptions
 from experiments.model.sources import UdpSource
-from experiments.model.uncontrolled import install_forwarding, set_meter
 from topologies.builders import fabrics
 
 PHANTOM = 7

@@ -23,9 +23,9 @@ from controller.openflow.flows import decode_flow_stats
 from controller.openflow.meters import decode_meter_config
 from controller.openflow.multipart import encode_flow_stats_request, encode_meter_config_request
 from experiments.machine.controller_process import configuration
-from experiments.model.control_plane import ControlPlane
+from experiments.model.control.control_plane import ControlPlane
+from experiments.model.control.settings_operator import Operator
 from experiments.model.fabric import ModelFabric, ModelOptions
-from experiments.model.settings_operator import Operator
 from experiments.model.sources import OnOff, UdpSource
 from topologies.builders import fig7
 

@@ -18,10 +18,10 @@ from controller.policy.max_min import MaxMinPolicy
 from controller.whatif.recording import Interval, Recorder, decode, encode_interval, encode_start
 from controller.whatif.replay import replay
 from experiments.machine.controller_process import configuration
-from experiments.model.control_plane import ControlPlane
+from experiments.model.control.control_plane import ControlPlane
+from experiments.model.control.uncontrolled import install_forwarding
 from experiments.model.fabric import ModelFabric, ModelOptions
 from experiments.model.sources import UdpSource
-from experiments.model.uncontrolled import install_forwarding
 from topologies.builders import fabrics
 
 NUMBER_OF_LAST_PN = 5

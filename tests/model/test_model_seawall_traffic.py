@@ -10,7 +10,7 @@ from support.narrow_core import NEVER_CUTS, narrow_core, said_lost_bits
 from controller.central.controller import CentralController
 from controller.config.loader import parse_config
 from experiments.evaluation.measures import pair_rates
-from experiments.model.control_plane import ControlPlane
+from experiments.model.control.control_plane import ControlPlane
 from experiments.model.fabric import ModelFabric, ModelOptions
 from experiments.runs.model_run import SETTLE_S, ModelTraffic, baseline_limits_bps, run_on_model
 from experiments.runs.run_configuration import controller_configuration

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from experiments.model.control.uncontrolled import install_metered_flow
 from experiments.model.fabric import ModelFabric, ModelOptions
 from experiments.model.tcp import TcpSource
-from experiments.model.uncontrolled import install_metered_flow
 from topologies.builders import fig1
 
 RATE_KBPS, BURST_KBITS = 50_000, 2_500

@@ -8,7 +8,7 @@ import yaml
 from controller.central.controller import CentralController
 from controller.config.loader import parse_config
 from experiments.machine.controller_process import configuration
-from experiments.model.control_plane import ControlPlane
+from experiments.model.control.control_plane import ControlPlane
 from experiments.model.fabric import ModelFabric, ModelOptions
 from experiments.model.sources import UdpSource
 from topologies.builders import fig5

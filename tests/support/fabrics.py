@@ -12,7 +12,7 @@ from controller.central.controller import CentralController
 from controller.fabric.config_model import Config
 from controller.fabric.topology import PROBE_INTERVAL_S, PortId
 from controller.switch.adoption import split_own_flows
-from experiments.model.settings_operator import Operator
+from experiments.model.control.settings_operator import Operator
 
 MANY_HOPS = 16
 

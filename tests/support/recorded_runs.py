@@ -28,8 +28,8 @@ from controller.central.controller import CentralController
 from controller.config.loader import parse_config
 from controller.whatif.recording import Recorder
 from experiments.machine.controller_process import configuration
-from experiments.model.agents import ModelAgents
-from experiments.model.control_plane import ControlPlane
+from experiments.model.control.agents import ModelAgents
+from experiments.model.control.control_plane import ControlPlane
 from experiments.model.fabric import ModelFabric, ModelOptions
 from experiments.model.sources import UdpSource
 from experiments.model.tcp import TcpSource

@@ -25,7 +25,7 @@ from controller.columns import FloatArray
 from controller.metering.enforcement import RATE_STEP_BPS, Enforcement, MeterChanges, to_kilo, whole_rates
 from controller.metering.measurement import Measurement
 from experiments.bench.enforcement.grant_schedules import grants_bps
-from experiments.model.settings_operator import Operator
+from experiments.model.control.settings_operator import Operator
 
 ENVIRONMENT = "DETS_GRANTS"
 COLUMNS = ("time_s", "slot", "grant_bps", "rate_bps", "burst_bits", "offered_bps", "dropped_bps", "modifies")

@@ -101,10 +101,10 @@ def metered_rows(measure: Callable[[Metered], float]) -> dict[str, float]:
 def measure_on_model(case: Metered) -> float:
     """Return the goodput of TCP, or the wire rate of UDP, on the model."""
     from controller.openflow.constants import MeterModCommand
+    from experiments.model.control.uncontrolled import install_metered_flow, set_meter
     from experiments.model.fabric import ModelFabric, ModelOptions
     from experiments.model.sources import UdpSource
     from experiments.model.tcp import TcpSource
-    from experiments.model.uncontrolled import install_metered_flow, set_meter
 
     model = ModelFabric(fig1(pns=2), ModelOptions(slot_s=FINE_SLOT_S))
     sender, receiver = (model.fabric.vn(1, number) for number in (1, 2))

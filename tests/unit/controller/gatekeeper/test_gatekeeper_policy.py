@@ -24,7 +24,7 @@ from controller.policy.interface import NewPairs, PolicyView
 from controller.policy.policy_groups import PolicyChoice, apply_choices
 from controller.policy.policy_state import PolicyState
 from controller.policy.registry import make_policy
-from experiments.model.settings_operator import Operator
+from experiments.model.control.settings_operator import Operator
 
 M = 1e6
 C = 1000 * M

@@ -19,7 +19,7 @@ from controller.limits.admission import AdmittedLimits, core_overloaded, core_to
 from controller.limits.effective_settings import UnfitError, check_fit
 from controller.limits.hose_model import HoseTopology, VnLimits, overloads
 from controller.limits.overrides import FileValues, Overrides
-from experiments.model.settings_operator import Operator
+from experiments.model.control.settings_operator import Operator
 
 MBIT = 1_000_000
 LINKS = [{"between": ["s1:101", "c1:1"], "capacity": "100M"}, {"between": ["s2:101", "c1:2"], "capacity": "100M"}]

@@ -13,7 +13,7 @@ from controller.config.loader import parse_config
 from controller.fabric.topology import PortId
 from controller.fabric.vn_table import VnTable
 from controller.limits.link_headroom import HeadroomShortage, headroom_shortages
-from experiments.model.settings_operator import Operator
+from experiments.model.control.settings_operator import Operator
 
 M = 1_000_000
 

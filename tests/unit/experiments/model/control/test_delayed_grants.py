@@ -10,7 +10,7 @@ from controller.fabric.vn_table import VnTable
 from controller.policy.interface import PolicyView
 from controller.policy.policy_state import PolicyState
 from controller.policy.registry import make_policy
-from experiments.model.delayed_grants import DelayedGrants
+from experiments.model.control.delayed_grants import DelayedGrants
 
 VNS = VnTable.of_config(star(3, limits={10: "100M"}))
 HUB = VNS.row_of(10, 1, 3)

@@ -15,7 +15,7 @@ from apps.agent.agent import Agent, AgentOptions
 from apps.agent.shaper import VN_AGGREGATE, PairCounters, ShapedPair
 from controller.agents.control_frames import NO_RATE, ControlFrame, FrameRejection, decode
 from controller.fabric.topology import PortId
-from experiments.model.control_plane import ControlPlane
+from experiments.model.control.control_plane import ControlPlane
 from experiments.model.fabric import ModelFabric, ModelFlow, mac_of
 from experiments.model.queues import OutPort
 from experiments.switch.ports import SwitchPort

@@ -37,9 +37,9 @@ from controller.openflow.multipart import (
     encode_queue_stats_request,
 )
 from controller.switch.desired_queues import desired_queues
+from experiments.model.control.settings_operator import Operator
 from experiments.model.fabric import ModelFabric, mac_of
 from experiments.model.flow_tracing import frame_of
-from experiments.model.settings_operator import Operator
 
 _SETTLE_TICKS = 3
 _MULTIPART_HEAD = Struct("!HH4x")
