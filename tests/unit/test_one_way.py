@@ -72,6 +72,7 @@ WAYS = {
             *("apps/cli/support/answers.py", "apps/cli/support/rest_client.py"),
             *("apps/cluster/etcd_client.py", "apps/cluster/rest/node_client.py"),  # other servers
             "tests/support/rest_server.py",  # how it answers on the wire
+            "topologies/mininet_controller.py",  # mn runs it without the command line
         },
     ),
     "starting controllers": (
