@@ -22,7 +22,7 @@ from apps.cli.support.command_options import option_of
 from apps.cli.support.common import FAILED, AsJson, Commands, as_option
 from controller.errors import InvalidValueError
 
-NAMES = ("allocation", "agent", "attack", "cluster", "config", "enforcement", "fidelity", "loop", "rest")
+NAMES = ("allocation", "agent", "attack", "cluster", "config", "enforcement", "fidelity", "loop", "model", "rest")
 BENCHES = {name: f"experiments.bench.{name}.bench" for name in NAMES} | {"soak": "experiments.soak.run"}
 STRICT = ("soak",)  # a missed target is a failure
 

@@ -135,6 +135,20 @@ class Paper:
                 found[claim.key] = self.verdict(claim.published.judge, claim.published.of(summaries))
         return found
 
+    def undecided(self, summaries: Sequence[dict[str, Any]]) -> set[tuple[str, str, str]]:
+        """Return (experiment, control, conditions) of the runs that leave a claim or an aim open: more seeds may tell.
+
+        ``summaries`` are runs under any conditions.
+        """
+        asked = [(claim.judge, "product") for claim in self.claims] + [(aim.judge, "product") for aim in self.aims]
+        published = [claim.published for claim in self.claims if isinstance(claim.published, Published)]
+        found = set()
+        for judge, conditions in (*asked, *((one.judge, one.conditions) for one in published)):
+            measured = Measured([one for one in summaries if one.get("conditions", "product") == conditions])
+            if judge(measured).holds == UNDECIDED:
+                found |= {(*wanted, conditions) for wanted in measured.asked}
+        return found
+
     def deciding(self, summaries: Sequence[dict[str, Any]]) -> dict[str, str]:
         """Return for each claim that does not hold what turns it, where a run shows that: a name and what it gave.
 
@@ -166,15 +180,18 @@ class Measured:
     """The measures of one fabric's runs.
 
     ``fewest_seeds`` is how many seeds that control has, of those asked for, that has fewest; ``beside`` is not counted.
+    ``asked`` are the experiments and controls that were asked for.
     """
 
     def __init__(self, summaries: Sequence[dict[str, Any]], beside: str = "") -> None:
         self._summaries = summaries
         self._beside = beside
         self.fewest_seeds = math.inf
+        self.asked: set[tuple[str, str]] = set()
 
     def _runs_of(self, experiment: str, control: str) -> list[dict[str, Any]]:
         wanted = (experiment, control)
+        self.asked.add(wanted)
         found = [one for one in self._summaries if (one["experiment"], one["control"]) == wanted]
         if found and control != self._beside:
             self.fewest_seeds = min(self.fewest_seeds, len({one["seed"] for one in found}))

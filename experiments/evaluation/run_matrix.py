@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,7 +27,7 @@ from experiments.scenarios.scenario import BASELINES, CONDITIONS, Scenario, pars
 # real time are given the same, so that the two can be compared.
 SCALE = {"model": 1.0, "ovs": 0.05, "wire": 0.05}
 START_AND_STOP_S = {"model": 0.0, "ovs": 9.0, "wire": 4.0}
-MODEL_SPEED = 5.0  # seconds of traffic in one of computing, about
+MODEL_SPEED = 15.0  # seconds of traffic in one of computing, about (dets bench model)
 
 Progress = Callable[[float], None]
 
@@ -173,13 +174,17 @@ def execute_run(cell: RunSpec, results: Path, progress: Progress = lambda _passe
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "summary.json").unlink(missing_ok=True)
     made_with = manifest(cell.scenario, experiment=cell.experiment, control=cell.control, depends=cell.depends)
+    began_s = time.process_time()
     run = run_scenario(cell, folder, progress)
+    cpu_s = time.process_time() - began_s
     run.save(folder)
     oracle = oracle_of(run)
     figures = {**measures(run, oracle), **isolation_measures(run)}
     judged = {"figures": figures, "phases": phase_measures(run, oracle), "notes": run.notes}
     names = {"experiment": cell.experiment, "control": cell.control, "seed": cell.seed, "fabric": cell.fabric}
     summary = {"digest": cell.digest, **names, "conditions": cell.conditions, **judged, "manifest": made_with}
+    if cell.fabric == "model":
+        summary["cpu_s"] = cpu_s
     (folder / "summary.json").write_text(json.dumps(summary, indent=1, default=str) + "\n")
     return summary
 

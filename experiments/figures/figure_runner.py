@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from controller.errors import InvalidValueError
+from experiments.evaluation.claims import MIN_SEEDS
 from experiments.evaluation.run_matrix import (
     SCALE,
     RunSpec,
@@ -29,11 +30,15 @@ from experiments.scenarios.scenario import Scenario
 
 FABRICS = ("model", "ovs", "wire")
 MAX_SEEDS = 1000
+MAX_FOLLOWED, FOLLOWED_AT_ONCE = 10, 2
 
 
 @dataclass(frozen=True, slots=True)
 class FigureOptions:
-    """What to make: ``experiments`` of a paper by name (none: all), ``seeds`` of each (None: what the experiment says).
+    """What to make: ``experiments`` of a paper by name (none: all), ``seeds`` of each.
+
+    ``seeds`` None is what the experiment says; on the model MIN_SEEDS of each, and more, up to MAX_FOLLOWED, of the
+    runs that leave a claim undecided.
 
     ``conditions`` are the product's, the paper's (with those between, to tell which of them decides) or both. ``force``
     runs what is done already. Pictures go to ``results``, pages to ``docs``.
@@ -65,20 +70,44 @@ class FigureOptions:
                 raise InvalidValueError("only", name, f"is not one of {', '.join(sorted(known))}")
         for control in self.controls:
             check_control(control)
+        seeds = MIN_SEEDS if self.follows else self.seeds
         named = {name: known[name].controls_on(self.fabric) for name in self.experiments or known}
         # A control that none of them names is run by all of them: that is how a new algorithm is compared.
         new = [control for control in self.controls if not any(control in names for names in named.values())]
         found: list[RunSpec] = []
         if self.conditions != "paper":
             for name, names in named.items():
-                found += scenario_cells(name, known[name], self.fabric, self.seeds, self._wanted(names, new))
+                found += scenario_cells(name, known[name], self.fabric, seeds, self._wanted(names, new))
         if self.conditions != "product":
-            compared = compared_cells(self.fabric, self.experiments or known, self.seeds)
+            compared = compared_cells(self.fabric, self.experiments or known, seeds)
             found += [cell for cell in compared if not self.controls or cell.control in self.controls]
         return list({cell.folder: cell for cell in found}.values())
 
     def _wanted(self, names: Sequence[str], new: Sequence[str]) -> list[str]:
         return [*(one for one in names if not self.controls or one in self.controls), *new]
+
+    @property
+    def follows(self) -> bool:
+        """Whether the number of seeds follows the verdicts."""
+        return self.seeds is None and self.fabric == "model"
+
+    def following(self) -> list[RunSpec]:
+        """Return the next seeds of the runs that are done and leave a claim undecided; none: all is decided."""
+        known = self.known
+        done = [one for one in completed_runs(self.fabric, self.cell_folder) if one[0].experiment in known]
+        have: dict[tuple[str, str, str], int] = {}
+        for cell, _ in done:
+            what = (cell.experiment, cell.control, cell.conditions)
+            have[what] = max(have.get(what, 0), cell.seed)
+        wanted = paper_named(self.paper).undecided([summary for _, summary in done])
+        found = []
+        for what in sorted(wanted & have.keys()):
+            name, control, conditions = what
+            chosen = name in (self.experiments or known) and control in (self.controls or [control])
+            if chosen and have[what] < MAX_FOLLOWED:
+                seeds = min(have[what] + FOLLOWED_AT_ONCE, MAX_FOLLOWED)
+                found += scenario_cells(name, known[name].under(conditions), self.fabric, seeds, [control])
+        return [cell for cell in found if cell.summary(self.cell_folder) is None]
 
     @property
     def known(self) -> dict[str, Scenario]:
@@ -111,6 +140,9 @@ def make_figures(options: FigureOptions) -> dict[str, Any]:
     chosen = options.chosen()
     todo = [cell for cell in chosen if options.force or cell.summary(options.cell_folder) is None]
     failures = _run(todo, options) if todo else []
+    while options.follows and not failures and (more := options.following()):
+        todo += more
+        failures += _run(more, options)
     digest = keep_digest(options)
     write_pages(options)
     if failures:

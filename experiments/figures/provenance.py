@@ -81,7 +81,12 @@ def _digest_now(part: str, fabric: str) -> str:
 def provenance(digest: Mapping[str, Any]) -> str:
     """Return what the runs of a digest were made with, and what of the laws and scenarios has changed since."""
     runs = f"{digest['runs']} runs, {digest['runs_with_warnings']} of them with warnings"
-    return f"{runs}; last command `{digest['command']}`; {_tree(digest)}"
+    return f"{runs}{_cost(digest.get('cpu_s', []))}; last command `{digest['command']}`; {_tree(digest)}"
+
+
+def _cost(cpu_s: Sequence[float]) -> str:
+    """Return what runs cost, of those that say so."""
+    return f"; {len(cpu_s)} of them took {sum(cpu_s) / 60:.0f} minutes of CPU" if cpu_s else ""
 
 
 def _tree(digest: Mapping[str, Any]) -> str:

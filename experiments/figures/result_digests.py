@@ -78,6 +78,7 @@ def digest_of(
         "fabric": fabric,
         "command": command,
         "runs": len(summaries),
+        "cpu_s": [round(one["cpu_s"], 1) for one in (published or summaries) if "cpu_s" in one],
         **warnings_of(summaries),
         "trees": trees_of((*summaries, *published)),
         "judged": judges_of(paper.name),

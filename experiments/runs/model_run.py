@@ -85,6 +85,7 @@ def run_on_model(
     notes: dict[str, Any] = {"warnings": []}
     if plane is not None:
         notes["meter_mods"] = plane.counts.meter_mods
+        notes["controller_cpu_s"] = plane.counts.cpu_s
         notes["meters"] = sum(len(one.meters.ids()) for one in model.switches.values())
         central = plane.central
         sent = central.fabric.notifications.astype(int).tolist()

@@ -7,6 +7,7 @@ encoded messages, and what they say is decoded, so that a run on the model exerc
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from struct import Struct
@@ -95,6 +96,8 @@ class Counts:
     intervals: int = 0
     meter_mods: int = 0
     packet_ins: int = 0
+    cpu_s: float = 0.0
+    """of the controller's steps, from counters to encoded messages"""
 
 
 class ControlPlane:
@@ -177,12 +180,14 @@ class ControlPlane:
 
     def _step(self, stats: dict[int, NDArray[np.void]]) -> None:
         """Run the control step; the switches get the messages after the other half."""
+        began_s = time.process_time()
         now_s = self.model.now_s
         self.central.interval(stats, dict.fromkeys(stats, self._read_s), now_s, self._confirmed_s)
         if now_s - self._hello_s >= PROBE_INTERVAL_S:
             self._hello()
         self.central.tick(now_s)
         updates, said = self._drain(), self.central.drain_agent_frames()
+        self.counts.cpu_s += time.process_time() - began_s
 
         def push() -> None:
             self._push(updates)

@@ -24,7 +24,8 @@ from experiments.evaluation.claims import (
     show,
     within,
 )
-from experiments.figures import markdown_pages
+from experiments.evaluation.run_matrix import RunSpec
+from experiments.figures import figure_runner, markdown_pages
 from experiments.figures.figure_runner import FigureOptions
 from experiments.figures.result_digests import table_of
 from experiments.papers import experiments_of, paper_named, papers
@@ -305,3 +306,49 @@ def test_no_digest_that_is_kept_has_an_interval_of_fewer_than_three_seeds():
         assert not [row for count, row in seeds if int(count) < 3 and any("+-" in cell for cell in row)], path.name
         if seeds and all(int(count) < 3 for count, _ in seeds):
             assert "+-" not in json.dumps(kept["claims"]), path.name
+
+
+def test_runs_that_leave_a_claim_undecided_are_those_that_more_seeds_are_for():
+    def judged(experiment):
+        return lambda measured: ClaimVerdict("", within(list(measured.values(experiment, "fp", "use").values()), 0.8))
+
+    runs = [
+        {"experiment": name, "control": "fp", "seed": seed, "figures": {"use": use}, "phases": {}}
+        for name, uses in (("x-a", (0.7, 0.9, 0.8)), ("x-b", (0.9, 0.91, 0.92)))
+        for seed, use in enumerate(uses, start=1)
+    ]
+    late = [{**one, "conditions": "late"} for one in runs]
+    published = Published("late", judged("x-a"), "late")
+    claims = (Claim("a", "1", "", judged("x-b"), published), Claim("b", "1", "", judged("x-b")))
+    assert Paper("x", "X", claims).undecided([*runs, *late]) == {("x-a", "fp", "late")}
+    assert Paper("x", "X", (*claims, Claim("c", "1", "", judged("x-a")))).undecided(runs) == {("x-a", "fp", "product")}
+
+
+def test_more_seeds_follow_until_all_is_decided(monkeypatch, tmp_path):
+    """Three seeds first, then two more of the undecided runs at a time, ten at most."""
+    options = FigureOptions(paper="hygenicc", experiments=("hygenicc-packets-2-udp",), results=tmp_path, quiet=True)
+    done = []
+
+    def execute(todo, _options):
+        done.extend(todo)
+        return []
+
+    monkeypatch.setattr(figure_runner, "_run", execute)
+    monkeypatch.setattr(figure_runner, "completed_runs", lambda *_: [(cell, {}) for cell in done])
+    monkeypatch.setattr(figure_runner, "keep_digest", lambda _options: {})
+    monkeypatch.setattr(figure_runner, "write_pages", lambda _options: [])
+    open_until = 7
+    wanted = {("hygenicc-packets-2-udp", "static", "packets")}
+    still = lambda _self, summaries: wanted if max(cell.seed for cell in done) < open_until else set()  # noqa: E731
+    monkeypatch.setattr(Paper, "undecided", still)
+    monkeypatch.setattr(RunSpec, "summary", lambda self, _folder: {} if self in done else None)
+    figure_runner.make_figures(options)
+    seeds = {}
+    for cell in done:
+        seeds.setdefault(cell.control, []).append(cell.seed)
+    assert seeds.pop("static") == [1, 2, 3, 4, 5, 6, 7]
+    assert set(map(tuple, seeds.values())) == {(1, 2, 3)}
+    open_until = 99
+    done.clear()
+    figure_runner.make_figures(options)
+    assert max(cell.seed for cell in done) == figure_runner.MAX_FOLLOWED

@@ -1,0 +1,1 @@
+"""What the model fabric costs: see bench.py."""
