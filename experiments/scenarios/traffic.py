@@ -112,8 +112,8 @@ class Source:
             good = 0 <= begin_s < end_s <= duration_s
             require(good, f"{key}.spans", (begin_s, end_s), f"is not within 0 to {duration_s:g} seconds")
         if self.max_burst_s is not None:
-            require(self.max_burst_s > 0, f"{key}.most_burst_s", self.max_burst_s, "is not above 0")
-            require(not self.spans, f"{key}.spans", self.spans, "and most_burst_s exclude each other")
+            require(self.max_burst_s > 0, f"{key}.max_burst_s", self.max_burst_s, "is not above 0")
+            require(not self.spans, f"{key}.spans", self.spans, "and max_burst_s exclude each other")
         if self.octets is not None:
             require(self.octets > 0, f"{key}.octets", self.octets, "is not above 0")
         self._check_tcp(key)
@@ -126,7 +126,7 @@ class Source:
             require(self.protocol == "tcp" or value == default, f"{key}.{name}", value, "needs TCP")
         require(self.octets is None or self.flows == 1, f"{key}.flows", self.flows, "and octets exclude each other")
         if self.requests is not None:
-            for name in ("rate_bps", "most_burst_s", "octets"):
+            for name in ("rate_bps", "max_burst_s", "octets"):
                 value = getattr(self, name)
                 require(value is None, f"{key}.{name}", value, "and requests exclude each other")
             self.requests.check(f"{key}.requests")
