@@ -67,7 +67,7 @@ def test_openssl_sees_the_renewed_certificate_and_the_old_one_while_a_pair_is_br
     assert {name: serial(address) for name, address in listen.items()} == before
     replace(pki, "openflow", "renewed", "pem", "key")
     replace(pki, "rest", "other", "pem")  # and not its key
-    app.signal(signal.SIGHUP)
+    app.send_signal(signal.SIGHUP)
     refusal = r"not reloaded, .*: rest\.certificate: '.*rest\.pem' is no certificate whose key is .*rest\.key"
     app.wait_for(lambda: re.search(refusal, app.log()), "refused by name")
     assert {name: serial(address) for name, address in listen.items()} == before
