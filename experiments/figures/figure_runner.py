@@ -106,7 +106,7 @@ class FigureOptions:
             chosen = name in (self.experiments or known) and control in (self.controls or [control])
             if chosen and have[what] < MAX_FOLLOWED:
                 seeds = min(have[what] + FOLLOWED_AT_ONCE, MAX_FOLLOWED)
-                found += scenario_cells(name, known[name].under(conditions), self.fabric, seeds, [control])
+                found += scenario_cells(name, known[name].with_conditions(conditions), self.fabric, seeds, [control])
         return [cell for cell in found if cell.summary(self.cell_folder) is None]
 
     @property
