@@ -12,6 +12,7 @@ from typing import Any
 
 from experiments.evaluation.claims import UNDECIDED, ClaimVerdict, NotRun, Outcome, Paper, Published
 from experiments.evaluation.elements import Element
+from experiments.figures.comparison_picture import picture
 from experiments.figures.provenance import provenance
 from experiments.figures.result_digests import FABRICS, HOLDS, read_digests
 from experiments.papers import elements_of, papers, source_of
@@ -60,9 +61,8 @@ def write_docs(docs: Path) -> list[Path]:
 
 def pages_of(docs: Path, results: Sequence[PaperResults]) -> dict[Path, str]:
     """Return the text of each page by where it stands."""
-    return {docs / "results.md": overview_page(results)} | {
-        docs / page_of(one.paper): paper_page(one) for one in results
-    }
+    pages = {docs / page_of(one.paper): paper_page(one) for one in results}
+    return {docs / "results.md": overview_page(results)} | pages | _pictures(docs, results)
 
 
 def page_of(paper: Paper) -> str:
@@ -197,20 +197,34 @@ def _elements(elements: Sequence[Element]) -> list[str]:
 
 
 def _systems(results: PaperResults) -> list[str]:
-    """Return a row for each system of a paper's tables: whether it keeps what each table's title says, by fabric."""
-    titles = [table.title for table in results.paper.tables]
-    kept: dict[str, dict[tuple[str, str], str]] = {}
+    """Return a picture of systems by promises, then every table of each fabric."""
+    lines = [f"![Systems by promises]({_picture_of(results.paper)})", ""]
     for fabric, digest in results.digests.items():
         for title, (heads, *rows) in digest.get("paper_tables", {}).items():
-            for row in rows:
-                kept.setdefault(row[0], {})[title, fabric] = row[heads.index("kept")]
-    lines = [f"{number}. {title}" for number, title in enumerate(titles, start=1)]
-    heads = [" / ".join(SHORT[fabric] for fabric in results.digests), *map(str, range(1, len(titles) + 1))]
-    lines += ["", _row(heads), _row(["---"] * len(heads))]
-    for system, found in kept.items():
-        cells = ("/".join(found.get((title, fabric), "-") for fabric in results.digests) for title in titles)
-        lines.append(_row([system, *cells]))
-    return lines
+            where = "" if len(results.digests) == 1 else f" ({SHORT[fabric]})"
+            lines += [f"## {title}{where}", "", _row(heads), _row(["---"] * len(heads)), *map(_row, rows), ""]
+    return lines[:-1]
+
+
+def _picture_of(paper: Paper) -> str:
+    return f"{paper.name}.svg"
+
+
+def _pictures(docs: Path, results: Sequence[PaperResults]) -> dict[Path, str]:
+    """Return the picture of each page that has tables and no claims, of the first fabric."""
+    found = {}
+    for one in results:
+        if not one.paper.claims and one.digests:
+            blocks: dict[str, list[tuple[str, dict[str, tuple[str, str]]]]] = {}
+            tables = next(iter(one.digests.values())).get("paper_tables", {})
+            for title, (heads, *rows) in tables.items():
+                block, figure, _ = title.split(": ", 2)
+                kept, of = heads.index("kept"), {}
+                for row in rows:
+                    of[row[0]] = row[kept], row[1]
+                blocks.setdefault(block, []).append((f"{figure.replace(', ', chr(10))}", of))
+            found[(docs / page_of(one.paper)).with_name(_picture_of(one.paper))] = picture(blocks)
+    return found
 
 
 def _conditions(digest: Mapping[str, Any]) -> list[str]:

@@ -1,24 +1,79 @@
-"""All systems on the traffic of all four papers: DETS's figures 5 and 6, Seawall's 9 and 10, Gatekeeper's 5.
+"""All systems on the traffic of all four papers, in two blocks: where nobody may borrow, and where everybody may.
 
-Limits are what all can keep: those who lend go up to ceilings, for the others these do not count.
+In the first every ceiling is the limit; in the second ceilings are the link's. Systems that never borrow run in the
+first alone: in the second they would do the same. Weights are in proportion to guarantees. Each paper's law has its
+published form next to that of the product where they differ.
 """
 
 import dataclasses
+from collections.abc import Callable
 
-from experiments.scenarios.scenario import Scenario
+from experiments.scenarios.gatekeeper.fig5 import LITERAL
+from experiments.scenarios.hygenicc.fig2 import CUTS, published
+from experiments.scenarios.scenario import Limits, Scenario
+from experiments.scenarios.seawall import PUBLISHED
 
-CUT_2 = "hygenicc cut=2 slow=0.02 fast=0.2"
-SYSTEMS = ("none", "fs", "sp", "fp", "fe", "max-min", "gatekeeper", "seawall", "hygenicc", CUT_2)
+ALONE, LENDING = "alone", "lending"
 
 
-def compared(scenario: Scenario) -> Scenario:
-    """Return a paper's scenario, or one with its traffic, under all systems."""
+def _hygenicc_published(scenario: Scenario) -> str:
+    senders: dict[tuple[int, int], set[int]] = {}
+    for vid, sender, receiver in scenario.pairs:
+        senders.setdefault((vid, receiver), set()).add(sender)
+    return published(max(map(len, senders.values())))
+
+
+SYSTEMS: dict[str, str | Callable[[Scenario], str]] = {
+    "no control": "none",
+    "static limits": "static",
+    "DETS, RAA-FS": "fs",
+    "DETS, RAA-SP": "sp",
+    "DETS, RAA-FP": "fp",
+    "DETS, RAA-FE": "fe k=0.07",
+    "level": "level",
+    "max-min": "max-min",
+    "Gatekeeper": "gatekeeper",
+    "Gatekeeper, as published": LITERAL,
+    "Seawall": "seawall",
+    "Seawall, as published": PUBLISHED,
+    "HyGenICC": CUTS[0],
+    "HyGenICC, cut 2": CUTS[2],
+    "HyGenICC, as published": _hygenicc_published,
+}
+"""By name the control of each, which may depend on how many send to one receiver."""
+BORROWERS = ("max-min", "Gatekeeper", "Gatekeeper, as published", "Seawall", "Seawall, as published")
+
+
+def control_of(system: str, scenario: Scenario) -> str:
+    """Return the control that is a system on a scenario."""
+    control = SYSTEMS[system]
+    return control if isinstance(control, str) else control(scenario)
+
+
+def alone(scenario: Scenario) -> Scenario:
+    """Return the scenario where nobody may borrow, under all systems."""
+    return _compared(scenario, ALONE, tuple(SYSTEMS), lambda one: (one.send_bps, one.receive_bps))
+
+
+def lending(scenario: Scenario, link_bps: int) -> Scenario:
+    """Return the scenario where everybody may borrow up to the link, under the systems that do."""
+    return _compared(scenario, LENDING, BORROWERS, lambda _: (link_bps, link_bps))
+
+
+def _compared(
+    scenario: Scenario, block: str, systems: tuple[str, ...], ceilings: Callable[[Limits], tuple[int, int]]
+) -> Scenario:
+    limits = {
+        vid: dataclasses.replace(one, send_ceiling_bps=ceilings(one)[0], receive_ceiling_bps=ceilings(one)[1])
+        for vid, one in scenario.limits.items()
+    }
     return dataclasses.replace(
         scenario,
-        name=f"comparison-{scenario.name}",
-        controls=SYSTEMS,
-        emulated_controls=("none", "fp", "max-min", "gatekeeper", "seawall", CUT_2),
-        emulated_seeds=1,
+        name=f"comparison-{scenario.name}-{block}",
+        limits=limits,
+        controls=tuple(control_of(system, scenario) for system in systems),
+        emulated_controls=(),
         paper_controls=(),
+        promise="limits" if block == ALONE else "ceilings",
         seeds=3,
     )

@@ -1,8 +1,21 @@
-"""The traffic of Gatekeeper's figure 5: all 15 cells towards one PN."""
+"""The traffic of Gatekeeper's figure 5: cells in which both tenants send to one PN, and where they lend, two more."""
 
 import dataclasses
 
-from experiments.scenarios.comparison import compared
-from experiments.scenarios.gatekeeper import fig5
+from experiments.scenarios.comparison import alone, lending
+from experiments.scenarios.gatekeeper.fig5 import SCHEDULED_BPS, TO_ONE, cells
+from experiments.scenarios.scenario import Scenario
 
-scenarios = (compared(dataclasses.replace(fig5.scenarios[0], name="gatekeeper-fig5")),)
+BOTH = (("1 TCP", "UDP"), ("1 TCP", "10 TCP"), ("UDP", "UDP"))
+ONE = (("1 TCP", "none"), ("none", "UDP"))
+
+
+def _cells(chosen: tuple[tuple[str, str], ...]) -> Scenario:
+    made = cells("gatekeeper-fig5", "two tenants send to one PN", TO_ONE, 3, chosen)
+    weights = {1: 3.0, 2: 1.0}
+    return dataclasses.replace(
+        made, limits={vid: dataclasses.replace(one, weight=weights[vid]) for vid, one in made.limits.items()}
+    )
+
+
+scenarios = (alone(_cells(BOTH)), lending(_cells((*BOTH, *ONE)), SCHEDULED_BPS))

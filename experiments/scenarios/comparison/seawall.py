@@ -1,37 +1,45 @@
-"""The traffic of Seawall's figures 9 and 10.
+"""The traffic of Seawall's figures 9(a), 10 and 11: two tenants with half of the link each."""
 
-Figure 9 is two senders of one VLAN with the link for a limit, figure 10 two VLANs with half of it each.
-"""
+import dataclasses
 
-from experiments.scenarios.comparison import compared
+from experiments.scenarios.comparison import alone, lending
 from experiments.scenarios.scenario import Limits, Scenario, Source
-from experiments.scenarios.seawall import LINK_BPS
+from experiments.scenarios.seawall import LINK_BPS, fig11
 
-END_S = 15.0
 SETTLED = "settled"
-PHASES = {SETTLED: (5.0, END_S)}
-HALF = Limits(LINK_BPS // 2, LINK_BPS // 2, LINK_BPS, LINK_BPS)
+HALF = Limits(LINK_BPS // 2, LINK_BPS // 2)
 
-_FIG9 = Scenario(
-    "seawall-fig9",
-    "one TCP flow against UDP at full rate",
-    topology="dets-fig1",
-    pns=3,
-    limits={1: Limits(LINK_BPS, LINK_BPS)},
-    sources=(Source(1, 1, 3, "tcp"), Source(1, 2, 3, "udp", LINK_BPS)),
-    duration_s=END_S,
-    phases=PHASES,
-)
-_FIG10 = Scenario(
-    "seawall-fig10",
-    "two senders of one PN, TCP to one receiver and to eight",
-    topology="dets-fig1",
-    pns=10,
-    limits={1: HALF, 2: HALF},
-    sources=(Source(1, 1, 2, "tcp"), *(Source(2, 1, 3 + one, "tcp") for one in range(8))),
-    duration_s=END_S,
-    phases=PHASES,
-    promise="ceilings",
+
+def _halves(name: str, title: str, pns: int, sources: tuple[Source, ...]) -> Scenario:
+    return Scenario(
+        name,
+        title,
+        topology="dets-fig1",
+        pns=pns,
+        limits={1: HALF, 2: HALF},
+        sources=sources,
+        duration_s=8.0,
+        phases={SETTLED: (4.0, 8.0)},
+    )
+
+
+_WEB = next(one for one in fig11.scenarios if one.name == "seawall-fig11-flood")
+TRAFFIC = (
+    _halves(
+        "seawall-fig9",
+        "one TCP flow against UDP of another tenant at full rate",
+        3,
+        (Source(1, 1, 3, "tcp"), Source(2, 2, 3, "udp", LINK_BPS)),
+    ),
+    _halves(
+        "seawall-fig10",
+        "two tenants of one PN, TCP to one receiver and to eight",
+        10,
+        (Source(1, 1, 2, "tcp"), *(Source(2, 1, 3 + one, "tcp") for one in range(8))),
+    ),
+    dataclasses.replace(
+        _WEB.lasting(10.0), name="seawall-fig11", limits={1: HALF, 2: HALF}, phases={SETTLED: (3.0, 10.0)}, queues=True
+    ),
 )
 
-scenarios = (compared(_FIG9), compared(_FIG10))
+scenarios = tuple(block for one in TRAFFIC for block in (alone(one), lending(one, LINK_BPS)))

@@ -29,8 +29,6 @@ from experiments.figures import figure_runner, markdown_pages
 from experiments.figures.figure_runner import FigureOptions
 from experiments.figures.result_digests import table_of
 from experiments.papers import experiments_of, paper_named, papers
-from experiments.papers.comparison import TABLES
-from experiments.scenarios.comparison import SYSTEMS
 
 NEW = """
 from experiments.evaluation.claims import Claim, ClaimVerdict, Paper
@@ -154,46 +152,6 @@ def test_claims_are_judged_by_what_was_measured():
     assert (found["least"].holds, found["none"].holds) == (True, None)
     assert Measured(runs).mean("x-a", "fp", "use") == pytest.approx(0.82)
     assert paper_named("dets").best == "level"
-
-
-def test_a_paper_may_show_tables_on_a_page_of_its_own():
-    """The comparison has tables and no claims: every system on the traffic of every paper."""
-    (one,) = [one for one in markdown_pages.read_results(ROOT / "docs" / "results") if one.paper.name == "comparison"]
-    assert markdown_pages.page_of(one.paper) == "comparison.md"
-    text = markdown_pages.paper_page(one)
-    assert "(results.md)" in text
-    assert "| model / Open vSwitch | 1 | 2 | 3 | 4 | 5 |" in text
-    assert "| no control (`none`) |" + 5 * " **no**/**no** |" in text
-    assert "| Slow Probe (RAA-SP) (`sp`) | yes/- | **no**/- | **no**/- | yes/- | **no**/- |" in text
-    shown = one.digests["model"]["paper_tables"]
-    assert len(shown) == 5
-    for heads, *rows in shown.values():
-        assert len(rows) == len(SYSTEMS)
-        assert {len(row) for row in rows} == {len(heads)}
-
-
-@pytest.mark.parametrize(
-    ("fabric", "scale", "mods"), [("model", 1.0, {"meter_mods": 150}), ("ovs", 0.05, {"set_meters_per_s": 10})]
-)
-def test_a_system_keeps_a_promise_or_not(fabric, scale, mods):
-    name = "comparison-seawall-fig9"
-    rates = {"fs": (0.46e9 * scale, 0.54e9 * scale), "none": (0.1e9 * scale, 0.9e9 * scale)}
-    summaries = [
-        {
-            "experiment": name,
-            "control": control,
-            "seed": 1,
-            "fabric": fabric,
-            "figures": {"missed_longest": 3},
-            "phases": {"settled": {"delivered_bps_by_sender": both}},
-            "notes": {} if control == "none" else {**mods, "meters": 14},
-        }
-        for control, both in rates.items()
-    ]
-    (_, none, fair), *others = [table.rows(Measured(summaries)) for table in TABLES if "figure 9" in table.title]
-    assert not others
-    assert none == ["no control (`none`)", "20.0 %", "**no**", "3.0 intervals", "100.0 %", "-", "-"]
-    assert fair[1:] == ["92.0 %", "yes", "3.0 intervals", "100.0 %", "0.6", "14"]
 
 
 def test_the_table_of_figure_5_has_what_tcp_loses_to_udp_and_by_itself():

@@ -1,0 +1,10 @@
+"""The traffic of HyGenICC's figure 3: eight senders, of which seven send UDP at full rate, and the last one TCP."""
+
+import dataclasses
+
+from experiments.scenarios.comparison import alone
+from experiments.scenarios.hygenicc import fig3
+
+_EIGHT = next(one for one in fig3.scenarios if one.name == "hygenicc-fig3-8-udp").lasting(10.0)
+
+scenarios = (alone(dataclasses.replace(_EIGHT, name="hygenicc-fig3")),)

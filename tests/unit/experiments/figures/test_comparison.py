@@ -1,0 +1,115 @@
+"""The comparison: its scenarios, verdicts on figures made by hand, its page and picture."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+from support.paths import ROOT
+
+from experiments.evaluation.claims import Measured
+from experiments.figures import markdown_pages
+from experiments.figures.comparison_picture import COLOURS, picture
+from experiments.papers.comparison import SCENARIOS, TABLES
+from experiments.scenarios import scenarios
+from experiments.scenarios.comparison import BORROWERS, SYSTEMS, control_of
+
+
+def summary(name, control, phases):
+    names = {"experiment": name, "control": control, "fabric": "model"}
+    notes = {} if control == "none" else {"meter_mods": 160, "meters": 14, "controller_cpu_s": 0.016}
+    return {**names, "figures": {"missed_longest": 3}, "phases": phases, "notes": notes}
+
+
+def rows(figure, *summaries, block="Nobody may borrow"):
+    """The rows of a table for runs that give the same with three seeds."""
+    (table,) = [one for one in TABLES if one.title.startswith(f"{block}: {figure}: ")]
+    heads, *found = table.rows(Measured([{**one, "seed": seed} for one in summaries for seed in (1, 2, 3)]))
+    return [dict(zip(heads, row, strict=True)) for row in found]
+
+
+def test_where_nobody_may_borrow_ceilings_are_limits_and_where_everybody_may_the_links():
+    known = scenarios()
+    for name in SCENARIOS:
+        for limits in known[name].limits.values():
+            ceilings = limits.send_ceiling_bps, limits.receive_ceiling_bps
+            own = limits.send_bps, limits.receive_bps
+            assert (ceilings == own) == name.endswith("-alone")
+            assert min(ceilings) >= max(own) or name.endswith("-alone")
+    names = [name for name in SCENARIOS if name.endswith("-lending")]
+    controls = {control_of(system, known[name]) for name in names for system in BORROWERS}
+    assert all(set(known[name].controls) == controls for name in names)
+
+
+def test_the_published_form_of_hygenicc_depends_on_how_many_send():
+    known = scenarios()
+    eight = control_of("HyGenICC, as published", known["comparison-hygenicc-fig3-alone"])
+    assert eight == "hygenicc slow=0.88 fast=1 scope=0 start=0"
+    assert len(known["comparison-hygenicc-fig3-alone"].controls) == len(SYSTEMS)
+
+
+@pytest.mark.parametrize(("first", "said"), [(0.46, "yes"), (0.44, "**no**")])
+def test_half_of_the_link_is_kept_within_a_tenth(first, said):
+    name = "comparison-seawall-fig9-alone"
+    rates = {"settled": {"delivered_bps_by_sender": [first * 1e9, (1 - first) * 1e9]}}
+    (row,) = rows("Seawall, figure 9", summary(name, "fs", rates))
+    assert (row["system"], row["TCP, of half"], row["kept"]) == ("DETS, RAA-FS", f"{200 * first:.1f} +- 0.0 %", said)
+    assert row["controller, CPU ms a second"] == "2.0 +- 0.0"
+    assert row["meter-mods an interval"] == "1.1 +- 0.0"
+
+
+def test_a_tenant_has_the_worst_of_its_cells_and_all_of_the_link_where_it_is_alone():
+    both = {"received_bps_by_receiver": [640e6, 215e6]}
+    phases = {"A 1 TCP, B UDP": both, "A 1 TCP, B 10 TCP": both, "A UDP, B UDP": both}
+    (row,) = rows("Gatekeeper, figure 5", summary("comparison-gatekeeper-fig5-alone", "max-min", phases))
+    assert (row["worst, of what is promised"], row["kept"]) == ("99.2 +- 0.0 %", "yes")
+    alone = {"A 1 TCP, B none": {"received_bps_by_receiver": [700e6, 0.0]}}
+    name = "comparison-gatekeeper-fig5-lending"
+    (row,) = rows("Gatekeeper, figure 5", summary(name, "max-min", phases | alone), block="Everybody may borrow")
+    assert (row["worst, of what is promised"], row["kept"]) == ("81.4 +- 0.0 %", "**no**")
+
+
+@pytest.mark.parametrize(
+    ("part", "p99_s", "said"), [(0.97, 0.040, "yes"), (0.97, 0.060, "**no**"), (0.9, 0.04, "**no**")]
+)
+def test_web_answers_have_to_come_and_in_time(part, p99_s, said):
+    name = "comparison-seawall-fig11-alone"
+    runs = []
+    for seed in (1, 2, 3):
+        asked = sum(len(answers) for at_s, answers in SCENARIOS[name].sessions(seed)[0] if 3 <= at_s < 10) / 7
+        settled = {"answers_per_s": part * asked, "latency_mean_s": 0.003, "latency_p99_s": p99_s}
+        runs.append({**summary(name, "fp", {"settled": settled}), "seed": seed})
+    (table,) = [one for one in TABLES if one.title.startswith("Nobody may borrow: Seawall, figure 11: ")]
+    heads, found = table.rows(Measured(runs))
+    row = dict(zip(heads, found, strict=True))
+    assert row["kept"] == said
+    assert row["answers, of those asked for"] == f"{100 * part:.1f} +- 0.0 %"
+    assert row["how fast"] == f"mean 3.0 +- 0.0, 99 % {1e3 * p99_s:.1f} +- 0.0 ms"
+
+
+def test_nothing_is_promised_by_gatekeeper_to_the_senders_of_one_tenant():
+    name = "comparison-hygenicc-fig3-alone"
+    phases = {"both": {"delivered_bps_by_sender": [9e8 / 7] * 7 + [1e8]}}
+    of = [summary(name, control, phases) for control in ("gatekeeper", "fp")]
+    fp, gatekeeper = rows("HyGenICC, figure 3", *of)
+    assert (fp["kept"], gatekeeper["kept"]) == ("**no**", "-")
+    assert fp["TCP, of an eighth"] == gatekeeper["TCP, of an eighth"] == "80.0 +- 0.0 %"
+
+
+def test_the_page_begins_with_the_picture_and_has_every_table():
+    (one,) = [one for one in markdown_pages.read_results(ROOT / "docs" / "results") if one.paper.name == "comparison"]
+    text = markdown_pages.paper_page(one)
+    assert text.index("](comparison.svg)") < text.index("| system |")
+    shown = one.digests["model"]["paper_tables"]
+    assert set(shown) <= {table.title for table in TABLES}
+    for title, (heads, *found) in shown.items():
+        assert f"## {title}" in text
+        assert {len(row) for row in found} == {len(heads)}
+
+
+def test_the_picture_has_a_cell_for_each_system_and_promise():
+    drawn = picture({"One": [("A\nfigure 1", {"x & y": ("yes", "99 %")})], "Two": [("B", {"z": ("**no**", "1 %")})]})
+    root = ElementTree.fromstring(drawn)
+    fills = [one.get("fill") for one in root.iter() if one.tag.endswith("rect")]
+    assert fills == ["white", COLOURS["yes"], COLOURS["**no**"]]
+    assert {"x & y", "z", "99 %", "1 %", "One", "Two"} <= {one.text for one in root.iter() if one.text}
