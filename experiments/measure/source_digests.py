@@ -6,12 +6,14 @@ A part is a folder with all below it, a file, or the files of a folder alone. Ro
 from __future__ import annotations
 
 import ast
+import dataclasses
 import hashlib
 import io
 import tokenize
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from controller import rooms
 from controller.policy.registry import CLASSES
@@ -54,8 +56,26 @@ def depends_on(fabric: str, control: str, shaping: str = "meter", root: Path = R
 
 
 def scenario_digest(scenario: object, *more: object) -> str:
-    """Return the digest of a scenario, by its text; ``more`` is what the text leaves out."""
-    return _shortened(repr((scenario, *more)))
+    """Return the digest of what a scenario sets; ``more`` is what it does not compare by.
+
+    Neither a new name of a field nor a new field at its default changes it.
+    """
+    return _shortened(repr(([_given(scenario)], more)))
+
+
+def _given(value: Any) -> Any:
+    """Return a value, each dataclass in it as the numbers and values of the fields that are not at their default."""
+    if dataclasses.is_dataclass(value):
+        fields = [(number, one, getattr(value, one.name)) for number, one in enumerate(dataclasses.fields(value))]
+        set_there = [(number, _given(its)) for number, one, its in fields if one.repr and its != _default(one)]
+        return [type(value).__name__, *set_there]
+    if isinstance(value, Mapping):
+        return [(key, _given(one)) for key, one in value.items()]
+    return [_given(one) for one in value] if isinstance(value, tuple) else value
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
 
 
 def tree_digest(parts: Mapping[str, str]) -> str:

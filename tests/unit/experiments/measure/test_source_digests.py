@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
+from dataclasses import dataclass, field, make_dataclass, replace
 
 import pytest
 from support.paths import ROOT
 
 from experiments.evaluation.run_matrix import scenario_cells
-from experiments.measure.source_digests import LAWS, code_of, depends_on, is_law, part_digest, tree_digest
+from experiments.measure.source_digests import (
+    LAWS,
+    code_of,
+    depends_on,
+    is_law,
+    part_digest,
+    scenario_digest,
+    tree_digest,
+)
 from experiments.scenarios import scenarios
 
 SOURCE = '''"""A law."""
@@ -66,6 +74,21 @@ def test_a_run_depends_on_its_own_law_and_not_on_that_of_another_paper():
     assert not {"controller/cluster", "controller/agents", "experiments/ovs"} & set(parts)
     assert "controller/agents" in depends_on("model", "fp", "agent")
     assert "experiments/ovs" in depends_on("ovs", "fp")
+
+
+def test_a_scenario_is_what_it_sets_whatever_its_fields_are_called():
+    @dataclass(frozen=True)
+    class Limits:
+        send_bps: int
+        receive_bps: int | None = None
+
+    def named(first, second, **more):
+        return make_dataclass("Scenario", [first, second, *((name, int, field(default=0)) for name in more)])
+
+    one = named("limits", "burst_s")({1: Limits(5)}, 2.0)
+    assert scenario_digest(one) == scenario_digest(named("limits", "longest_s", later=0)({1: Limits(5)}, 2.0))
+    others = ({1: Limits(6)}, 2.0), ({1: Limits(5, 5)}, 2.0), ({1: Limits(5)}, 3.0), ({2: Limits(5)}, 2.0)
+    assert len({scenario_digest(one), *(scenario_digest(named("limits", "burst_s")(*other)) for other in others)}) == 5
 
 
 def test_a_run_names_the_digest_of_its_scenario_whatever_the_conditions():
