@@ -14,8 +14,8 @@ UDP_BPS = 150_000_000
 def _source(number: int) -> Source:
     protocol = "tcp" if number % 2 else "udp"
     rate_bps = HELD_BPS if number in HELD else UDP_BPS if protocol == "udp" else None
-    most_burst_s = 0.5 * 20 ** ((number - 1) / 9)  # 0.5 s for the first to 10 s for the last
-    return Source(1, number, RECEIVER, protocol, rate_bps, max_burst_s=most_burst_s)
+    max_burst_s = 0.5 * 20 ** ((number - 1) / 9)  # 0.5 s for the first to 10 s for the last
+    return Source(1, number, RECEIVER, protocol, rate_bps, max_burst_s=max_burst_s)
 
 
 scenario = Scenario(

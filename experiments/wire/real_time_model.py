@@ -2,7 +2,7 @@
 
     with WireModel(model, ("127.0.0.1", 6653)) as wire:
         controller.wait_ready({switch.name for switch in model.fabric.switches})
-        wire.introduce_hosts()
+        wire.announce_hosts()
         with wire.locked():
             flow = model.connect(...)
         wire.run(wire.now_s + 10.0)

@@ -159,14 +159,14 @@ def test_sessions_come_at_their_rate_with_their_mean_number_of_requests():
 
 @settings(derandomize=True, deadline=None, max_examples=50)
 @given(st.integers(0, 2**32 - 1), st.floats(0.05, 20.0))
-def test_bursts_are_in_order_within_the_run_and_the_same_for_a_seed(seed, most_burst_s):
-    scenario = make(sources=(Source(1, 1, 3, "tcp", max_burst_s=most_burst_s),))
+def test_bursts_are_in_order_within_the_run_and_the_same_for_a_seed(seed, max_burst_s):
+    scenario = make(sources=(Source(1, 1, 3, "tcp", max_burst_s=max_burst_s),))
     (spans,) = scenario.timeline(seed)
     times = list(itertools.chain.from_iterable(spans))
     assert times == sorted(times)
     assert times[0] == 0.0
     assert times[-1] <= scenario.duration_s
-    assert all(end_s - begin_s <= most_burst_s for begin_s, end_s in spans)
+    assert all(end_s - begin_s <= max_burst_s for begin_s, end_s in spans)
     assert scenario.timeline(seed) == (spans,)
 
 
