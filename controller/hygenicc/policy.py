@@ -132,7 +132,7 @@ class HyGenICC(Policy):
     slow: float = parameter(
         0.12, "rise in an interval soon after marks, in parts of an equal share", maximum=1.0, above=0
     )
-    fast: float = parameter(0.3, "rise once no mark came for the timeout", above=0.0, maximum=1.0)
+    fast: float = parameter(0.2, "rise once no mark came for the timeout", above=0.0, maximum=1.0)
     timeout: float = parameter(4.0, "intervals without a mark until rates rise fast", minimum=1.0, maximum=1000.0)
     gamma: float = parameter(0.98, "part of the bottleneck that cuts 1 and 2 aim at", above=0.5, maximum=1.0)
     scope: float = switch(True, "whether each pair has a rate; else each sending VN, as in the paper")

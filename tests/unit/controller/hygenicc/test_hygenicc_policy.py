@@ -107,7 +107,7 @@ def greedy(*pairs):
 def test_newcomers_start_at_their_part_and_rise_while_nothing_is_marked():
     world = World((A, E), (B, E))
     first = world.after(greedy((A, E), (B, E)))
-    assert first == {(A, E): C / 2 + 0.3 * C / 2, (B, E): C / 2 + 0.3 * C / 2}
+    assert first == {(A, E): C / 2 + 0.2 * C / 2, (B, E): C / 2 + 0.2 * C / 2}
     world = World((A, E), (B, E), start=0)
     assert world.after(greedy((A, E), (B, E)))[A, E] == C
     new = NewPairs(STAR, np.array([A]), np.array([E]), np.array([4]), np.array([False]))
@@ -156,7 +156,7 @@ def test_a_rate_rises_while_its_sender_waits_for_a_time_out_but_not_above_its_pa
     assert low[A, E] < C / 4
     for _ in range(4):
         waiting = world.after({(B, E): 1 * M}, waits=[(A, E)])
-    assert waiting[A, E] == pytest.approx(low[A, E] + (3 * 0.12 + 0.3) * C / 2)
+    assert waiting[A, E] == pytest.approx(low[A, E] + (3 * 0.12 + 0.2) * C / 2)
     for _ in range(4):
         waiting = world.after({(B, E): 1 * M}, waits=[(A, E)])
     assert waiting[A, E] == pytest.approx(C / 2)
