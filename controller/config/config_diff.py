@@ -9,17 +9,40 @@ from typing import Any, NamedTuple
 from controller.errors import InvalidValueError
 from controller.fabric.config_model import Config, CoreLink, Endpoint, Vn
 
-# What only a restart can change, by the attribute of Config and the key in the file.
-RESTART_ONLY = {
+FILE_KEYS = {
     "interval_ms": "control.interval_ms",
+    "on_stop": "control.on_stop",
+    "mac_ageing_s": "control.mac_ageing_s",
+    "max_macs_per_vn": "control.max_macs_per_vn",
+    "packet_in_rate_bps": "control.packet_in_rate",
+    "newcomers": "control.newcomers",
     "openflow_listen": "openflow.listen",
     "openflow_tls": "openflow",
-    "ovsdb_tls": "ovsdb_tls",
     "first_meter_id": "openflow.first_meter_id",
     "last_meter_id": "openflow.last_meter_id",
-    "rest": "rest",
-    "cluster": "cluster",
+    "queue_max_rate": "queues.max_rate",
+    "queue_mode": "queues.mode",
+    "control_frame_rate_bps": "agents.control_frame_rate",
+    "agent_long_frames": "agents.long_frames",
+    "agent_experimental_ethertype": "agents.experimental_ethertype",
+    "vn_metrics": "metrics.vns",
+    "ecn_source": "ecn.source",
+    "ecn_exposed": "ecn.expose_to_hosts",
+    "ecn_codepoint": "ecn.codepoint",
+    "log_format": "logging.format",
+    "log_level": "logging.level",
 }
+"""Keys in the file by the attributes of Config; attributes that are left out are keys themselves."""
+RESTART_ONLY = (
+    "interval_ms",
+    "openflow_listen",
+    "openflow_tls",
+    "ovsdb_tls",
+    "first_meter_id",
+    "last_meter_id",
+    "rest",
+    "cluster",
+)
 
 
 class ConfigChange(NamedTuple):
@@ -42,8 +65,8 @@ def diff_values(path: str, before: Any, after: Any) -> list[ConfigChange]:
 
 def check_changeable(before: Config, after: Config) -> None:
     """Raise InvalidValueError, naming the key, if something differs that only a restart can change."""
-    for name, key in RESTART_ONLY.items():
-        old, new = getattr(before, name), getattr(after, name)
+    for name in RESTART_ONLY:
+        key, old, new = FILE_KEYS.get(name, name), getattr(before, name), getattr(after, name)
         if old == new:
             continue
         change = diff_values(key, old, new)[0]
@@ -90,8 +113,10 @@ def _inner(value: Any) -> Mapping[Any, Any] | None:
     if isinstance(value, tuple) and value and isinstance(value[0], Vn | CoreLink):
         return {_name(one): one for one in value}
     if is_dataclass(value) and not isinstance(value, Endpoint):
-        left_out = {"source_name"} if isinstance(value, Config) else set()
-        return {one.name: getattr(value, one.name) for one in fields(value) if one.name not in left_out}
+        values = {one.name: getattr(value, one.name) for one in fields(value)}
+        if isinstance(value, Config):
+            return {FILE_KEYS.get(name, name): one for name, one in values.items() if name != "source_name"}
+        return values
     return value if isinstance(value, Mapping) else None
 
 

@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, NamedTuple
 
-from controller.config.config_diff import ConfigChange, diff_configs, diff_values
+from controller.config.config_diff import FILE_KEYS, ConfigChange, diff_configs, diff_values
 from controller.fabric.config_model import DIRECTIONS, Config, CoreLink, EdgePort, Switch, Vlan
 from controller.units import format_rate
 
@@ -43,8 +43,10 @@ def summarize_changes(before: Config, after: Config) -> list[str]:
     lines += _links(before.links, after.links)
     for one in fields(Config):
         if one.name not in _APART:
-            for change in diff_values(one.name, getattr(before, one.name), getattr(after, one.name)):
-                lines.append(_was(change.path, change.before, change.after))
+            key = FILE_KEYS.get(one.name, one.name)
+            for change in diff_values(key, getattr(before, one.name), getattr(after, one.name)):
+                as_rate = "_bps" if one.name.endswith("_bps") else ""
+                lines.append(_was(f"{change.path}{as_rate}", change.before, change.after))
     return lines
 
 

@@ -227,7 +227,7 @@ def test_a_reload_that_succeeds_changes_all_of_it(app: App) -> None:
     app.path.write_text(AFTER)
     before = app.standing()
     changes = {change.path for change in reloader(app).reload().changes}
-    assert {"vlans.10.send_limit_bps", "vlans.20.algorithm", "log_level"} <= changes
+    assert {"vlans.10.send_limit_bps", "vlans.20.algorithm", "logging.level"} <= changes
     central = app.shell.central
     assert app.settings.revision == before["revisions"][0] + 1
     assert (app.adopted, central.fabric.control.policies[20].algorithm) == (["debug"], "sp")

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import pytest
 
+from controller.config import sections as sections_module
+from controller.config.config_diff import FILE_KEYS
 from controller.config.config_summary import compare_configs, summarize_changes
 from controller.config.loader import parse_config
+from controller.config.sections import RootSection
+from controller.fabric.config_model import Config
 
 BEFORE = """\
 control: {on_stop: keep}
@@ -35,8 +41,9 @@ def summary(*replaced: tuple[str, str]) -> list[str]:
 @pytest.mark.parametrize(
     ("old", "new", "lines"),
     [
-        ("keep", "remove", ["on_stop remove, was keep"]),
-        ("control: {on_stop: keep}", "metrics: {vns: false}", ["vn_metrics false, was true"]),
+        ("keep", "remove", ["control.on_stop remove, was keep"]),
+        ("control: {on_stop: keep}", "metrics: {vns: false}", ["metrics.vns false, was true"]),
+        ("on_stop: keep}", "packet_in_rate: 64k}", ["control.packet_in_rate 64k, was 128k"]),
         ("name: blue", "name: green", ["VLAN 10: renamed green, was blue"]),
         ("  20: {", "  30: {send_limit: 1M, receive_limit: 1M}\n  20: {", ["VLAN 30 added"]),
         (
@@ -82,6 +89,15 @@ def test_many_are_cut_short() -> None:
     ports = "".join(f"      {number}: {{capacity: 1G, access: 20}}\n" for number in range(20, 50))
     (line,) = summary(("  s2:", f"{ports}  s2:"))
     assert line.endswith("s1:38, s1:39 and 10 more added")
+
+
+def test_every_value_is_called_by_its_key_in_the_file() -> None:
+    sections = {one.path: set(one.model_fields) for one in vars(sections_module).values() if hasattr(one, "required")}
+    for field in fields(Config):
+        section, _, key = FILE_KEYS.get(field.name, field.name).partition(".")
+        if field.name != "source_name":
+            assert section in RootSection.model_fields, field.name
+            assert not key or key in sections[section], field.name
 
 
 def test_what_is_equal_differs_in_nothing() -> None:
