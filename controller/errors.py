@@ -55,9 +55,15 @@ class SwitchReplyError(ProtocolError):
 
 def near_name(name: str, known: Iterable[str]) -> str:
     """Return `` (did you mean NAME?)`` for what is not one of the ``known``, empty where none of them is near."""
+    near = nearest(name, known)
+    return f" (did you mean {near}?)" if near else ""
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """Return which of the ``known`` a name is probably meant to be, None where none of them is near."""
     import difflib  # of which most who import this have no need
 
     name = name[:_MAX_CHARACTERS]
     alike = [one for one in known if abs(len(one) - len(name)) <= 3 and (one[:1] == name[:1] or one[-1:] == name[-1:])]
     close = difflib.get_close_matches(name, alike[:_MAX_COMPARED], n=1)
-    return f" (did you mean {close[0]}?)" if close else ""
+    return close[0] if close else None

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from controller.config.sections import Section
 from controller.config.yaml_document import KEY_RANGE, Path, Problem, show_value
-from controller.errors import InvalidValueError, near_name
+from controller.errors import InvalidValueError, near_name, nearest
 
 MAX_RANGE = 4096
 _KEY_NUMBER = re.compile(r"0|[1-9][0-9]{0,9}")
@@ -43,11 +43,12 @@ def _good_section(model: type[AnySection], *items: object) -> AnySection:
 
 def _read_section(model: type[AnySection], path: Path, data: Mapping[str, Any]) -> tuple[AnySection, list[Problem]]:
     empty = {key for key, value in data.items() if value is None} & model.model_fields.keys()
-    missing = [key for key in model.required if key not in data]
+    misspelt = {nearest(key, model.model_fields) for key in data.keys() - model.model_fields.keys()} - data.keys()
+    missing = [key for key in model.required if key not in data and key not in misspelt]
     problems = [Problem((*path, key), "is empty: give it a value or leave the key out") for key in empty]
     problems += [Problem((*path, key), "is missing") for key in missing]
     values = {key: value for key, value in data.items() if key not in empty}
-    bad = {*empty, *missing}
+    bad = {*empty, *missing, *(key for key in misspelt if key is not None)}  # one mistake is one problem
     try:
         section = model.model_validate(values)
     except ValidationError as refusal:

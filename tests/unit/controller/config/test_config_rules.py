@@ -313,6 +313,10 @@ ONE_PROBLEM = [
     ("vlans:", "ovsdb_tls: {ca: c, key: k}\nvlans:", "f:1:20: ovsdb_tls.key: ", "stands without ovsdb_tls.certificate"),
     ("    dpid: 1", "    ovsdb: h:6640\n    dpid: 1", "f:6:12: switches.s1.ovsdb: ", "is not an OVSDB address"),
     ("    dpid: 1\n", "", "f:5:3: switches.s1.dpid: ", "is missing"),
+    # What is misspelt is not also missing.
+    ("receive_limit: 40M", "recieve_limit: 40M", "f:2:25: vlans.10.recieve_limit: ", "did you mean receive_limit?"),
+    ("capacity: 100M", "capcity: 100M", "f:8:11: switches.s1.ports.1.capcity: ", "did you mean capacity?"),
+    ("    dpid: 1", "    dipd: 1", "f:6:5: switches.s1.dipd: ", "did you mean dpid?"),
     ("  s1:", "  s 1:", "f:5:3: switches.s 1: ", "is not a switch name"),
 ]
 
