@@ -119,14 +119,15 @@ def listen_on(
     file descriptors to others, or half of them if there are so few. Raises InvalidValueError when nobody can listen
     there: the framework itself would go on, and be deaf.
     """
+    key = "openflow.listen"
     for name, value in (("ofp_listen_host", host), ("ofp_tcp_listen_port", port)):
         place = cfg.CONF.get_location(name)
         if place is None or not place.location.is_user_controlled:
             cfg.CONF.set_override(name, value)
         elif getattr(cfg.CONF, name) != value:
-            option = f"--{name.replace('_', '-')} {getattr(cfg.CONF, name)}"
-            LOG.warning("%s takes precedence over openflow.listen: %s:%s", option, host, port)
-    check_free("openflow.listen", cfg.CONF.ofp_listen_host, cfg.CONF.ofp_tcp_listen_port)
+            key = f"--{name.replace('_', '-')}"
+            LOG.warning("%s %s takes precedence over openflow.listen: %s:%s", key, getattr(cfg.CONF, name), host, port)
+    check_free(key, cfg.CONF.ofp_listen_host, cfg.CONF.ofp_tcp_listen_port)
     LOG.info("listens for switches at %s:%s", cfg.CONF.ofp_listen_host, cfg.CONF.ofp_tcp_listen_port)
     files = _raise_file_limit()
     most = files - min(reserved_files, files // 2)

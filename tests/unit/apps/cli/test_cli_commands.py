@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated
 
 import pytest
+from support.paths import ROOT
 
 import experiments
 from apps import cli
@@ -84,6 +85,19 @@ main(["run", "-c", sys.argv[1]])  # ends the process
     assert "bench" not in done.stdout
     assert f"'127.0.0.1:{port}' cannot be listened on: Address already in use by " in done.stderr
     assert f" (process {os.getpid()}); stop that, or set another openflow.listen" in done.stderr
+
+
+def test_a_taken_port_names_the_option_of_ryu_that_chose_it(tmp_path: Path) -> None:
+    path = tmp_path / "dets.yaml"
+    path.write_text(f"rest: {{listen: '127.0.0.2:1'}}\n{CONFIG}")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        words = ["--ofp-tcp-listen-port", port, "--dets-config", str(path), "apps/dets.py"]
+        command = [sys.executable, "-m", "apps.runtime.launcher", *words]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 2, done.stderr
+    assert f"--ofp-tcp-listen-port: '127.0.0.1:{port}' cannot be listened on" in done.stderr
+    assert "or set another --ofp-tcp-listen-port" in done.stderr
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
