@@ -67,7 +67,7 @@ VN_DETAILS = (
     rate("delivered", "delivered_bps"),
     rate("flood limit", "flood_limit_bps"),
     rate("floods", "flooded_bps"),
-    rate("floods dropped", "flood_dropped_bps"),
+    rate("flood drops", "flood_dropped_bps"),
     rate("others' floods", "flood_received_bps"),
     *VN_COLUMNS[6:],
     *HELD_BACK,

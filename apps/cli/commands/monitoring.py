@@ -36,12 +36,12 @@ app = typer.Typer()
 _TEXT = (str, type(None))
 POLL_INTERVAL_S, FAST_POLL_INTERVAL_S = 1.0, 0.2
 LIVE_COLUMNS = (
-    rate("wanted", "offered_receive_bps"),
+    rate("offered", "offered_receive_bps"),
     rate("received", "measured_receive_bps"),
     rate("dropped", "dropped_receive_bps"),
     rate("granted", "granted_bps"),
 )
-OVER_SEND_LIMIT = rate("over send limit", "send_limit_dropped_bps")
+SEND_LIMIT_DROPS = rate("send limit drops", "send_limit_dropped_bps")
 VLAN_COLUMNS = (
     number("VLAN", "vlan_vid"),
     Column("name", "name"),
@@ -49,7 +49,7 @@ VLAN_COLUMNS = (
     number("VNs", "vns"),
     number("congested", "congested_vns"),
     *LIVE_COLUMNS,
-    OVER_SEND_LIMIT,
+    SEND_LIMIT_DROPS,
     *HELD_BACK,
 )
 VN_COLUMNS = (
@@ -57,18 +57,18 @@ VN_COLUMNS = (
     Column("port", lambda row: f"{row['switch']}:{row['port_no']}"),
     rate("send limit", "send_limit_bps"),
     rate("sent", "measured_send_bps"),
-    OVER_SEND_LIMIT,
+    SEND_LIMIT_DROPS,
     rate("floods", "flooded_bps"),
-    rate("floods dropped", "flood_dropped_bps"),
+    rate("flood drops", "flood_dropped_bps"),
     rate("receive limit", "receive_limit_bps"),
     *LIVE_COLUMNS,
     *HELD_BACK,
     rate("queue drops", "queue_dropped_bps"),
-    number("messages", "notifications"),
+    number("notifications", "notifications"),
     Column("congested", "congested"),
 )
 ASCENDING_COLUMNS = (
-    *("messages", "queue drops", "floods", "floods dropped", "over send limit", "lost", "marked", "bottleneck"),
+    *("notifications", "queue drops", "floods", "flood drops", "send limit drops", "lost", "marked", "bottleneck"),
     *("sent", "send limit", "algorithm", "receive limit"),
 )
 """What dets top leaves out, in this order, until its table fits a terminal."""

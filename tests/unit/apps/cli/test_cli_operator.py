@@ -773,10 +773,10 @@ def test_top_fits_80_columns(desk: RestDesk, dets: Any, monkeypatch: pytest.Monk
         desk.on("GET", "/v1/vns", {"vns": [VN], "next": None})
     assert dets("top", "--count", "1", *(() if of_vlans else ("--vlan", "10")))[:2] == (0, "")
     heads = next(line for line in screen.getvalue().splitlines() if "VLAN" in line)
-    assert all(title in heads for title in ("wanted", "received", "dropped", "granted", "congested"))
+    assert all(title in heads for title in ("offered", "received", "dropped", "granted", "congested"))
     assert ("receive limit" in heads) != of_vlans
-    assert "messages" not in heads
-    assert "over send limit" not in heads
+    assert "notifications" not in heads
+    assert "send limit drops" not in heads
 
 
 def test_events_are_told(desk: RestDesk, dets: Any) -> None:
