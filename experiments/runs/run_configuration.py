@@ -114,7 +114,7 @@ def uplink_classes(scenario: Scenario, fabric: Fabric, control: str) -> dict[int
 
 
 def static_limits(scenario: Scenario, fabric: Fabric) -> tuple[list[Share], QueueRates]:
-    """Return the equal shares of all pairs, and the queues of the receiving PNs.
+    """Return the equal shares of all pairs, and the queues of the receiving PNs where the scenario has queues.
 
     A pair that TCP uses has the burst TCP needs.
     """
@@ -126,7 +126,7 @@ def static_limits(scenario: Scenario, fabric: Fabric) -> tuple[list[Share], Queu
     limits = {vn: scenario.limits_of(vn) for vn in fabric.vns()}
     send = {vn: limit.send_bps for vn, limit in limits.items()}
     receive = {vn: limit.receive_bps for vn, limit in limits.items()}
-    receiving = dict.fromkeys(receiver.pn for _, receiver in bursts_s)
+    receiving = dict.fromkeys(receiver.pn for _, receiver in bursts_s) if scenario.queues else {}
     queues = {pn: {vid: receive[fabric.vn(vid, pn.number)] for vid in pn.vlans} for pn in receiving}
     return equal_shares(bursts_s, send, receive), queues
 
