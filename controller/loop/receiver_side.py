@@ -66,5 +66,4 @@ def watch_receivers(
     if vns.some_shaped:
         taken_bits, counted_bps = (np.where(vns.has_queue, 0.0, column) for column in (taken_bits, counted_bps))
         limit_bps = np.where(vns.has_queue, NO_LIMIT_BPS, limit_bps)
-    received = accounts.received(taken_bits, counted_bps, limit_bps, now_s, accounts.horizon_s(now_s))
-    return ReceiverSide(allocators, *received)
+    return ReceiverSide(allocators, *accounts.received(taken_bits, loads.dropped_bps, counted_bps, limit_bps, now_s))

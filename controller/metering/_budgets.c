@@ -5,21 +5,23 @@
 enum { MAX_SLOTS = 64 };
 
 typedef struct { /* receive_budgets.py fills it in this order */
-    double allowed, window_s, saved_s, slot_s, dip, idle, dip_slots;
+    double pressed, window_s, saved_s, slot_s, dip, idle, dip_slots;
 } Settings;
 
-/* ``slots`` (count, vns), newest first; ``since_s`` (count,) is their age. The first ``later`` of them are still in the window
+/* ``slots`` (count, vns), newest first; ``since_s`` (count,) is their age; ``allowed`` (vns,) is how much of its limit a window
+ * may bring to a VN. The first ``later`` of them are still in the window
  * after the horizon: ``free_bits`` (later + 1, vns) has what the last of these leaves, and then what each does, until
  * ``ahead_s``. */
 FOR_EACH_CPU
 static void rooms(i64 vns, i64 count, i64 later, const Settings *s, const double *restrict slots,
                 const double *restrict since_s, const double *restrict ahead_s, const double *restrict limit_bps,
+                const double *restrict allowed,
                 double *restrict free_bits, double *restrict saved_bits, double *restrict lasting_bits)
 {
     const double horizon_s = ahead_s[0];
     for (i64 first = 0; first < vns; first += BLOCK) {
         i64 n = block_end(first, vns) - first;
-        const double *limit = limit_bps + first;
+        const double *limit = limit_bps + first, *part = allowed + first;
         double above[BLOCK], highest[BLOCK], lasting[BLOCK];
         i64 waits[BLOCK] = {0}, dipped[BLOCK] = {0};
         for (i64 i = 0; i < n; i++)
@@ -41,7 +43,7 @@ static void rooms(i64 vns, i64 count, i64 later, const Settings *s, const double
                 continue;
             double *left = free_bits + (slot + 1) * vns + first;
             for (i64 i = 0; i < n; i++)
-                left[i] = s->allowed * limit[i] * s->window_s - (above[i] + limit[i] * since_s[slot]);
+                left[i] = part[i] * limit[i] * s->window_s - (above[i] + limit[i] * since_s[slot]);
             double after_s = ahead_s[slot + 1] - horizon_s;
             for (i64 i = 0; i < n; i++)
                 lasting[i] = least(left[i] - limit[i] * after_s, lasting[i]);
@@ -50,7 +52,8 @@ static void rooms(i64 vns, i64 count, i64 later, const Settings *s, const double
         for (i64 i = 0; i < n; i++) {
             free_bits[first + i] = last[i];
             saved_bits[first + i] = s->saved_s * limit[i] - most(highest[i], 0.0);
-            lasting_bits[first + i] = dipped[i] ? last[i] : least(last[i], lasting[i]);
+            lasting[i] = least(last[i], lasting[i]) - (part[i] - s->pressed) * limit[i] * s->window_s;
+            lasting_bits[first + i] = dipped[i] ? last[i] : lasting[i];
         }
     }
 }
@@ -97,23 +100,23 @@ static i64 ages(i64 count, const Settings *s, double updated_s, const double *st
  * horizon. */
 int64_t dets_receive(PyObject *columns, double now_s, double horizon_s)
 {
-    if (!side_by_side(columns, 14))
+    if (!side_by_side(columns, 15))
         return NOT_SIDE_BY_SIDE;
     const Settings *s = column(columns, 0);
     i64 vns = rows_of(columns, 1), count = rows_of(columns, 5);
     const double *start_s = column(columns, 5);
     double updated_s = *(const double *)column(columns, 6), since_s[MAX_SLOTS];
-    double *slots = column(columns, 7), *starts_s = column(columns, 8);
+    double *slots = column(columns, 8), *starts_s = column(columns, 9);
     i64 begins = !(updated_s < start_s[0] + s->slot_s);
     memcpy(starts_s + begins, start_s, (size_t)(count - begins) * sizeof *starts_s);
     if (begins)
         starts_s[0] = most(updated_s, now_s - s->window_s);
     account(vns, count, least(now_s - updated_s, s->window_s), begins, column(columns, 1), column(columns, 2),
             column(columns, 4), slots);
-    *(double *)column(columns, 9) = now_s;
-    i64 later = ages(count, s, now_s, starts_s, horizon_s, since_s, column(columns, 10));
-    rooms(vns, count, later, s, slots, since_s, column(columns, 10), column(columns, 3), column(columns, 11),
-          column(columns, 12), column(columns, 13));
+    *(double *)column(columns, 10) = now_s;
+    i64 later = ages(count, s, now_s, starts_s, horizon_s, since_s, column(columns, 11));
+    rooms(vns, count, later, s, slots, since_s, column(columns, 11), column(columns, 3), column(columns, 7),
+          column(columns, 12), column(columns, 13), column(columns, 14));
     return later;
 }
 

@@ -68,7 +68,7 @@ def update_budgets(
     """Return the columns of ReceiverAccounts after an interval, and those of Rooms but for the limit.
 
     ``columns`` are the settings of ``receive_budgets``; what was received, above which limit it counts, today's
-    limit, (vns,) each; and the columns of ReceiverAccounts before.
+    limit, (vns,) each; the columns that this returns, as they were before; and what is allowed of the limits (vns,).
     """
     vns, slots = len(columns[1]), len(columns[5])
     after = np.empty(len(columns[4])), np.empty(slots), np.empty(1)

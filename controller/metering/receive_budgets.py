@@ -2,8 +2,8 @@
 
 Grants bound the long run, and a sender's own bucket bounds what it saved. Neither bounds what many senders of one
 receiver do together: sleepers that wake at once, buckets that are emptied in step, grants that sum to more than the
-limit. A receiving queue holds that back. Where no queue holds the receiver, the meters of its senders do, so that no
-second brings more than a tenth above the limit (docs/enforcement.md; docs/adr/0090 has the alternatives):
+limit. A receiving queue holds that back. Where no queue holds the receiver, the meters of its senders do
+(docs/enforcement.md; docs/adr/0090 has the alternatives):
 
 1) A receiver's account is what it took in above its limit, in slots of SLOT_S over the last WINDOW_S.
 2) Until each slot has left the window, only so much may come: that bounds what comes before the next reading, and the
@@ -15,6 +15,9 @@ second brings more than a tenth above the limit (docs/enforcement.md; docs/adr/0
    limit go on coming after it. Where one stands still, or the receiver's traffic has dipped and come back, senders
    time out at their meters: they live on what they save meanwhile, and may have all that the window has room for.
 6) A receiver's only sender has what its grant and its own bucket allow: with less TCP does not fill its grant.
+7) No second brings more than a tenth above the limit, but where senders time out: several TCP flows come in waves, and
+   then a second may bring what a lone sender's bucket may. Senders that lose PRESSED of the limit at their meters press
+   on instead of timing out; that counts for a window.
 """
 
 from __future__ import annotations
@@ -32,39 +35,42 @@ WINDOW_S = 1.0
 NEVER_S = -1e9  # before anything was received
 SLOT_S = 0.050
 SLOTS = 21  # of at least SLOT_S each: they cover the window
-ALLOWED = 1.07  # of the limit within a window; what the meters' grain adds stays below 1.1
+# Of the limit within a window, where senders time out and where not; what the meters' grain adds is some 3 % more.
+ALLOWED, ALLOWED_PRESSED = 1.27, 1.07
+PRESSED = 0.7  # of the limit: senders that lose more than that at their meters do not stop when they lose
 IDLE_RESERVE_S = 0.080  # what all idle senders may send before they are seen, in seconds of the limit
 SAVED_S = 0.300  # what the senders in use may save and grow by in all, in seconds of the limit
 DIP = 0.5  # of the limit: a slot that brought so much less is a dip
 IDLE = 0.8  # ... and one that brought so much less nothing to speak of
-DIP_SLOTS = 8  # a dip counts so long, if there was traffic no longer before it
+DIP_SLOTS = 20  # a dip counts for a window, if there was traffic no longer before it
 UNSEEN_S = 0.060  # from its first frame to the first reading that shows what a new sender sends
 REACTION_S = 0.008  # from reading the counters to meters that stand, on a busy switch
 MAX_HORIZON_S = 0.2  # no senders are stopped because readings come late
 INTERVALS = 9  # of so many the middle one is how long the next is expected to be: late ones among them change nothing
-_SETTINGS = np.array([ALLOWED, WINDOW_S, SAVED_S, SLOT_S, DIP, IDLE, DIP_SLOTS])  # as Settings of _budgets.c
+_SETTINGS = np.array([ALLOWED_PRESSED, WINDOW_S, SAVED_S, SLOT_S, DIP, IDLE, DIP_SLOTS])  # as Settings of _budgets.c
 
 
 class ReceiveBudgets(NamedTuple):
     """What VNs received lately. ``slot_start_s`` (SLOTS,) and ``updated_s`` (up to INTERVALS,) begin with the newest.
 
     ``slot_bits``, shape (SLOTS * vns,), holds a row of all VNs for each slot: what came above the limit of that time,
-    below 0 where less came.
+    below 0 where less came. ``pressed_s`` (vns,) is when the senders of each VN last pressed on.
     """
 
     slot_bits: FloatArray
     slot_start_s: FloatArray
     updated_s: FloatArray
+    pressed_s: FloatArray
 
     @classmethod
     def initial(cls, vns: int) -> ReceiveBudgets:
         """Return the state before anything was received."""
-        return cls(np.zeros(SLOTS * vns), np.full(SLOTS, NEVER_S), np.full(1, NEVER_S))
+        return cls(np.zeros(SLOTS * vns), np.full(SLOTS, NEVER_S), np.full(1, NEVER_S), np.full(vns, NEVER_S))
 
     def reindexed(self, old_row: IntArray) -> ReceiveBudgets:
         """Return the state for a re-arranged VN table."""
         slots = [reindex(slot, old_row, 0.0) for slot in self._slots()]
-        return self._replace(slot_bits=np.concatenate(slots))
+        return self._replace(slot_bits=np.concatenate(slots), pressed_s=reindex(self.pressed_s, old_row, NEVER_S))
 
     def horizon_s(self, now_s: float) -> float:
         """Return how long it takes from now until meters follow the next reading.
@@ -76,16 +82,27 @@ class ReceiveBudgets(NamedTuple):
         return float(min(gaps_s[(len(gaps_s) - 1) // 2], MAX_HORIZON_S)) + REACTION_S
 
     def received(
-        self, received_bits: FloatArray, counted_bps: FloatArray, limit_bps: FloatArray, now_s: float, horizon_s: float
+        self,
+        received_bits: FloatArray,
+        dropped_bps: FloatArray,
+        counted_bps: FloatArray,
+        limit_bps: FloatArray,
+        now_s: float,
     ) -> tuple[ReceiveBudgets, RemainingBudget]:
-        """Return ``after`` with the limits ``counted_bps``, and ``rooms`` of that with ``limit_bps``."""
+        """Return ``updated`` with the limits ``counted_bps``, and ``rooms`` of that with ``limit_bps``.
+
+        ``dropped_bps`` (vns,) is what meters dropped of the traffic to each VN.
+        """
+        horizon_s = self.horizon_s(now_s)
+        pressed_s = np.where(dropped_bps > PRESSED * limit_bps, now_s, self.pressed_s)  # 7
+        allowed = np.where(now_s - pressed_s <= WINDOW_S, ALLOWED_PRESSED, ALLOWED)
         if measurement_native.library is not None:
             before = (self.slot_bits, self.slot_start_s, self.updated_s)
-            columns = (_SETTINGS, received_bits, counted_bps, limit_bps, *before)
+            columns = (_SETTINGS, received_bits, counted_bps, limit_bps, *before, allowed)
             after, rooms = enforcement_native.update_budgets(now_s, horizon_s, columns)
-            return ReceiveBudgets(*after[:2], self._times(now_s)), RemainingBudget(limit_bps, *rooms)
-        accounts = self.updated(received_bits, counted_bps, now_s)
-        return accounts, accounts.rooms(limit_bps, horizon_s)
+            return ReceiveBudgets(*after[:2], self._times(now_s), pressed_s), RemainingBudget(limit_bps, *rooms)
+        accounts = self._replace(pressed_s=pressed_s).updated(received_bits, counted_bps, now_s)
+        return accounts, accounts.rooms(limit_bps, allowed, horizon_s)
 
     def updated(self, received_bits: FloatArray, limit_bps: FloatArray, now_s: float) -> ReceiveBudgets:
         """Return the accounts after ``received_bits`` (vns,) came since the last update, under these limits (vns,)."""
@@ -97,10 +114,13 @@ class ReceiveBudgets(NamedTuple):
         else:
             slots = slots.copy()
             slots[0] += received_bits
-        return ReceiveBudgets(slots.ravel(), starts_s, self._times(now_s))
+        return self._replace(slot_bits=slots.ravel(), slot_start_s=starts_s, updated_s=self._times(now_s))
 
-    def rooms(self, limit_bps: FloatArray, horizon_s: float) -> RemainingBudget:
-        """Return what may come over the next ``horizon_s`` and later, for limits of shape (vns,)."""
+    def rooms(self, limit_bps: FloatArray, allowed: FloatArray, horizon_s: float) -> RemainingBudget:
+        """Return what may come over the next ``horizon_s`` and later.
+
+        ``limit_bps`` (vns,) are the limits, ``allowed`` (vns,) how much of them a window may bring.
+        """
         since_s = self.updated_s[0] - self.slot_start_s
         if (old := since_s > 2 * WINDOW_S).any():
             since_s = np.where(old, since_s[~old].max(initial=0.0), since_s)
@@ -111,9 +131,10 @@ class ReceiveBudgets(NamedTuple):
         # In this slot and all after it: what was above the limit of that time, and today's limit.
         above_bits = _running_sums(self._slots())
         taken_bits = above_bits + limit_bps * since_s[:, None]
-        free_bits = ALLOWED * limit_bps * WINDOW_S - np.concatenate([taken_bits[later - 1 : later], taken_bits[:later]])
+        free_bits = allowed * limit_bps * WINDOW_S - np.concatenate([taken_bits[later - 1 : later], taken_bits[:later]])
         saved_bits = SAVED_S * limit_bps - np.maximum(above_bits.max(axis=0), 0.0)
         lasting_bits = (free_bits - limit_bps * (ahead_s - horizon_s)[:, None]).min(axis=0)
+        lasting_bits -= (allowed - ALLOWED_PRESSED) * limit_bps * WINDOW_S
         lasting_bits = np.where(self._dipped(limit_bps, since_s), free_bits[0], lasting_bits)
         return RemainingBudget(limit_bps, ahead_s, free_bits, saved_bits, lasting_bits)
 

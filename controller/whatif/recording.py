@@ -35,7 +35,7 @@ from controller.metering.mark_readings import MarkReadings
 from controller.metering.measurement import Measurement
 from controller.metering.port_readings import PortReadings
 from controller.metering.queue_readings import QueueReadings
-from controller.metering.receive_budgets import ReceiveBudgets
+from controller.metering.receive_budgets import NEVER_S, ReceiveBudgets
 from controller.policy.policy_groups import Choices, PolicyChoice
 from controller.units import MAX_RATE_BPS
 from controller.whatif.state_codec import decode_states, encode_states
@@ -267,6 +267,7 @@ def _steps(name: str, values: FloatArray) -> UInt32Array:
 
 def _start(values: dict[str, Any], columns: _Columns) -> Start:
     rows = len(columns["vns.vlan_vid"])
+    columns.setdefault("accounts.pressed_s", np.full(rows, NEVER_S))  # recordings of 1.0.0 have none
     for end in ("entries.sender", "entries.receiver"):  # compiled functions do not look
         if ((columns[end] < 0) | (columns[end] >= rows)).any():
             raise ValueError(f"column {end} has rows outside of {rows} VNs")

@@ -48,3 +48,12 @@ def test_all_unknown_senders_together_bring_what_fits_beside_the_others() -> Non
     udp = rates_at(ran, (2, 11))
     first = int(np.argmax(udp.wire_bps > 0.0))
     assert udp.wire_bps[first : first + 3].max() < 0.65e9  # 1 Gb/s less TCP's 400 Mb/s, and what a queue holds
+
+
+@pytest.mark.parametrize("control", ["fs", "fp", "max-min"])
+def test_slow_senders_that_time_out_at_their_meters_have_their_limit(control: str) -> None:
+    """2 Mb/s for each of ten: each sends for a tenth of the time, beside a blast that meters hold to a tenth."""
+    rates = {"link_rate_bps": 50_000_000, "victim_limit_bps": 20_000_000, "aggressor_limit_bps": 25_000_000}
+    made = joined_by_udp("slow", "", **rates, udp_rate_bps=16_000_000, queues=False)
+    figures = isolation_measures(run_on_model(made, control, 1, lambda _passed_s: None))
+    assert figures["victim_goodput_bps_during"] >= 0.97 * figures["victim_goodput_limit_bps"]

@@ -24,13 +24,14 @@ def test_rooms_have_the_bits_of_their_numpy_form(vns: int, seed: int) -> None:
     for _ in range(60):  # slots fill up, are old after a pause, and some are longer than others
         now_s += float(rng.choice([0.011, 0.055, 0.13, 1.4], p=[0.3, 0.5, 0.15, 0.05]))
         received_bits, counted_bps = rng.uniform(0.0, 2.0, vns) * limit_bps * 0.055, limit_bps * (rng.random(vns) < 0.9)
-        said = received_bits, counted_bps, limit_bps, now_s, accounts.horizon_s(now_s)
+        dropped_bps = rng.uniform(0.0, 1.5, vns) * limit_bps
+        said = received_bits, dropped_bps, counted_bps, limit_bps, now_s
         after, compiled = accounts.received(*said)
         with numpy_alone():
             accounts, plain = accounts.received(*said)
         for name in ("limit_bps", "ahead_s", "free_bits", "saved_bits", "lasting_bits"):
             assert getattr(compiled, name).tobytes() == getattr(plain, name).tobytes(), name
-        for name in ("slot_bits", "slot_start_s", "updated_s"):
+        for name in ("slot_bits", "slot_start_s", "updated_s", "pressed_s"):
             assert getattr(after, name).tobytes() == getattr(accounts, name).tobytes(), name
 
 

@@ -7,7 +7,14 @@ import pytest
 
 from controller.columns import FloatArray
 from controller.metering.measurement import Measurement
-from controller.metering.receive_budgets import INTERVALS, MAX_HORIZON_S, REACTION_S, ReceiveBudgets
+from controller.metering.receive_budgets import (
+    ALLOWED,
+    ALLOWED_PRESSED,
+    INTERVALS,
+    MAX_HORIZON_S,
+    REACTION_S,
+    ReceiveBudgets,
+)
 
 SENDERS = 5
 LIMIT_BPS = np.full(1, 50e6)
@@ -19,7 +26,7 @@ def idle_rates(intervals_s: list[float]) -> list[FloatArray]:
     receiver, grant_bps, credit_bits = np.zeros(SENDERS, np.int64), np.full(SENDERS, 50e6), np.full(SENDERS, 15e6)
     for interval_s in intervals_s:
         now_s += interval_s
-        budgets, remaining = budgets.received(np.zeros(1), LIMIT_BPS, LIMIT_BPS, now_s, budgets.horizon_s(now_s))
+        budgets, remaining = budgets.received(np.zeros(1), np.zeros(1), LIMIT_BPS, LIMIT_BPS, now_s)
         rates.append(remaining.share(receiver, grant_bps, credit_bits, Measurement.initial(SENDERS))[0])
     return rates
 
@@ -34,6 +41,25 @@ def test_a_few_late_readings_change_no_idle_meter(late_s: list[float]) -> None:
 def test_readings_that_stay_late_lower_idle_meters() -> None:
     rates = idle_rates([0.055] * 6 + [0.11] * INTERVALS)
     assert rates[-1] == pytest.approx(rates[3] * (0.055 + REACTION_S) / (0.11 + REACTION_S))
+
+
+def room_bits(dropped_share: float) -> FloatArray:
+    """Return what may come until the next reading at each of 60, when senders lose so much at the 31st."""
+    budgets, now_s, found = ReceiveBudgets.initial(1), 100.0, []
+    for reading in range(60):
+        now_s += 0.05
+        dropped_bps = LIMIT_BPS * dropped_share * (reading == 30)
+        budgets, remaining = budgets.received(LIMIT_BPS * 0.05, dropped_bps, LIMIT_BPS, LIMIT_BPS, now_s)
+        found.append(remaining.free_bits[0])
+    return np.concatenate(found)
+
+
+@pytest.mark.parametrize(("dropped_share", "presses"), [(0.69, False), (0.71, True)])
+def test_senders_that_press_on_have_less_room_for_a_second(dropped_share: float, presses: bool) -> None:
+    less_bits = room_bits(0.0) - room_bits(dropped_share)
+    assert less_bits[30:50] == pytest.approx((ALLOWED - ALLOWED_PRESSED) * LIMIT_BPS[0] * presses)
+    assert not less_bits[:30].any()
+    assert not less_bits[51:].any()
 
 
 def test_the_first_readings_are_taken_as_they_come() -> None:
