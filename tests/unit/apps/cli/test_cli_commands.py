@@ -287,13 +287,6 @@ def test_without_a_name_experiments_and_benchmarks_are_listed(capsys: pytest.Cap
         assert cli.main(["bench", name, "--help"]) == 0
 
 
-def test_a_parameter_of_a_benchmark_needs_an_algorithm_that_has_it(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["bench", "loop", "--parameter", "a=0.1"]) == 2
-    assert "--parameter: 'a=0.1' needs --algorithm" in capsys.readouterr().err
-    assert cli.main(["bench", "loop", "--algorithm", "seawall", "--parameter", "a=2"]) == 2
-    assert capsys.readouterr().err.startswith("dets: --parameter: 'a=2' must be")
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -21,6 +21,7 @@ from eventlet.semaphore import Semaphore
 from apps.cli.support.certificates import create_authority, issue
 from apps.rest.http.server import serve
 from apps.runtime.connection.connection_limits import ConnectionLimits
+from apps.runtime.tls import RenewableContext
 from apps.runtime.tls_handshake import do_handshake
 
 PEERS = 5
@@ -116,7 +117,13 @@ def test_rest_waits_for_a_turn_and_logs_few_of_those_that_fail(
 ) -> None:
     turns: list[None] = []
     caplog.set_level(logging.INFO)
-    server = serve(lambda _environ, _start: [], "127.0.0.1", 0, context, wait=lambda: turns.append(None))
+    server = serve(
+        lambda _environ, _start: [],
+        "127.0.0.1",
+        0,
+        RenewableContext("rest", {}, lambda: context),
+        wait=lambda: turns.append(None),
+    )
     try:
         with socket.create_connection(("127.0.0.1", server.port)) as end:
             peer = Peer(folder, end)
@@ -145,7 +152,7 @@ def test_openflow_waits_for_a_turn(folder: Path, context: Any) -> None:
 
     def serve_one(sock: Any) -> Any:
         visit = seam._IncomingConnection(sock, ("here", 1))
-        assert server._encrypted(visit) is not None
+        assert server._encrypted(visit, context) is not None
         return visit.plain
 
     with peers(folder, serve_one) as (clients, servers):

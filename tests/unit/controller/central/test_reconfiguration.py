@@ -322,7 +322,7 @@ def test_differences_are_told_by_path():
     assert found["vlans.10.receive_limit_bps"] == (40_000_000, 30_000_000)
     assert found["switches.s1.ports.1.vns.10.receive_limit_bps"] == (40_000_000, 30_000_000)
     assert found["switches.s1.ports.3.capacity_bps"] == (None, 10**9)
-    assert found["queue_max_rate"] == ("limit", "capacity")
+    assert found["queues.max_rate"] == ("limit", "capacity")
     assert not [path for path in found if ".20." in path and "ports.3" not in path]
     assert diff_configs(before, copy.deepcopy(before)) == []
 

@@ -157,7 +157,7 @@ def test_links_that_go_together_have_their_paths_found_once(monkeypatch):
 
 def test_the_entries_of_a_link_that_goes_follow_in_pieces_and_all_of_them(monkeypatch):
     net, most = ring(), 3
-    monkeypatch.setattr("controller.central.controller.MAX_NEW_PAIRS", most)
+    monkeypatch.setattr("controller.central.controller.MAX_FLOW_CHANGES", most)
     for number in range(2 * most):
         net.central.network.learn_host(Host(10, 0x02_00_00_00_10_00 | number), PortId(2, EDGE))
     while net.central.network.desired.pending:
