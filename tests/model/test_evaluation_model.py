@@ -241,16 +241,17 @@ def test_conditions_are_cells_of_their_own(only_four, tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
     monkeypatch.setattr(cells_module, "scenarios", lambda: {"four": COMPARED})
     monkeypatch.setattr(figures, "scenarios", lambda: {"four": COMPARED})
+    of_fluid = [name for name, conditions in CONDITIONS.items() if not conditions.packets]
     options = FigureOptions(conditions="paper", seeds=1, results=tmp_path, docs=tmp_path / "docs", quiet=True)
     assert {(cell.control, cell.conditions) for cell in options.chosen()} == {
-        (control, conditions) for control in ("fs", "level") for conditions in CONDITIONS
+        (control, conditions) for control in ("fs", "level") for conditions in of_fluid
     }
     both = dataclasses.replace(options, conditions="both").chosen()
     assert len({cell.folder for cell in both}) == len(both) == 4 + 6  # its controls, other conditions
     make_figures(options)
     assert not (tmp_path / "docs" / "results" / "dets-model.json").exists()
     digest = json.loads((tmp_path / "docs" / "results" / "dets-model-conditions.json").read_text())
-    assert (digest["runs"], digest["conditions"]) == (8, list(CONDITIONS))
+    assert (digest["runs"], digest["conditions"]) == (8, of_fluid)
     assert len(digest["tables"]["four"]) == 1 + 8
     assert "## Under the paper's conditions: model, 1 Gb/s" in (tmp_path / "docs" / "results" / "dets.md").read_text()
     assert ["Fair Level (`level`)", "`unshaped`", "1"] in [row[:3] for row in digest["tables"]["four"]]

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 from support import faults
-from support.application import ROOT, Application
+from support.application import Application
+from support.paths import ROOT
 from support.wire import EVERYBODY, WireRun, configuration, frame
 
 from controller.forwarding.pipeline import Table
