@@ -36,7 +36,7 @@ def _victim(measured: Measured, name: str, control: str) -> Row:
     runs = measured.runs(name, control)
     kept = [run["victim_goodput_bps_during"] / run["victim_goodput_limit_bps"] for run in runs]
     back = [run["victim_recovery_intervals"] for run in runs]
-    fast = "never" if None in back else f"back after {show(back, 'count')} intervals"
+    fast = "never" if None in back else show(back, "count")
     return kept, show(kept), within(kept, KEPT), fast
 
 
@@ -67,7 +67,7 @@ def _web(measured: Measured, name: str, control: str) -> Row:
     late = [one <= LATE_S for one in measured.values(name, control, "latency_p99_s", SETTLED).values()]
     in_time = True if late and all(late) else UNDECIDED if any(late) else False
     kept = all_of(within(parts, KEPT), in_time) if parts else None
-    return parts, show(parts), kept, f"mean {mean}, 99 % {tail} ms"
+    return parts, show(parts), kept, f"{mean}, {tail}"
 
 
 def _asked_per_s(scenario: Scenario, seed: int) -> float:
@@ -99,7 +99,7 @@ def _cells(chosen: Sequence[tuple[str, str]]) -> Judge:
 
 
 def _longest(measured: Measured, name: str, control: str) -> str:
-    return f"{measured.shown(name, control, 'missed_longest', form='count')} intervals below 95 % of the oracle's"
+    return measured.shown(name, control, "missed_longest", form="count")
 
 
 TRAFFIC: tuple[tuple[str, str, str, str, Judge | None], ...] = (
@@ -162,12 +162,14 @@ def _rows(name: str, found: str, judge: Judge, systems: Iterable[str]) -> Callab
     def rows(measured: Measured) -> list[list[str]]:
         controls = {system: control_of(system, SCENARIOS[name]) for system in systems}
         run = {system: control for system, control in controls.items() if measured.runs(name, control)}
-        heads = ["system", found, "kept", "how fast", "use of the oracle's", *COSTS]
+        heads = ["system", found, "kept", SPEEDS.get(judge, LONGEST), "use of the oracle's", *COSTS]
         return [heads, *(_row(measured, name, *one, judge) for one in run.items())] if run else []
 
     return rows
 
 
+SPEEDS = {_victim: "back at 95 % after, intervals", _web: "latency, mean and 99th percentile, ms"}
+LONGEST = "longest below 95 % of the oracle's, intervals"
 COSTS = ("meter-mods an interval", "meters", "controller, CPU ms a second")
 
 
