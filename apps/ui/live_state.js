@@ -45,7 +45,7 @@ function paintSoon() {
 const violated = new Map(); // by row: how many VNs violate, and when that was said
 let rounds = []; // of the last minute: when, rounds made, rounds missed
 
-/** How many guarantees of a VN's or VLAN's row are violated, or were a moment ago; without a row, of the fabric. */
+/** How many guarantees of a row are violated, or were a moment ago; without a row, of the fabric. */
 export const violatedCount = (row = "all") => violated.get(row)?.[0] ?? 0;
 
 export function note(state, now = performance.now()) {

@@ -1,4 +1,4 @@
-// The fabric as a drawing: edge switches outside, core switches inside, a link in two halves, one for each direction.
+// The fabric as a drawing: edge switches outside, core switches inside, a link in two halves, one each way.
 
 import { setAttribute, setText, svg } from "./dom.js";
 import { percent, place, rate } from "./format.js";
@@ -21,7 +21,7 @@ function ordered(edges, core, links) {
   return edges.map((one) => [mean(near(one.switch)), one]).sort((x, y) => x[0] - y[0]).map(([, one]) => one);
 }
 
-/** The rectangle of a switch's ports: outside of the tangent of the edge switches' ellipse, where no link can be. */
+/** The rectangle of a switch's ports: outside the tangent of the edge switches' ellipse, where no link can be. */
 function portBlock({ x, y, nx, ny }, count) {
   const columns = Math.min(12, Math.ceil(Math.sqrt(3 * count))), w = columns * STEP, h = Math.ceil(count / columns) * STEP;
   const outside = (w * Math.abs(nx) + h * Math.abs(ny)) / 2 + LINK_W;
