@@ -168,7 +168,7 @@ def _rows(name: str, found: str, judge: Judge, systems: Iterable[str]) -> Callab
     return rows
 
 
-SPEEDS = {_victim: "back at 95 % after, intervals", _web: "latency, mean and 99th percentile, ms"}
+SPEEDS: dict[Judge, str] = {_victim: "back at 95 % after, intervals", _web: "latency, mean and 99th percentile, ms"}
 LONGEST = "longest below 95 % of the oracle's, intervals"
 COSTS = ("meter-mods an interval", "meters", "controller, CPU ms a second")
 
