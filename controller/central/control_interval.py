@@ -52,7 +52,7 @@ def run_interval(
         fabric.state = control_step.with_released_grants(fabric.state)
         fabric.share.released()
     listed, of_send_limits = _readings(fabric, stats, received_s, confirmed_s)
-    _watch_floods(fabric, stats, now_s)
+    _watch_floods_and_frame_sizes(fabric, stats, now_s)
     readings, shaped = agents.before_step(listed if recorder is None else listed.columns, now_s)
     control, vns = fabric.control, fabric.shared_vns
     reads = _reads(control, recorder)
@@ -152,7 +152,8 @@ def queue_meter_mods(fabric: FabricState, changes: MeterChanges) -> None:
             record.update.modify_meters(mods[:, start:end], restarts_counts=True)
 
 
-def _watch_floods(fabric: FabricState, reports: MeterStatsBatch, now_s: float) -> None:
+def _watch_floods_and_frame_sizes(fabric: FabricState, reports: MeterStatsBatch, now_s: float) -> None:
+    """Evaluate, whenever floods are due, what meters dropped: how large frames are, and who floods."""
     floods = fabric.floods
     if not floods.due(now_s):
         return
