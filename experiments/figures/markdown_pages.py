@@ -12,7 +12,7 @@ from typing import Any
 
 from experiments.evaluation.claims import UNDECIDED, ClaimVerdict, NotRun, Outcome, Paper, Published
 from experiments.evaluation.elements import Element
-from experiments.figures.comparison_picture import picture
+from experiments.figures import comparison
 from experiments.figures.provenance import provenance
 from experiments.figures.result_digests import FABRICS, HOLDS, read_digests
 from experiments.papers import elements_of, papers, source_of
@@ -89,21 +89,21 @@ def overview_page(results: Sequence[PaperResults]) -> str:
             lines.append(_row([name, str(len(one.paper.claims)), *counts]))
     lines += [
         "",
-        "Written by `dets figures`; do not edit. *As published*: the paper's law, constants and conditions, scaled as "
-        "a page says. *Ours*: the product's default under that policy's name. A verdict is undecided where the 95 % "
-        "interval of the seeds' mean crosses the threshold, and with fewer than three seeds. Only a paper's "
-        "statements count; a page has this project's aims in a table of their own. All systems on the same traffic: "
-        "[comparison](comparison.md).",
+        "Written by `dets figures`; do not edit. *As published*: the paper's law, constants and conditions; each page "
+        "says how they are scaled. *Ours*: the default parameters of the policy of that name. A verdict is undecided "
+        "if the threshold lies within the 95 % interval of the seeds' mean, or if there are fewer than three seeds. "
+        "This project's own aims are not counted. [Comparison](comparison.md) runs all systems on the same traffic.",
         "",
         "## Where the figures are",
         "",
-        "- How claims are judged: `experiments/papers/PAPER.py`. What is measured: [experiments](experiments.md).",
+        "- How claims are judged: `experiments/papers/PAPER.py`. What is measured: "
+        "[experiments](experiments.md#what-is-measured).",
         "- Every measure by experiment and control, with confidence intervals: the `tables` of "
         "`docs/results/PAPER-FABRIC.json`.",
-        "- Pictures: `results/figures/FABRIC/EXPERIMENT.png`, after `make figures`; each run's columns, manifest: "
-        "in the folders beside them.",
-        "- `make figures PAPER=NAME` runs what is missing; `dets figures --pages-only` only writes the pages; "
-        "`dets figures --check` says which are of an older tree, and what has changed since.",
+        "- Pictures: `results/figures/FABRIC/EXPERIMENT.png`, after `make figures`. The folders beside them have the "
+        "columns and the manifest of each run.",
+        "- `make figures PAPER=NAME` makes missing runs; `dets figures --pages-only` only writes the pages; "
+        "`dets figures --check` lists pages made by an older version, and what has changed since.",
     ]
     return "\n".join(lines) + "\n"
 
@@ -127,7 +127,7 @@ def paper_page(results: PaperResults) -> str:
         *([paper.note, ""] if paper.note else []),
         *(_claims(results) if paper.claims else _systems(results)),
         "",
-        '"-": not run there, or it does not tell. Open vSwitch carries a twentieth of the rates; fewer runs.',
+        '"-": not run, or the runs do not decide. On Open vSwitch rates are a twentieth, and runs are fewer.',
         "",
         *(line for fabric, digest in results.digests.items() for line in _made_with(fabric, digest)),
     ]
@@ -140,7 +140,7 @@ def paper_page(results: PaperResults) -> str:
 
 def _made_with(fabric: str, digest: Mapping[str, Any]) -> list[str]:
     """Return what a fabric's runs were made with, and their warnings by kind."""
-    kinds = [f"  - in {count} of them: {kind}" for kind, count in digest.get("warnings", {}).items()]
+    kinds = [f"  - in {count} of the runs: {kind}" for kind, count in digest.get("warnings", {}).items()]
     return [f"- {FABRICS[fabric]}: {provenance(digest)}", *kinds]
 
 
@@ -197,13 +197,13 @@ def _elements(elements: Sequence[Element]) -> list[str]:
 
 
 def _systems(results: PaperResults) -> list[str]:
-    """Return a picture of systems by promises, then every table of each fabric."""
-    lines = [f"![Systems by promises]({_picture_of(results.paper)})", ""]
-    for fabric, digest in results.digests.items():
-        for title, (heads, *rows) in digest.get("paper_tables", {}).items():
-            where = "" if len(results.digests) == 1 else f" ({SHORT[fabric]})"
-            lines += [f"## {title}{where}", "", _row(heads), _row(["---"] * len(heads)), *map(_row, rows), ""]
-    return lines[:-1]
+    """Return the picture of the first fabric's systems by criteria, then what the criteria are, then a summary."""
+    tables = next(iter(results.digests.values())).get("paper_tables", {})
+    lines = [f"![Systems by criteria]({_picture_of(results.paper)})", ""]
+    for heads, *rows in (comparison.criteria(tables), comparison.summary(tables)):
+        lines += [_row(heads), _row(["---"] * len(heads)), *map(_row, rows), ""]
+    files = ", ".join(f"`docs/results/{results.paper.name}-{fabric}.json`" for fabric in results.digests)
+    return [*lines, f"Each system's figures under each traffic are the `paper_tables` of {files}."]
 
 
 def _picture_of(paper: Paper) -> str:
@@ -212,19 +212,13 @@ def _picture_of(paper: Paper) -> str:
 
 def _pictures(docs: Path, results: Sequence[PaperResults]) -> dict[Path, str]:
     """Return the picture of each page that has tables and no claims, of the first fabric."""
-    found = {}
-    for one in results:
-        if not one.paper.claims and one.digests:
-            blocks: dict[str, list[tuple[str, dict[str, tuple[str, str]]]]] = {}
-            tables = next(iter(one.digests.values())).get("paper_tables", {})
-            for title, (heads, *rows) in tables.items():
-                block, figure, _ = title.split(": ", 2)
-                kept, of = heads.index("kept"), {}
-                for row in rows:
-                    of[row[0]] = row[kept], row[1]
-                blocks.setdefault(block, []).append((f"{figure.replace(', ', chr(10))}", of))
-            found[(docs / page_of(one.paper)).with_name(_picture_of(one.paper))] = picture(blocks)
-    return found
+    return {
+        (docs / page_of(one.paper)).with_name(_picture_of(one.paper)): comparison.picture(
+            next(iter(one.digests.values())).get("paper_tables", {})
+        )
+        for one in results
+        if not one.paper.claims and one.digests
+    }
 
 
 def _conditions(digest: Mapping[str, Any]) -> list[str]:

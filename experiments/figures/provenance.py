@@ -1,8 +1,9 @@
-"""With what tree the runs of a digest were made, and what of it has changed since.
+"""Which version of the code made the runs of a digest, and which parts of that version have changed since.
 
-A digest's ``trees`` have the parts of the project that its runs depend on, each with its digest; ``judged`` has what
-judged them. Trees from before digests were kept may have the ``commit`` instead. ``outcomes`` has the digest of what
-one seed of each control gave; ``repeated`` has the parts of a later tree that gave the same, and how many runs it was.
+A version is a *tree*. A digest's ``trees`` have the parts of the project that its runs depend on, each with its
+digest; ``judged`` has what judged them. Trees from before digests were kept may have the ``commit`` instead.
+``outcomes`` has the digest of what one seed of each control gave; ``repeated`` has the parts of a later tree that gave
+the same, and the number of its runs.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from experiments.measure.source_digests import is_law, part_digest
 from experiments.papers import source_of
 
 SCENARIO = "scenario "
+MAX_NAMED = 3
+"""More changed scenarios are only counted on a page; ``dets figures --check`` names each."""
 
 
 def trees_of(summaries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -80,27 +83,30 @@ def _digest_now(part: str, fabric: str) -> str:
 
 def provenance(digest: Mapping[str, Any]) -> str:
     """Return what the runs of a digest were made with, and what of the laws and scenarios has changed since."""
-    runs = f"{digest['runs']} runs, {digest['runs_with_warnings']} of them with warnings"
+    runs = f"{digest['runs']} runs, {digest['runs_with_warnings'] or 'none'} with warnings"
     return f"{runs}{_cost(digest.get('cpu_s', []))}; last command `{digest['command']}`; {_tree(digest)}"
 
 
 def _cost(cpu_s: Sequence[float]) -> str:
     """Return what runs cost, of those that say so."""
-    return f"; {len(cpu_s)} of them took {sum(cpu_s) / 60:.0f} minutes of CPU" if cpu_s else ""
+    return f"; CPU of {len(cpu_s)} runs: {sum(cpu_s) / 60:.1f} min" if cpu_s else ""
 
 
 def _tree(digest: Mapping[str, Any]) -> str:
     count = len(digest["trees"])
     changed = changed_parts(digest, decides_rates)
     if "repeated" in digest and not changed:
-        return f"of an older tree; on this one {digest['repeated']['runs']} of them, repeated, gave the same"
+        return f"made by an older version; {digest['repeated']['runs']} runs, repeated by this version, gave the same"
     if changed == [] and count == 1:
-        return "laws and scenarios of this tree"
+        return "laws and scenarios are those of this version"
     commits = [tree["commit"] for tree in digest["trees"] if "commit" in tree]
     named = f" ({', '.join(commits)})" if commits else ""
-    older = f"of an older tree{named}" if count == 1 else f"of {count} trees{named}"
+    older = f"made by an older version{named}" if count == 1 else f"made by {count} versions{named}"
     if changed is None:
         return f"{older}; what changed since is not known"
+    scenarios = [part for part in changed if part.startswith(SCENARIO)]
+    if len(scenarios) > MAX_NAMED:
+        changed = [part for part in changed if part not in scenarios] + [f"{len(scenarios)} scenarios"]
     return f"{older}; changed since: {', '.join(changed) or 'no law and no scenario'}"
 
 
@@ -108,6 +114,6 @@ def stale_because(digest: Mapping[str, Any]) -> str:
     """Return why a digest's runs would have to be made again; "" where nothing that they depend on has changed."""
     changed = changed_parts(digest)
     if changed is None:
-        return "of a tree that is not known"
-    mixed = f"of {len(digest['trees'])} trees" if len(_trees(digest)) > 1 else ""
+        return "made by a version that is not known"
+    mixed = f"made by {len(digest['trees'])} versions" if len(_trees(digest)) > 1 else ""
     return "; ".join(filter(None, (mixed, f"changed since: {', '.join(changed)}" if changed else "")))

@@ -1,7 +1,7 @@
-"""All systems on the same traffic: who keeps which promise, how fast, at what use of the link, at what cost.
+"""All systems on the same traffic: which criterion each one meets, how fast, at what use of the link, at what cost.
 
-Not a paper: what none of the four has. It has no claims, only tables, in two blocks: nobody may borrow, and everybody
-may. What each figure says of itself is its promise. A system keeps it where the whole 95 % interval of its seeds does.
+No paper has this comparison. It has no claims, only tables, in two blocks: no VN may borrow, and every VN may. The
+criterion of a figure is what its paper promises. A system meets it where the whole 95 % interval of its seeds does.
 """
 
 from __future__ import annotations
@@ -106,54 +106,56 @@ TRAFFIC: tuple[tuple[str, str, str, str, Judge | None], ...] = (
     (
         "dets-fig5",
         "DETS, figure 5",
-        "TCP of ten senders keeps 95 % of its limit while UDP floods",
-        "TCP, of its limit",
+        "the VLAN of ten TCP senders gets 95 % of its limit during the UDP blast of another VLAN",
+        "TCP goodput / limit",
         _victim,
     ),
     (
         "dets-fig6",
         "DETS, figure 6",
-        "ten senders of bursts share fairly: Jain's index at least 0.95",
-        "Jain, backlogged",
+        "Jain's index of ten senders of bursts is at least 0.95",
+        "Jain's index, backlogged",
         _bursts,
     ),
     (
         "gatekeeper-fig5",
         "Gatekeeper, figure 5",
-        "two tenants, TCP or UDP: each has 95 % of its guarantee, one alone 95 % of what it may have",
-        "worst, of what is promised",
+        "each of two tenants gets 95 % of its guarantee, a tenant alone 95 % of the scheduled capacity",
+        "lowest rate / guarantee",
         None,
     ),
     (
         "seawall-fig9",
         "Seawall, figure 9",
-        "TCP next to another tenant's flood of UDP has half of the link (+-10 %)",
-        "TCP, of half",
+        "TCP gets half of the link (+-10 %) next to another tenant's UDP at full rate",
+        "TCP rate / half",
         _half,
     ),
     (
         "seawall-fig10",
         "Seawall, figure 10",
-        "TCP to one receiver next to another tenant's eight has half of the link (+-10 %)",
-        "the one, of half",
+        "a tenant with one TCP receiver gets half of the link (+-10 %) next to a tenant with eight",
+        "single receiver / half",
         _half,
     ),
     (
         "seawall-fig11",
         "Seawall, figure 11",
-        "web next to another tenant's flood: 95 % of the answers, 99 % of them within 50 ms",
-        "answers, of those asked for",
+        "95 % of the web answers arrive, 99 % of them within 50 ms, next to another tenant's UDP at full rate",
+        "web answers / requests",
         _web,
     ),
     (
         "hygenicc-fig3",
         "HyGenICC, figure 3",
-        "TCP next to seven floods of one tenant has an eighth of the link (+-15 %)",
-        "TCP, of an eighth",
+        "TCP gets an eighth of the link (+-15 %) next to seven UDP senders of its tenant",
+        "TCP rate / eighth",
         _eighth,
     ),
 )
-BLOCKS = {ALONE: "Nobody may borrow", LENDING: "Everybody may borrow"}
+BLOCKS = {ALONE: "No borrowing", LENDING: "Borrowing"}
+MET, USE, MODS, CPU = "criterion met", "link use / oracle's", "meter-mods per interval", "controller CPU, ms per s"
+"""Heads of columns that every table has."""
 
 
 def _rows(name: str, found: str, judge: Judge, systems: Iterable[str]) -> Callable[[Measured], list[list[str]]]:
@@ -162,15 +164,14 @@ def _rows(name: str, found: str, judge: Judge, systems: Iterable[str]) -> Callab
     def rows(measured: Measured) -> list[list[str]]:
         controls = {system: control_of(system, SCENARIOS[name]) for system in systems}
         run = {system: control for system, control in controls.items() if measured.runs(name, control)}
-        heads = ["system", found, "kept", SPEEDS.get(judge, LONGEST), "use of the oracle's", *COSTS]
+        heads = ["system", found, MET, SPEEDS.get(judge, LONGEST), USE, MODS, "meters", CPU]
         return [heads, *(_row(measured, name, *one, judge) for one in run.items())] if run else []
 
     return rows
 
 
-SPEEDS: dict[Judge, str] = {_victim: "back at 95 % after, intervals", _web: "latency, mean and 99th percentile, ms"}
-LONGEST = "longest below 95 % of the oracle's, intervals"
-COSTS = ("meter-mods an interval", "meters", "controller, CPU ms a second")
+SPEEDS: dict[Judge, str] = {_victim: "intervals until 95 %", _web: "latency, mean and 99th percentile, ms"}
+LONGEST = "longest below 95 % of the oracle's rate, intervals"
 
 
 def _row(measured: Measured, name: str, system: str, control: str, judge: Judge) -> list[str]:
@@ -190,11 +191,10 @@ INSIDE = ("comparison-dets-fig6", "comparison-hygenicc-fig3")
 """The traffic of one tenant's senders."""
 
 NOTE = (
-    "Two tenants wherever the paper has two; limits are what all can keep, weights are in proportion to them. Where "
-    "nobody may borrow, ceilings are the limits. Where everybody may, ceilings are the link's, and systems that never "
-    "borrow do what they do in the first block. *As published* is the paper's law with its own constants, for 55 ms. "
-    "Gatekeeper promises nothing to the senders of one tenant. In DETS's figure 5 and where nobody may borrow, the "
-    "receiver's queue helps every system. Open vSwitch has not run this traffic."
+    "*No borrowing*: a VN's ceiling is its limit. *Borrowing*: ceilings are the link's rate; systems that never borrow "
+    "are not run again. Limits are what all VNs can keep, and weights are in proportion to them. *As published* is the "
+    "paper's law with its own constants, scaled to intervals of 55 ms. Gatekeeper promises nothing to the senders of "
+    "one tenant. The receiver's queue helps every system in figure 5 of DETS, and wherever there is no borrowing."
 )
 
 

@@ -45,7 +45,7 @@ CEILINGS = {
     "experiments": 720,
     "experiments/bench": 5150,
     "experiments/evaluation": 1130,
-    "experiments/figures": 690,
+    "experiments/figures": 720,
     "experiments/machine": 950,
     "experiments/measure": 320,
     "experiments/model": 1800,

@@ -97,8 +97,8 @@ def test_every_paper_has_a_page_that_shows_what_does_not_hold(whisper, tmp_path)
         in page
     )
     assert "`docs/results/whisper-model.json`, `docs/results/whisper-ovs.json`" in page
-    assert "3 runs, 2 of them with warnings" in page
-    assert "\n  - in 2 of them: idle for only N %\n" in page
+    assert "3 runs, 2 with warnings" in page
+    assert "\n  - in 2 of the runs: idle for only N %\n" in page
     assert "whisper-fig1" not in page  # tables of measures are in the JSON
     overview = (tmp_path / "docs" / "results.md").read_text()
     counts = 2 * "| 1 / 0 / 0 / 0 | 0 / 1 / 0 / 0 "

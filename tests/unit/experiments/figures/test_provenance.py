@@ -34,10 +34,12 @@ def digest(*parts):
 
 def test_runs_of_this_tree_are_told_from_those_of_an_older_one(depends):
     law, scenario = {**depends, "controller/dets": "other"}, {**depends, "scenario dets-fig5": "other"}
-    assert provenance.provenance(digest(depends)).endswith("; laws and scenarios of this tree")
-    assert provenance.provenance(digest(law)).endswith("; of an older tree; changed since: controller/dets")
+    assert provenance.provenance(digest(depends)).endswith("; laws and scenarios are those of this version")
+    assert provenance.provenance(digest(law)).endswith("; made by an older version; changed since: controller/dets")
     assert provenance.provenance(digest(scenario)).endswith("; changed since: scenario dets-fig5")
-    assert provenance.provenance(digest({})).endswith("; of an older tree; what changed since is not known")
+    four = {f"scenario dets-fig{number}": "other" for number in (1, 2, 5, 6)}
+    assert provenance.provenance(digest({**law, **four})).endswith("; changed since: controller/dets, 4 scenarios")
+    assert provenance.provenance(digest({})).endswith("; made by an older version; what changed since is not known")
 
 
 def test_runs_with_other_digests_of_one_part_are_of_two_trees(depends):
@@ -45,8 +47,8 @@ def test_runs_with_other_digests_of_one_part_are_of_two_trees(depends):
     assert len(provenance.trees_of(runs(depends, depends, other))) == 1  # another law beside: no contradiction
     mixed = digest(depends, {**depends, "controller/loop": "abc"})
     assert len(mixed["trees"]) == 2
-    assert "of 2 trees; changed since: no law and no scenario" in provenance.provenance(mixed)
-    assert provenance.stale_because(mixed) == "of 2 trees; changed since: controller/loop"
+    assert "made by 2 versions; changed since: no law and no scenario" in provenance.provenance(mixed)
+    assert provenance.stale_because(mixed) == "made by 2 versions; changed since: controller/loop"
 
 
 def test_what_surrounds_the_laws_and_what_judges_them_make_a_page_stale_too(depends):
@@ -54,7 +56,7 @@ def test_what_surrounds_the_laws_and_what_judges_them_make_a_page_stale_too(depe
     judged = {**digest(depends), "judged": {"experiments/papers/dets.py": "other"}}
     assert provenance.stale_because(judged) == "changed since: experiments/papers/dets.py"
     assert provenance.stale_because(digest({**depends, "topologies": "x"})) == "changed since: topologies"
-    assert provenance.stale_because(digest({})) == "of a tree that is not known"
+    assert provenance.stale_because(digest({})) == "made by a version that is not known"
 
 
 def test_a_page_names_a_law_that_changes(monkeypatch):

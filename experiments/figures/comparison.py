@@ -1,0 +1,95 @@
+"""What the page of the comparison shows of its tables: a picture of systems by criteria, and a summary.
+
+The tables are those of ``experiments/papers/comparison.py`` in a digest: by title a heading, and a row for each system
+whose cells are "MEAN +- HALF THE INTERVAL" with a unit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+
+from experiments.papers.comparison import BLOCKS, CPU, LONGEST, MET, MODS, USE
+
+CELL, ROW, NAMES, HEAD = 104, 26, 190, 74
+COLOURS = {"yes": "#b7e1c0", "**no**": "#f3b6ae", "undecided": "#f7e3a6", "-": "#e6e6e6"}
+LEGEND = (
+    "green: criterion met; red: not met; yellow: undecided, the threshold is within the 95 % interval; grey: no promise"
+)
+FONT = 'font-family="sans-serif" font-size="12"'
+
+Tables = Mapping[str, Sequence[Sequence[str]]]
+
+
+def picture(tables: Tables) -> str:
+    """Return a drawing, as SVG: a column for each table, and a cell for each system that it has."""
+    columns: list[tuple[str, str, dict[str, dict[str, str]]]] = []
+    for title, table in tables.items():
+        block, figure, _ = title.split(": ", 2)
+        columns.append((block, figure, _by_system(table)))
+    systems = _systems(tables)
+    width, height = NAMES + CELL * len(columns) + 4, HEAD + ROW * len(systems) + 30
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" {FONT}>']
+    parts.append(f'<rect width="{width}" height="{height}" fill="white"/>')
+    for number, (block, figure, found) in enumerate(columns):
+        left = NAMES + CELL * number
+        if not number or block != columns[number - 1][0]:
+            parts.append(_text(left + 4, 18, block, ' font-weight="bold"'))
+        for line, words in enumerate(figure.split(", ")):
+            parts.append(_text(left + 4, 38 + 15 * line, words))
+        for row, system in enumerate(systems):
+            if system in found:
+                top = HEAD + ROW * row
+                box = f'x="{left + 1}" y="{top + 1}" width="{CELL - 2}" height="{ROW - 2}"'
+                parts.append(f'<rect {box} fill="{COLOURS[found[system][MET]]}"/>')
+                parts.append(_text(left + 6, top + 17, list(found[system].values())[1]))
+    parts += [_text(4, HEAD + ROW * row + 17, system) for row, system in enumerate(systems)]
+    return "\n".join([*parts, _text(4, height - 9, LEGEND), "</svg>"]) + "\n"
+
+
+def criteria(tables: Tables) -> list[list[str]]:
+    """Return a heading, and for each figure its criterion and what a cell of the picture shows."""
+    rows = {(*title.split(": ", 2)[1:], table[0][1]): None for title, table in tables.items()}
+    return [["figure", "criterion", "in the picture"], *map(list, rows)]
+
+
+def summary(tables: Tables) -> list[list[str]]:
+    """Return a heading, and a row for each system: criteria met by block, and the range of its means."""
+    measures = (USE, LONGEST, MODS, CPU)
+    rows = []
+    for system in _systems(tables):
+        found = {title: of[system] for title, table in tables.items() if system in (of := _by_system(table))}
+        met = [
+            _met(one[MET] for title, one in found.items() if title.startswith(f"{block}: "))
+            for block in BLOCKS.values()
+        ]
+        rows.append([system, *met, *(_range(one.get(head, "-") for one in found.values()) for head in measures)])
+    return [["system", *(f"criteria met, {block.lower()}" for block in BLOCKS.values()), *measures], *rows]
+
+
+def _systems(tables: Tables) -> list[str]:
+    return list(dict.fromkeys(row[0] for table in tables.values() for row in table[1:]))
+
+
+def _by_system(table: Sequence[Sequence[str]]) -> dict[str, dict[str, str]]:
+    heads, *rows = table
+    return {row[0]: dict(zip(heads, row, strict=True)) for row in rows}
+
+
+def _met(verdicts: Iterable[str]) -> str:
+    """Return how many verdicts are yes, of those that are a verdict; "-": there is none."""
+    known = [one for one in verdicts if one != "-"]
+    undecided = f", {known.count('undecided')} undecided" if "undecided" in known else ""
+    return f"{known.count('yes')} of {len(known)}{undecided}" if known else "-"
+
+
+def _range(cells: Iterable[str]) -> str:
+    """Return the least and the largest mean of cells such as "99.5 +- 0.1 %"; cells without a number are left out."""
+    known = [one.split() for one in cells if one[0].isdigit()]
+    means = sorted((float(words[0]), words[0]) for words in known)
+    unit = " %" if known and known[0][-1] == "%" else ""
+    return "-" if not means else " to ".join(dict.fromkeys((means[0][1], means[-1][1]))) + unit
+
+
+def _text(x: int, y: int, words: str, style: str = "") -> str:
+    return f'<text x="{x}" y="{y}"{style}>{escape(words)}</text>'
