@@ -39,7 +39,7 @@ class FairLevel(PerReceiverPolicy):
 
     booking: float = parameter(
         0.05,
-        "how much more than the limit is shared out at most while less than the limit is received, as a part of it",
+        "part by which the sum of grants may exceed the limit while less than the limit is received",
         minimum=0.0,
         maximum=1.0,
     )

@@ -52,8 +52,8 @@ class FastProbe(SlowProbe):
 
     d: float = parameter(
         2.0,
-        "factor by which the lowest rates are raised; larger is fairer sooner and wastes more on those who need no "
-        "more",
+        "factor by which the lowest rates are raised; a larger one is fair sooner, and wastes more on "
+        "senders that need no more",
         above=1.0,
         maximum=1000.0,
     )

@@ -40,7 +40,8 @@ class ForwardExplicit(PerReceiverPolicy):
 
     k: float = parameter(
         0.5,
-        "gain of the control function; stable below 2, 1 and 0.618 when grants work after 0, 1 and 2 further intervals",
+        "gain of the control function; stable below 2, 1 and 0.618 if grants take effect after 0, 1 and "
+        "2 further intervals",
         above=0.0,
         maximum=2.0,
     )

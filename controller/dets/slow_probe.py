@@ -46,7 +46,7 @@ class SlowProbe(PerReceiverPolicy):
     """
 
     inflation: float = parameter(
-        0.10, "how much a sender that fully uses its rate asks for above it, as a part of it", minimum=0.0, maximum=10.0
+        0.10, "part by which a sender that fully uses its rate requests more than this rate", minimum=0.0, maximum=10.0
     )
     floor: float = parameter(
         0.01,
@@ -56,8 +56,8 @@ class SlowProbe(PerReceiverPolicy):
     )
     headroom: float = parameter(
         0.0,
-        "0 is the paper; above 0.053, a sender that wants less than its fair share keeps what it sends and this part "
-        "more, and is not squeezed and probed in turns",
+        "a sender with a demand below its fair share is granted this part more than its rate; 0 is the "
+        "paper; above 0.053 its grant is not cut and probed in turns",
         minimum=0.0,
         maximum=10.0,
     )

@@ -122,22 +122,26 @@ class HyGenICC(Policy):
 
     cut: float = parameter(
         0.0,
-        "how far marks lower a rate: 0 by beta times the share marked (the paper); 1 at least to what the bottleneck "
-        "carries; 2 to the level at which all its senders fill it",
+        "how marks lower a rate: 0 by beta times the share of marked frames (the paper); 1 at least to "
+        "the rate that the bottleneck carries; 2 to the level at which all its senders fill it",
         maximum=2.0,
         minimum=0.0,
         whole=True,
     )
     beta: float = parameter(0.25, "part of a rate that is taken off when all frames are marked", above=0.0, maximum=1.0)
     slow: float = parameter(
-        0.12, "rise in an interval soon after marks, in parts of an equal share", maximum=1.0, above=0
+        0.12, "rise in an interval soon after marks, as a part of an equal share", maximum=1.0, above=0
     )
-    fast: float = parameter(0.2, "rise once no mark came for the timeout", above=0.0, maximum=1.0)
-    timeout: float = parameter(4.0, "intervals without a mark until rates rise fast", minimum=1.0, maximum=1000.0)
-    gamma: float = parameter(0.98, "part of the bottleneck that cuts 1 and 2 aim at", above=0.5, maximum=1.0)
-    scope: float = switch(True, "whether each pair has a rate; else each sending VN, as in the paper")
-    start: float = switch(True, "whether newcomers start at a part of the Capacity Share; else at all of it")
-    admit: float = switch(False, "whether newcomers wait at the least rate while their receiver is congested")
+    fast: float = parameter(
+        0.2, "rise in an interval after the timeout without marks, as a part of an equal share", above=0.0, maximum=1.0
+    )
+    timeout: float = parameter(4.0, "intervals without a mark until rates rise by fast", minimum=1.0, maximum=1000.0)
+    gamma: float = parameter(
+        0.98, "part of the bottleneck's capacity at which cuts 1 and 2 aim", above=0.5, maximum=1.0
+    )
+    scope: float = switch(True, "1: each pair has a rate; 0: each sending VN has one, as in the paper")
+    start: float = switch(True, "1: new pairs start at a part of the Capacity Share; 0: at all of it")
+    admit: float = switch(False, "1: new pairs wait at the least rate while their receiver is congested")
 
     name: ClassVar[str] = "hygenicc"
     title: ClassVar[str] = "HyGenICC"
